@@ -21,6 +21,19 @@ const (
 	NoBaseline Baseline = "none"
 )
 
+// Normalise is what an advantage is divided by.
+type Normalise string
+
+const (
+	// NotNormalised leaves the difference from the baseline as it is.
+	NotNormalised Normalise = "none"
+	// ByStd divides by the sample standard deviation of the group plus 1e-6 (GRPO).
+	ByStd Normalise = "std"
+	// ByMean divides by the mean reward of the group: MaxRL (arXiv 2602.02710). A group whose mean is not positive has
+	// advantages of 0. It is defined for the baseline Mean and rewards from 0 up.
+	ByMean Normalise = "mean"
+)
+
 // Aggregation is how the losses of tokens become one number. With R rollouts in the batch (masked ones count, dropped
 // ones do not), the maximum length W, and n trained tokens of a rollout over all its rows, each token's share is as
 // given below. The names in use elsewhere mislead: seq-mean-token-sum is SequenceMeanTokenSum in verl, and was
@@ -88,9 +101,8 @@ const (
 // Algorithm is how a batch of rollouts becomes advantages and shares of the loss. Every choice is a switch of its own,
 // and a preset is a setting of them all. The zero value of each is GRPO++'s, except that nothing is filtered.
 type Algorithm struct {
-	Baseline Baseline
-	// Std divides by the sample standard deviation of the group plus 1e-6.
-	Std         bool
+	Baseline    Baseline
+	Normalise   Normalise
 	Aggregation Aggregation
 	// Filter maps stop reasons to modes; rollouts of any other reason are kept.
 	Filter map[trajectory.StopReason]Mode
@@ -102,6 +114,10 @@ type Algorithm struct {
 	MinGroup     int
 	MaskedReward MaskedReward
 	Overlong     Overlong
+	Steps        Steps
+	// RewardFactor multiplies the reward of rollouts that end for a reason, such as those whose patch was graded although
+	// they were cut short; rollouts of any other reason keep theirs. Only kept ones have one.
+	RewardFactor map[trajectory.StopReason]float64
 	// MaxLength is W, and the longest row. ConstantLength needs it; the others may leave it 0 for no limit.
 	MaxLength int
 	Overflow  Overflow
@@ -123,35 +139,66 @@ func (o Overlong) penalty(y int) float64 {
 	}
 }
 
+// Steps is a penalty on the number of turns (arXiv 2508.03501): nothing up to Free, then one that grows linearly to -1 at
+// Max, and goes on. A Max of 0 is off. OnlySolved spares rollouts without a reward, which otherwise are paid for giving up.
+type Steps struct {
+	Free, Max  int
+	OnlySolved bool
+}
+
+func (s Steps) penalty(turns int, reward float64) float64 {
+	if s.Max == 0 || turns <= s.Free || s.OnlySolved && reward <= 0 {
+		return 0
+	}
+	return float64(s.Free-turns) / float64(s.Max-s.Free)
+}
+
 // DefaultPreset is the algorithm of DeepSWE.
 const DefaultPreset = "grpo++"
 
 // Presets are the names that [Preset] accepts.
-func Presets() []string { return []string{"grpo++", "grpo", "dr-grpo", "rloo", "dapo"} }
+func Presets() []string {
+	return []string{"grpo++", "grpo", "dr-grpo", "rloo", "dapo", "maxrl", "cispo", "gspo", "sapo", "dppo"}
+}
 
-// Preset returns a named algorithm. Only GRPO++ and DAPO clip asymmetrically; the others have the 0.2 of PPO on both
-// sides.
+// Preset returns a named algorithm. GRPO++ and DAPO clip asymmetrically, and GSPO as its paper does; the others have the
+// 0.2 of PPO on both sides, where they clip.
 func Preset(name string) (Algorithm, error) {
 	a := Algorithm{
 		Baseline: LeaveOneOut, Aggregation: ConstantLength, Filter: map[trajectory.StopReason]Mode{},
 		Singleton: SingletonZero, MaskedReward: RecordedReward, Overflow: Truncate,
 		Objective: Objective{Surrogate: PPO, ClipLow: 0.2, ClipHigh: 0.2},
 	}
+	o := &a.Objective
 	switch name {
 	case "grpo++":
 		a.Objective.ClipHigh, a.MaskedReward = 0.28, ZeroReward
 		a.Filter[trajectory.MaxSteps], a.Filter[trajectory.MaxContext], a.Filter[trajectory.Timeout] = Mask, Mask, Mask
 	case "grpo":
-		a.Baseline, a.Std, a.Aggregation = Mean, true, SequenceMeanTokenMean
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, SequenceMeanTokenMean
 	case "dr-grpo":
 		a.Baseline = Mean
 	case "rloo":
 		a.Aggregation = SequenceMeanTokenSum
 	case "dapo":
-		a.Baseline, a.Std, a.Aggregation = Mean, true, TokenMean
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, TokenMean
 		a.Objective.ClipHigh = 0.28
 		a.Filter[trajectory.MaxContext] = Mask
 		a.DropUniform = true
+	case "maxrl":
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByMean, TokenMean
+	case "cispo":
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, TokenMean
+		o.Surrogate = CISPO
+	case "gspo":
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, SequenceMeanTokenMean
+		o.Surrogate, o.ClipLow, o.ClipHigh = GSPO, 3e-4, 4e-4
+	case "sapo":
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, SequenceMeanTokenMean
+		o.Surrogate = SAPO
+	case "dppo":
+		a.Baseline, a.Aggregation = Mean, TokenMean
+		o.Surrogate, o.MismatchPenalty, o.Corrections.DivergenceTV = ImportanceSampling, 1e-3, 0.2
 	default:
 		return Algorithm{}, fmt.Errorf("algorithm %q is not one of %s", name, strings.Join(Presets(), ", "))
 	}
@@ -178,10 +225,16 @@ func (a Algorithm) Check() error {
 
 // resolve checks the algorithm and returns it with the names of the defaults filled in.
 func (a Algorithm) resolve() (Algorithm, error) {
-	a.ownFilter()
+	a.ownMaps()
 	for _, s := range a.settings() {
 		if err := s.set(s.get()); err != nil {
 			return a, fmt.Errorf("%s: %w", s.key, err)
+		}
+	}
+	for reason, factor := range a.RewardFactor {
+		if mode := a.Filter[reason]; mode != "" && mode != Keep && factor != 1 {
+			return a, fmt.Errorf("reward_factor.%s is %v, and filter.%s is %s; to fix: set it to %s", reason, factor, reason,
+				mode, Keep)
 		}
 	}
 	_, err := a.Objective.resolve()
@@ -190,6 +243,11 @@ func (a Algorithm) resolve() (Algorithm, error) {
 		return a, err
 	case a.Aggregation == ConstantLength && a.MaxLength == 0:
 		return a, errors.New("aggregation constant_length divides by the maximum length; set max_length (--max-length)")
+	case a.Normalise == ByMean && (a.Baseline != Mean || a.Overlong.Max > 0 || a.Steps.Max > 0):
+		return a, errors.New("normalise mean is for the baseline mean and rewards from 0 up; set baseline=mean, and neither " +
+			"overlong nor steps")
+	case a.Steps.Free > 0 && a.Steps.Max <= a.Steps.Free:
+		return a, fmt.Errorf("steps.max is %d, and steps.free is %d: want more", a.Steps.Max, a.Steps.Free)
 	case a.Overlong.Cache > a.Overlong.Max:
 		return a, fmt.Errorf("overlong.cache is %d, more than overlong.max of %d", a.Overlong.Cache, a.Overlong.Max)
 	}

@@ -20,25 +20,29 @@ func TestPresetsAreTheirTable(t *testing.T) {
 	}
 	for name, want := range map[string]struct {
 		baseline    Baseline
-		std         bool
+		normalise   Normalise
 		aggregation Aggregation
 		filter      string
 		uniform     bool
 		high        float64
 	}{
-		"grpo++":  {LeaveOneOut, false, ConstantLength, "max_steps mask, max_context mask, timeout mask", false, 0.28},
-		"grpo":    {Mean, true, SequenceMeanTokenMean, "", false, 0.2},
-		"dr-grpo": {Mean, false, ConstantLength, "", false, 0.2},
-		"rloo":    {LeaveOneOut, false, SequenceMeanTokenSum, "", false, 0.2},
-		"dapo":    {Mean, true, TokenMean, "max_context mask", true, 0.28},
+		"grpo++":  {LeaveOneOut, "", ConstantLength, "max_steps mask, max_context mask, timeout mask", false, 0.28},
+		"grpo":    {Mean, ByStd, SequenceMeanTokenMean, "", false, 0.2},
+		"dr-grpo": {Mean, "", ConstantLength, "", false, 0.2},
+		"rloo":    {LeaveOneOut, "", SequenceMeanTokenSum, "", false, 0.2},
+		"dapo":    {Mean, ByStd, TokenMean, "max_context mask", true, 0.28},
+		"maxrl":   {Mean, ByMean, TokenMean, "", false, 0.2},
+		"cispo":   {Mean, ByStd, TokenMean, "", false, 0.2},
+		"gspo":    {Mean, ByStd, SequenceMeanTokenMean, "", false, 4e-4},
+		"sapo":    {Mean, ByStd, SequenceMeanTokenMean, "", false, 0.2},
+		"dppo":    {Mean, "", TokenMean, "", false, 0.2},
 	} {
 		a, err := Preset(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Baseline != want.baseline || a.Std != want.std || a.Aggregation != want.aggregation ||
-			filtered(a) != want.filter ||
-			a.DropUniform != want.uniform || a.Objective.ClipHigh != want.high || a.Singleton != SingletonZero {
+		if a.Baseline != want.baseline || a.Normalise != want.normalise || a.Aggregation != want.aggregation ||
+			filtered(a) != want.filter || a.DropUniform != want.uniform || a.Objective.ClipHigh != want.high || a.Singleton != SingletonZero {
 			t.Errorf("%s is %+v", name, a)
 		}
 	}
@@ -63,7 +67,7 @@ func TestSet(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := Algorithm{Baseline: Mean, Std: true, Aggregation: TokenMean, Singleton: SingletonDrop, DropUniform: true,
+	want := Algorithm{Baseline: Mean, Normalise: ByStd, Aggregation: TokenMean, Singleton: SingletonDrop, DropUniform: true,
 		MinGroup:     2,
 		MaskedReward: ZeroReward, MaxLength: 4096, Overflow: Refuse, Overlong: Overlong{20480, 4096},
 		Filter: map[trajectory.StopReason]Mode{"max_steps": Drop, "max_context": Mask, "timeout": Mask, "length": Mask},
@@ -111,11 +115,12 @@ func TestSetDoesNotReachIntoACopy(t *testing.T) {
 func TestSetRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ key, value, want string }{
-		{"filters.max_steps", "mask", "there are baseline, std, aggregation"},
+		{"filters.max_steps", "mask", "there are baseline, normalise, aggregation"},
 		{"filter.max_steps", "skip", "keep, mask, drop"},
 		{"filter.", "mask", "not a setting"},
 		{"baseline", "median", "leave_one_out, mean, none"},
-		{"std", "yes", "false, true"},
+		{"std", "yes", "\"yes\" is not one of none, std, mean"},
+		{"reward_factor.timeout", "1.5", "from 0 to 1"},
 		{"aggregation", "seq-mean-token-sum", "1/R in verl and 1/(R W)"},
 		{"min_group", "-1", "whole number"},
 		{"max_length", "32k", "whole number"},

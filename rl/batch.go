@@ -329,6 +329,7 @@ func (s Stats) Metrics() map[string]float64 {
 		"loss/ratio_max":             s.RatioMax,
 		"corrections/vetoed_rows":    ratio(float64(s.VetoedRows), rows),
 		"corrections/geometric_rows": ratio(float64(s.GeometricRows), rows),
+		"corrections/product_rows":   ratio(float64(s.ProductRows), rows),
 		"corrections/masked_tokens":  ratio(float64(s.MaskedTokens), n),
 		"corrections/truncated":      ratio(float64(s.TruncatedTokens), n),
 		"corrections/outside":        ratio(float64(s.RatioTokens), n),

@@ -52,8 +52,11 @@ func Loss(rows []Row, current, old [][]float64, o Objective, grad [][]float64) (
 // resolve fills in the defaults and refuses invalid values.
 func (o Objective) resolve() (Objective, error) {
 	o.ClipLow, o.ClipHigh = cmp.Or(o.ClipLow, 0.2), cmp.Or(o.ClipHigh, 0.28)
+	o.RatioMax = cmp.Or(o.RatioMax, 5)
+	o.GatePositive, o.GateNegative = cmp.Or(o.GatePositive, 1), cmp.Or(o.GateNegative, 1.05)
 	var err error
-	if o.Surrogate, err = choose(cmp.Or(o.Surrogate, PPO), PPO, ImportanceSampling, Reinforce, CrossEntropy); err != nil {
+	o.Surrogate, err = choose(cmp.Or(o.Surrogate, PPO), append(sampledSurrogates(), CrossEntropy)...)
+	if err != nil {
 		return o, fmt.Errorf("objective: surrogate %w", err)
 	}
 	c := o.Corrections
@@ -62,11 +65,15 @@ func (o Objective) resolve() (Objective, error) {
 		value float64
 	}{
 		{"clip low", o.ClipLow}, {"clip high", o.ClipHigh}, {"dual clip", o.DualClip}, {"entropy", o.Entropy},
+		{"ratio min", o.RatioMin}, {"ratio max", o.RatioMax}, {"mismatch penalty", o.MismatchPenalty},
+		{"gate positive", o.GatePositive}, {"gate negative", o.GateNegative},
 		{"truncate token", c.TruncateToken}, {"truncate sequence", c.TruncateSequence},
 		{"geometric min", c.GeometricMin}, {"geometric max", c.GeometricMax},
+		{"product min", c.ProductMin}, {"product max", c.ProductMax},
 		{"veto below", c.VetoBelow}, {"veto above", c.VetoAbove},
 		{"token min", c.TokenMin}, {"token max", c.TokenMax},
 		{"divergence tv", c.DivergenceTV}, {"divergence kl", c.DivergenceKL},
+		{"divergence low", c.DivergenceLow},
 	} {
 		if !(v.value >= 0) || math.IsInf(v.value, 1) {
 			return o, fmt.Errorf("objective: %s is %v; want 0 or more", v.name, v.value)
@@ -74,8 +81,9 @@ func (o Objective) resolve() (Objective, error) {
 	}
 	truncates := c.TruncateToken > 0 || c.TruncateSequence > 0
 	switch {
-	case o.Surrogate == CrossEntropy && (o.Decoupled || c != (Corrections{}) || o.Entropy != 0):
-		return o, fmt.Errorf("objective: %s has no sampler, so neither decoupled, corrections nor entropy apply", o.Surrogate)
+	case o.Surrogate == CrossEntropy && (o.Decoupled || c != (Corrections{}) || o.Entropy != 0 || o.MismatchPenalty != 0):
+		return o, fmt.Errorf("objective: %s has no sampler, so neither decoupled, corrections, entropy nor mismatch penalty "+
+			"apply", o.Surrogate)
 	case o.ClipLow > 1:
 		return o, fmt.Errorf("objective: clip low is %v; above 1 the lower bound of the ratio would be negative", o.ClipLow)
 	case o.DualClip != 0 && o.DualClip <= 1:
@@ -89,6 +97,13 @@ func (o Objective) resolve() (Objective, error) {
 		return o, fmt.Errorf("objective: token min %v is above token max %v", c.TokenMin, c.TokenMax)
 	case c.DivergenceTV > 0 && c.DivergenceKL > 0:
 		return o, errors.New("objective: both divergences are bounded; turn one off")
+	case o.RatioMin > o.RatioMax:
+		return o, fmt.Errorf("objective: ratio min %v is above ratio max %v", o.RatioMin, o.RatioMax)
+	case c.DivergenceLow > 0 && c.DivergenceTV == 0 && c.DivergenceKL == 0:
+		return o, errors.New("objective: divergence low is the bound of a divergence for negative advantages; set " +
+			"divergence tv or divergence kl as well")
+	case c.ProductMax > 0 && c.ProductMin > c.ProductMax:
+		return o, fmt.Errorf("objective: product min %v is above product max %v", c.ProductMin, c.ProductMax)
 	case c.GeometricMax > 0 && c.GeometricMin > c.GeometricMax:
 		return o, fmt.Errorf("objective: geometric min %v is above geometric max %v", c.GeometricMin, c.GeometricMax)
 	}
@@ -125,6 +140,7 @@ type rowLoss struct {
 	current, old []float64
 	grad         []float64
 	o            *Objective
+	whole        rowRatio // of GSPO
 }
 
 func (r *rowLoss) evaluate() Stats {
@@ -138,6 +154,9 @@ func (r *rowLoss) evaluate() Stats {
 	}
 	coef := r.row.Advantage * r.row.Scale
 	limit := r.o.Corrections.TruncateToken
+	if r.o.Surrogate == GSPO {
+		r.whole = r.rowRatio()
+	}
 	for t, m := range r.row.Mask {
 		if m == 0 {
 			if r.grad != nil {
@@ -156,6 +175,10 @@ func (r *rowLoss) evaluate() Stats {
 				w = min(math.Exp(clampLog(r.trainer(t)-r.row.Logprobs[t])), limit)
 			}
 			value, slope = w*value, w*slope
+		}
+		if penalty := r.o.MismatchPenalty * r.row.Scale; penalty > 0 {
+			apart := clampLog(r.current[t] - r.row.Logprobs[t])
+			value, slope = value-penalty*apart*apart, slope-2*penalty*apart
 		}
 		s.Loss -= value
 		if r.grad != nil {
@@ -223,11 +246,15 @@ func (r *rowLoss) correct(s *Stats) (weight float64, keep bool) {
 		s.GeometricRows, s.MaskedTokens = 1, n
 		return 0, false
 	}
+	product := math.Exp(clampLog(sum))
+	if product < c.ProductMin || c.ProductMax > 0 && product > c.ProductMax {
+		s.ProductRows, s.MaskedTokens = 1, n
+		return 0, false
+	}
 	s.TruncatedTokens = truncated
 	if c.TruncateSequence == 0 {
 		return 1, true
 	}
-	product := math.Exp(clampLog(sum))
 	if product > c.TruncateSequence {
 		s.TruncatedTokens = n
 	}
@@ -251,7 +278,11 @@ func (r *rowLoss) keepsToken(s *Stats, t int) bool {
 	if r.row.Advantage > 0 && p <= q || r.row.Advantage < 0 && p >= q || r.row.Advantage == 0 {
 		return true
 	}
-	if c.DivergenceTV > 0 && math.Abs(p-q) > c.DivergenceTV || c.DivergenceKL > 0 && binaryKL(q, p) > c.DivergenceKL {
+	bound := max(c.DivergenceTV, c.DivergenceKL) // one of them is on
+	if r.row.Advantage < 0 && c.DivergenceLow > 0 {
+		bound = c.DivergenceLow
+	}
+	if c.DivergenceTV > 0 && math.Abs(p-q) > bound || c.DivergenceKL > 0 && binaryKL(q, p) > bound {
 		s.DivergentTokens++
 		return false
 	}
@@ -267,29 +298,6 @@ func binaryKL(q, p float64) float64 {
 		return q * math.Log(q/p)
 	}
 	return part(q, p) + part(1-q, 1-p)
-}
-
-// surrogate returns what one token adds to the objective and its slope in the token's logprob. d is the clamped
-// log-ratio and coef Advantage * Scale.
-func (r *rowLoss) surrogate(s *Stats, logprob, d, ratio, coef float64) (value, slope float64) {
-	switch {
-	case r.o.Surrogate == Reinforce:
-		return coef * logprob, coef
-	case r.o.Surrogate == ImportanceSampling:
-	case r.row.Advantage > 0 && ratio > 1+r.o.ClipHigh:
-		s.ClippedHigh++
-		return coef * (1 + r.o.ClipHigh), 0
-	case r.row.Advantage < 0 && ratio < 1-r.o.ClipLow:
-		s.ClippedLow++
-		return coef * (1 - r.o.ClipLow), 0
-	case r.row.Advantage < 0 && r.o.DualClip > 0 && ratio > r.o.DualClip:
-		s.DualClipped++
-		return coef * r.o.DualClip, 0
-	}
-	if d <= -maxLogRatio || d >= maxLogRatio {
-		return coef * ratio, 0
-	}
-	return coef * ratio, coef * ratio
 }
 
 // trainer is the trainer's logprob that corrections compare with the sampler's.

@@ -27,6 +27,10 @@ var objectives = map[string]Objective{
 	"icepop":              {Decoupled: true, Corrections: Corrections{TokenMin: 0.5, TokenMax: 2, TruncateToken: 2}},
 	"dppo tv":             {Surrogate: ImportanceSampling, Corrections: Corrections{DivergenceTV: 0.1}},
 	"dppo kl":             {Surrogate: ImportanceSampling, Corrections: Corrections{DivergenceKL: 0.05}},
+	"gspo":                {Surrogate: GSPO, ClipLow: 0.1, ClipHigh: 0.1},
+	"sapo":                {Surrogate: SAPO},
+	"mismatch penalty":    {MismatchPenalty: 0.1},
+	"product mask":        {Decoupled: true, Corrections: Corrections{ProductMin: 0.5, ProductMax: 2}},
 	"all corrections": {Decoupled: true, DualClip: 2, Corrections: Corrections{
 		TruncateToken: 2, GeometricMin: 0.9, GeometricMax: 1.1, VetoBelow: 0.1, VetoAbove: 10}},
 }
@@ -277,7 +281,7 @@ func TestLossRefuses(t *testing.T) {
 		{"short logprobs", Objective{}, [][]float64{{0}}, "2 ids"},
 		{"rows missing", Objective{}, nil, "0 rows for 1 rows"},
 		{"no old policy", Objective{Decoupled: true}, [][]float64{{0, 0}}, "needs the old policy"},
-		{"unknown surrogate", Objective{Surrogate: "gspo"}, [][]float64{{0, 0}}, `"gspo"`},
+		{"unknown surrogate", Objective{Surrogate: "kto"}, [][]float64{{0, 0}}, `"kto"`},
 		{"weight counted twice", Objective{Corrections: Corrections{TruncateToken: 2}}, [][]float64{{0, 0}}, "set decoupled"},
 		{"two truncations", Objective{Decoupled: true, Corrections: Corrections{TruncateToken: 2, TruncateSequence: 2}},
 			[][]float64{{0, 0}}, "both on"},

@@ -209,17 +209,23 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 		drop(UniformGroup)
 		return
 	}
-	// The length penalty is ignored when checking for uniform groups: DAPO defines these by correctness.
+	// The penalties are ignored when checking for uniform groups: DAPO defines these by correctness.
 	sum := 0.0
 	for k, i := range group {
 		if placements[i].Disposition == Trained || a.MaskedReward == RecordedReward {
-			rewards[k] += a.Overlong.penalty(members[i].Shape.Sampled)
+			shape := members[i].Shape
+			rewards[k] += a.Overlong.penalty(shape.Sampled) + a.Steps.penalty(shape.Turns, rewards[k])
 		}
 		sum += rewards[k]
 	}
 	divisor := 1.0
-	if a.Std {
-		divisor = sampleStd(rewards, sum/float64(n)) + stdEpsilon
+	switch mean := sum / float64(n); {
+	case a.Normalise == ByStd:
+		divisor = sampleStd(rewards, mean) + stdEpsilon
+	case a.Normalise == ByMean && mean > 0:
+		divisor = mean
+	case a.Normalise == ByMean:
+		divisor = math.Inf(+1)
 	}
 	for k, i := range group {
 		placements[i].Advantage = (rewards[k] - a.baseline(rewards[k], sum, n)) / divisor
@@ -229,6 +235,9 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 func (a *Algorithm) baselineReward(m Member, f Disposition) float64 {
 	if f == Masked && a.MaskedReward != RecordedReward {
 		return 0
+	}
+	if factor, ok := a.RewardFactor[m.StopReason]; ok {
+		return factor * *m.Reward
 	}
 	return *m.Reward
 }

@@ -23,10 +23,19 @@ type setting struct {
 // Set changes one switch by name, as in --set filter.max_steps=mask. Names and values may be written with - for _.
 func (a *Algorithm) Set(key, value string) error {
 	key, value = strings.ReplaceAll(key, "-", "_"), strings.TrimSpace(value)
-	a.ownFilter()
+	a.ownMaps()
 	all := a.settings()
 	if reason, ok := strings.CutPrefix(key, "filter."); ok && reason != "" {
 		all = []setting{a.filter(trajectory.StopReason(reason))}
+	}
+	if reason, ok := strings.CutPrefix(key, factorPrefix); ok && reason != "" {
+		all = []setting{a.factor(trajectory.StopReason(reason))}
+	}
+	if key == "std" { // what normalise was called when there were two choices
+		key = "normalise"
+		if now, ok := map[string]Normalise{"true": ByStd, "false": NotNormalised}[value]; ok {
+			value = string(now)
+		}
 	}
 	var keys []string
 	for _, s := range all {
@@ -36,18 +45,22 @@ func (a *Algorithm) Set(key, value string) error {
 			}
 			return nil
 		}
-		if !strings.HasPrefix(s.key, "filter.") {
+		if !strings.HasPrefix(s.key, "filter.") && !strings.HasPrefix(s.key, factorPrefix) {
 			keys = append(keys, s.key)
 		}
 	}
-	return fmt.Errorf("%q is not a setting of an algorithm; there are %s, and filter.REASON with a REASON of %s",
+	return fmt.Errorf("%q is not a setting of an algorithm; there are %s, and filter.REASON and reward_factor.REASON with a "+
+		"REASON of %s",
 		key, strings.Join(keys, ", "), list(trajectory.StopReasons()))
 }
 
-// ownFilter makes the filter a map that no copy of the algorithm shares.
-func (a *Algorithm) ownFilter() {
+// ownMaps makes the maps some that no copy of the algorithm shares.
+func (a *Algorithm) ownMaps() {
 	if a.Filter = maps.Clone(a.Filter); a.Filter == nil {
 		a.Filter = map[trajectory.StopReason]Mode{}
+	}
+	if a.RewardFactor = maps.Clone(a.RewardFactor); a.RewardFactor == nil {
+		a.RewardFactor = map[trajectory.StopReason]float64{}
 	}
 }
 
@@ -77,7 +90,7 @@ func (a *Algorithm) settings() []setting {
 	o, c := &a.Objective, &a.Objective.Corrections
 	all := []setting{
 		oneOf("baseline", &a.Baseline, LeaveOneOut, Mean, NoBaseline),
-		toggle("std", &a.Std, "false", "true"),
+		oneOf("normalise", &a.Normalise, NotNormalised, ByStd, ByMean),
 		a.aggregation(),
 		oneOf("singleton", &a.Singleton, SingletonZero, SingletonSelf, SingletonDrop),
 		toggle("uniform", &a.DropUniform, "keep", "drop"),
@@ -87,6 +100,9 @@ func (a *Algorithm) settings() []setting {
 		oneOf("overflow", &a.Overflow, Truncate, Refuse),
 		count("overlong.max", &a.Overlong.Max),
 		count("overlong.cache", &a.Overlong.Cache),
+		count("steps.free", &a.Steps.Free),
+		count("steps.max", &a.Steps.Max),
+		toggle("steps.only_solved", &a.Steps.OnlySolved, "false", "true"),
 	}
 	reasons := trajectory.StopReasons()
 	for _, r := range slices.Sorted(maps.Keys(a.Filter)) {
@@ -97,23 +113,34 @@ func (a *Algorithm) settings() []setting {
 	for _, r := range reasons {
 		all = append(all, a.filter(r))
 	}
+	for _, r := range slices.Sorted(maps.Keys(a.RewardFactor)) {
+		all = append(all, a.factor(r))
+	}
 	return append(all,
-		oneOf("surrogate", &o.Surrogate, PPO, ImportanceSampling, Reinforce),
+		oneOf("surrogate", &o.Surrogate, sampledSurrogates()...),
 		number("clip.low", &o.ClipLow, 0.2),
 		number("clip.high", &o.ClipHigh, 0.28),
 		number("clip.dual", &o.DualClip, 0),
+		number("ratio.min", &o.RatioMin, 0),
+		number("ratio.max", &o.RatioMax, 5),
+		number("gate.positive", &o.GatePositive, 1),
+		number("gate.negative", &o.GateNegative, 1.05),
+		number("mismatch_penalty", &o.MismatchPenalty, 0),
 		number("entropy", &o.Entropy, 0),
 		toggle("decoupled", &o.Decoupled, "false", "true"),
 		number("corrections.truncate_token", &c.TruncateToken, 0),
 		number("corrections.truncate_sequence", &c.TruncateSequence, 0),
 		number("corrections.geometric_min", &c.GeometricMin, 0),
 		number("corrections.geometric_max", &c.GeometricMax, 0),
+		number("corrections.product_min", &c.ProductMin, 0),
+		number("corrections.product_max", &c.ProductMax, 0),
 		number("corrections.veto_below", &c.VetoBelow, 0),
 		number("corrections.veto_above", &c.VetoAbove, 0),
 		number("corrections.token_min", &c.TokenMin, 0),
 		number("corrections.token_max", &c.TokenMax, 0),
 		number("corrections.divergence_tv", &c.DivergenceTV, 0),
 		number("corrections.divergence_kl", &c.DivergenceKL, 0),
+		number("corrections.divergence_low", &c.DivergenceLow, 0),
 	)
 }
 
@@ -146,6 +173,28 @@ func (a *Algorithm) filter(r trajectory.StopReason) setting {
 				a.Filter[r] = mode
 			}
 			return err
+		},
+	}
+}
+
+const factorPrefix = "reward_factor."
+
+func (a *Algorithm) factor(r trajectory.StopReason) setting {
+	return setting{
+		key: factorPrefix + string(r),
+		get: func() string {
+			if factor, ok := a.RewardFactor[r]; ok {
+				return strconv.FormatFloat(factor, 'g', -1, 64)
+			}
+			return "1"
+		},
+		set: func(value string) error {
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(v >= 0 && v <= 1) {
+				return fmt.Errorf("%q is not a number from 0 to 1", value)
+			}
+			a.RewardFactor[r] = v
+			return nil
 		},
 	}
 }

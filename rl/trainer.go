@@ -90,6 +90,15 @@ const (
 	ImportanceSampling Surrogate = "importance_sampling"
 	// Reinforce is A logprob: the ratio matters only to Corrections.
 	Reinforce Surrogate = "reinforce"
+	// CISPO is A logprob times the ratio held within [RatioMin, RatioMax], a constant for the gradient: a token outside
+	// keeps a gradient (MiniMax 2025, arXiv 2506.13585, equations 4 and 5).
+	CISPO Surrogate = "cispo"
+	// GSPO is PPO with one ratio for a row, exp of the mean log-ratio of its trained tokens (Zheng et al. 2025, arXiv
+	// 2507.18071, in the token form, which has the same value and gradient where all tokens have one advantage).
+	GSPO Surrogate = "gspo"
+	// SAPO replaces the clip by a gate that falls smoothly on both sides of r = 1: A sigmoid(t (r-1)) 4/t, with t of
+	// GatePositive or GateNegative by the sign of A (arXiv 2511.20347).
+	SAPO Surrogate = "sapo"
 	// CrossEntropy is the logprob alone: what is imitated has neither advantage nor sampler (supervised fine-tuning).
 	// Row.Advantage and Row.Logprobs mean nothing, and no correction applies.
 	CrossEntropy Surrogate = "cross_entropy"
@@ -104,6 +113,13 @@ type Objective struct {
 	// DualClip, if above 1, bounds the loss of a token with a negative advantage to -DualClip A (Ye et al. 2020). Zero
 	// turns it off.
 	DualClip float64
+	// RatioMin and RatioMax bound the ratio of CISPO; zero means 0 and 5.
+	RatioMin, RatioMax float64
+	// GatePositive and GateNegative are how steep SAPO's gate is; zero means 1 and 1.05.
+	GatePositive, GateNegative float64
+	// MismatchPenalty is the coefficient of (logprob - sampler logprob)^2, which is added to the loss of every trained
+	// token, masked by corrections or not.
+	MismatchPenalty float64
 	// Entropy is the coefficient of an entropy bonus: a trainer that knows the whole distribution subtracts
 	// Entropy * Scale * (sum of the entropies at trained tokens) from the loss. One that does not refuses a value other
 	// than zero.
@@ -127,6 +143,9 @@ type Corrections struct {
 	// GeometricMin and GeometricMax keep a row whose exp(mean log m) is within them, and mask it otherwise; 0.99 and
 	// 1.01 are usual. A zero bound is open.
 	GeometricMin, GeometricMax float64
+	// ProductMin and ProductMax keep a row whose product of m is within them, and mask it otherwise; 0.5 and 2 are usual. A
+	// zero bound is open.
+	ProductMin, ProductMax float64
 	// VetoBelow and VetoAbove mask a row with any m below or above them; 1e-4 and 100 are usual.
 	VetoBelow, VetoAbove float64
 	// TokenMin and TokenMax mask the tokens whose m is outside them; a zero bound is open. With Decoupled and a
@@ -140,6 +159,8 @@ type Corrections struct {
 	// With the surrogate ImportanceSampling either of them is DPPO (Qi et al. 2026, arXiv 2602.04879: binary TV, binary
 	// KL); 0.2 is usual for TV and 0.05 for KL.
 	DivergenceTV, DivergenceKL float64
+	// DivergenceLow is the bound where A < 0; zero means that it is the same.
+	DivergenceLow float64
 }
 
 // Stats describes a forward/backward pass. All but the extremes are sums, so passes over parts of a batch add up with
@@ -161,10 +182,10 @@ type Stats struct {
 	// MismatchMin and MismatchMax the extremes of m.
 	MismatchKL1, MismatchKL3 float64
 	MismatchMin, MismatchMax float64
-	// VetoedRows and GeometricRows were masked by those corrections, with MaskedTokens trained tokens between them. A row
-	// that fails both counts as vetoed. TruncatedTokens had their weight cut.
-	VetoedRows, GeometricRows     int
-	MaskedTokens, TruncatedTokens int
+	// VetoedRows, GeometricRows and ProductRows were masked by those corrections, with MaskedTokens trained tokens between
+	// them. A row that fails several counts as the first of these. TruncatedTokens had their weight cut.
+	VetoedRows, GeometricRows, ProductRows int
+	MaskedTokens, TruncatedTokens          int
 	// RatioTokens were masked by TokenMin and TokenMax, DivergentTokens by DivergenceTV and DivergenceKL; a token that
 	// fails both counts among the former.
 	RatioTokens, DivergentTokens int
@@ -189,6 +210,7 @@ func (s *Stats) Add(o Stats) {
 	s.MismatchKL3 += o.MismatchKL3
 	s.VetoedRows += o.VetoedRows
 	s.GeometricRows += o.GeometricRows
+	s.ProductRows += o.ProductRows
 	s.MaskedTokens += o.MaskedTokens
 	s.TruncatedTokens += o.TruncatedTokens
 	s.RatioTokens += o.RatioTokens
