@@ -115,7 +115,7 @@ func TestSet(t *testing.T) {
 	c := mustLoad(t, tiny, "steps=9", "optimizer.learning_rate=1e-3", "filter.max-steps=drop", "algorithm.set.std=true",
 		"environment.max_size=5", "rollouts.deadline=90s", "uniform=drop")
 	a := c.RL()
-	if c.Steps != 9 || c.Optimizer.LearningRate != 1e-3 || a.Filter[agent.MaxSteps] != rl.Drop || !a.Std ||
+	if c.Steps != 9 || c.Optimizer.LearningRate != 1e-3 || a.Filter[agent.MaxSteps] != rl.Drop || a.Normalise != rl.ByStd ||
 		!a.DropUniform ||
 		c.Environment.(*games.FrozenLake).MaxSize != 5 || c.Rollouts.Deadline != config.Duration(90e9) {
 		t.Errorf("%+v %+v", c, a)
@@ -146,7 +146,7 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 		set = append(set, rapid.SliceOf(rapid.SampledFrom([]string{
 			"seed=18446744073709551615", "filter.timeout=drop", "clip.high=0.5", "rollouts.deadline=1h30m",
 			"guards.collapse.action=off",
-			"environment.slippery=true", "trainer.hidden=7", "name=a b", "overlong.max=100", "checkpoint.keep=5", "entropy=0.01",
+			"environment.slippery=true", "trainer.hidden=7", "name=a b", "singleton=drop", "checkpoint.keep=5", "entropy=0.01",
 		})).Draw(rt, "set")...)
 		c, err := config.Load([]byte(rapid.SampledFrom(texts).Draw(rt, "text")), BuiltIn(), set...)
 		if err != nil {
@@ -207,10 +207,10 @@ ablation:
 	if len(v) != 3 || c.Ablation.Parallel != 2 || !slices.Equal(c.Ablation.Seeds, []uint64{3, 4}) {
 		t.Fatalf("%+v", c.Ablation)
 	}
-	if a := v[1].Config.RL(); !a.Std || a.Baseline != rl.Mean || a.Objective.Entropy != 0.01 {
+	if a := v[1].Config.RL(); a.Normalise != rl.ByStd || a.Baseline != rl.Mean || a.Objective.Entropy != 0.01 {
 		t.Errorf("the preset of a variant, and the base's switches over it: %s", a)
 	}
-	if a := v[2].Config; a.RL().Std || a.Optimizer.LearningRate != 0.001 || a.Optimizer.Minibatches != 2 {
+	if a := v[2].Config; a.RL().Normalise == rl.ByStd || a.Optimizer.LearningRate != 0.001 || a.Optimizer.Minibatches != 2 {
 		t.Errorf("a variant of the optimizer: %+v", a.Optimizer)
 	}
 }
