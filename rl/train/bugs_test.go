@@ -204,7 +204,9 @@ func TestDemonstrations(t *testing.T) {
 }
 
 // demonstrationsOf returns the file of bundled demonstrations.
-func demonstrationsOf(name string) string { return filepath.Join("demonstrations", name+".jsonl.zst") }
+func demonstrationsOf(name string) string {
+	return filepath.Join("backend", "demonstrations", name+".jsonl.zst")
+}
 
 // write plays the replies and writes what export makes of them. Without canaries, cheats are solutions, too.
 func write(t *testing.T, path string, ids []string, tasks map[string]env.Task, teach map[string][]string) {

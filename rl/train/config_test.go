@@ -120,6 +120,14 @@ func TestSet(t *testing.T) {
 		c.Environment.(*games.FrozenLake).MaxSize != 5 || c.Rollouts.Deadline != config.Duration(90e9) {
 		t.Errorf("%+v %+v", c, a)
 	}
+	for set, want := range map[string]string{
+		"trainer.blind=true": "blind is for", "trainer.batch=0": "batch is 0", "trainer.passes=-1": "passes is -1",
+		"trainer.imitation_rate=2": "imitation_rate is 2",
+	} {
+		if _, err := config.Load([]byte(least), BuiltIn(), set); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
 	for _, bad := range []string{"steps", "=3", "stepps=3", "optimizer.lr=3", "steps=[1", "steps=many"} {
 		_, err := config.Load([]byte(tiny), BuiltIn(), bad)
 		key, _, _ := strings.Cut(bad, "=")

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"deepswe/rl/train/backend"
 	"deepswe/rl/train/coding"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/games"
@@ -15,9 +16,9 @@ func BuiltIn() config.Parts {
 			"swe":        func() config.EnvironmentSettings { return coding.NewSettings() },
 		},
 		Trainers: map[string]func() config.TrainerSettings{
-			"embedded": func() config.TrainerSettings { return NewEmbedded() },
-			"rows":     func() config.TrainerSettings { return &RowsOnly{} },
-			"tinker":   func() config.TrainerSettings { return NewTinker() },
+			"embedded": func() config.TrainerSettings { return backend.NewEmbedded() },
+			"rows":     func() config.TrainerSettings { return &backend.RowsOnly{} },
+			"tinker":   func() config.TrainerSettings { return backend.NewTinker() },
 		},
 	}
 }

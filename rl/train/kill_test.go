@@ -16,6 +16,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/backend"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
@@ -35,7 +36,7 @@ const childRows = "DEEPSWE_TEST_TRAIN_ROWS"
 
 // flapping is the embedded policy behind an endpoint that fails now and then.
 type flapping struct {
-	Embedded `yaml:",inline"`
+	backend.Embedded `yaml:",inline"`
 }
 
 func (f *flapping) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
@@ -70,7 +71,7 @@ func childConfig(flows bool) (config.Config, error) {
 		return config.Load([]byte(tiny), BuiltIn())
 	}
 	parts := BuiltIn()
-	parts.Trainers["embedded"] = func() config.TrainerSettings { return &flapping{*NewEmbedded()} }
+	parts.Trainers["embedded"] = func() config.TrainerSettings { return &flapping{*backend.NewEmbedded()} }
 	return config.Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
 }
 

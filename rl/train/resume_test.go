@@ -17,6 +17,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/backend"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
@@ -188,8 +189,8 @@ func (h hooked) Remove(ctx context.Context, name string) error {
 }
 
 type hookedSettings struct {
-	Embedded `yaml:",inline"`
-	do       func()
+	backend.Embedded `yaml:",inline"`
+	do               func()
 }
 
 func (h *hookedSettings) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
@@ -209,7 +210,7 @@ func TestKilledWhileSaving(t *testing.T) {
 	dir, n := filepath.Join(root, "run"), 0
 	parts := BuiltIn()
 	parts.Trainers["embedded"] = func() config.TrainerSettings {
-		return &hookedSettings{Embedded: *NewEmbedded(), do: func() {
+		return &hookedSettings{Embedded: *backend.NewEmbedded(), do: func() {
 			n++
 			copyRun(t, filepath.Join(root, fmt.Sprint(n)), dir)
 		}}

@@ -15,7 +15,6 @@ import (
 	"deepswe/env/local"
 	"deepswe/env/testkit"
 	"deepswe/rl/train/modelfiles"
-	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
 	"deepswe/tools"
@@ -233,24 +232,4 @@ func offered(t *testing.T, rec *trajectory.Recording) []tools.Spec {
 		specs = append(specs, tool.Function)
 	}
 	return specs
-}
-
-// A tokenizer with more ids than the model is another model's; one with fewer is padded.
-func TestTokenizerOfAnotherModel(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	data, err := os.ReadFile(filepath.Join("..", "..", "agent", "tokenizer", "testdata", "qwen.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.WriteFile(t, filepath.Join(dir, modelfiles.TokenizerFile), string(data))
-	s := Tinker{Template: string(chatml.Qwen3)}
-	for vocabulary, want := range map[int]string{
-		430: "has 431 ids, and the model 430; to fix: set trainer.tokenizer", 431: "", 512: "",
-	} {
-		_, err := s.codec(part.TrainerOptions{}, dir, nil, vocabulary)
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("a model of %d ids: %v", vocabulary, err)
-		}
-	}
 }
