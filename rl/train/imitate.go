@@ -10,6 +10,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/examples"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
 )
@@ -17,26 +18,26 @@ import (
 // imitation is the course of a run whose objective is sft: the rows of a file.
 type imitation struct {
 	*loop
-	lesson *Set
+	data *examples.Set
 }
 
 // updates returns the number of updates of the run.
 func (m *imitation) updates() int { return m.config.SFT.Epochs * m.perEpoch() }
 
 func (m *imitation) perEpoch() int {
-	return (len(m.lesson.train) + m.config.SFT.Batch - 1) / m.config.SFT.Batch
+	return (len(m.data.Train) + m.config.SFT.Batch - 1) / m.config.SFT.Batch
 }
 
-const lessonStream = 0x6c6573736f6e
+const exampleStream = 0x6c6573736f6e
 
 // batch returns the examples of an update; the first is 1. Each epoch has all rows in an order of its own, which
 // depends on the seed.
-func (m *imitation) batch(step int) []*Example {
+func (m *imitation) batch(step int) []*examples.Example {
 	epoch, at := (step-1)/m.perEpoch(), (step-1)%m.perEpoch()
-	order := rand.New(rand.NewPCG(m.config.Seed^lessonStream, uint64(epoch))).Perm(len(m.lesson.train))
-	var out []*Example
+	order := rand.New(rand.NewPCG(m.config.Seed^exampleStream, uint64(epoch))).Perm(len(m.data.Train))
+	var out []*examples.Example
 	for _, i := range order[at*m.config.SFT.Batch : min((at+1)*m.config.SFT.Batch, len(order))] {
-		out = append(out, &m.lesson.train[i])
+		out = append(out, &m.data.Train[i])
 	}
 	return out
 }
@@ -51,18 +52,18 @@ func (m *imitation) optimizer(step int) rl.Optimizer {
 
 // begin checks that the rows are those that the run began with. It measures the fresh weights.
 func (m *imitation) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) error {
-	for _, text := range m.lesson.notes() {
+	for _, text := range m.data.Notes() {
 		m.observer.Warning(text)
 	}
-	if resumed && s.Rows != m.lesson.name() {
+	if resumed && s.Rows != m.data.Name() {
 		return fmt.Errorf("%w: sft.rows is another file than when the run began; to fix: put it back, or start a new run "+
 			"with --out", record.ErrOtherConfig)
 	}
-	s.Rows = m.lesson.name()
+	s.Rows = m.data.Name()
 	if resumed {
 		return m.load(ctx, *s, history)
 	}
-	if len(m.lesson.held) == 0 {
+	if len(m.data.Held) == 0 {
 		return nil
 	}
 	return m.first(ctx, map[string]float64{})
@@ -76,7 +77,7 @@ func (m *imitation) step(ctx context.Context, step int, from place) (map[string]
 	start := m.now()
 	batch := m.batch(step)
 	o := m.optimizer(step)
-	stats, done, err := imitate(context.WithoutCancel(ctx), m.trainer, Complete(batch, m.config.SFT.Mean), o)
+	stats, done, err := imitate(context.WithoutCancel(ctx), m.trainer, examples.Complete(batch, m.config.SFT.Mean), o)
 	if err != nil {
 		return nil, from, err
 	}
@@ -90,7 +91,7 @@ func (m *imitation) step(ctx context.Context, step int, from place) (map[string]
 	}
 	length := 0
 	for _, e := range batch {
-		length += len(e.row.IDs)
+		length += len(e.Row.IDs)
 	}
 	seconds := max(m.now().Sub(start).Seconds(), 1e-9)
 	values["time/step"], values["perf/trained_per_second"] = seconds, float64(stats.Tokens)/seconds
@@ -117,26 +118,26 @@ func imitate(ctx context.Context, t part.Trainer, rows []rl.Row, o rl.Optimizer)
 // measure adds the loss on the rows that are held out.
 func (m *imitation) measure(ctx context.Context, step int, values map[string]float64) error {
 	every := m.config.SFT.ValidateEvery
-	if len(m.lesson.held) == 0 || step%m.perEpoch() != 0 && (every == 0 || step%every != 0) {
+	if len(m.data.Held) == 0 || step%m.perEpoch() != 0 && (every == 0 || step%every != 0) {
 		return nil
 	}
 	if step > 0 {
 		ctx = context.WithoutCancel(ctx) // the update is done, and no state has a step that is not measured
 	}
 	start := m.now()
-	all := make([]*Example, len(m.lesson.held))
+	all := make([]*examples.Example, len(m.data.Held))
 	tokens := 0
-	for i := range m.lesson.held {
-		all[i] = &m.lesson.held[i]
-		tokens += all[i].trained()
+	for i := range m.data.Held {
+		all[i] = &m.data.Held[i]
+		tokens += all[i].Trained()
 	}
 	loss := 0.0
 	for part := range slices.Chunk(all, max(m.config.SFT.Batch, 1)) {
 		rows := make([]rl.Row, len(part))
 		for i, e := range part {
-			rows[i] = e.complete(1 / float64(tokens))
+			rows[i] = e.Complete(1 / float64(tokens))
 			if m.config.SFT.Mean == config.OverRows {
-				rows[i].Scale = 1 / float64(len(all)) / float64(e.trained())
+				rows[i].Scale = 1 / float64(len(all)) / float64(e.Trained())
 			}
 		}
 		logprobs, err := m.trainer.Forward(ctx, rows)

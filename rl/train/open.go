@@ -10,12 +10,13 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/examples"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
 )
 
 // newLoop opens the environment and the trainer. rows are what the run imitates; nil if it plays.
-func newLoop(ctx context.Context, c config.Config, o Options, dir *run.Dir, rows *Set) (_ *loop, err error) {
+func newLoop(ctx context.Context, c config.Config, o Options, dir *run.Dir, rows *examples.Set) (_ *loop, err error) {
 	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(record.CheckpointsDir))); err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func newLoop(ctx context.Context, c config.Config, o Options, dir *run.Dir, rows
 	}
 	own := *rows
 	m := &imitation{l, &own}
-	if err := own.fit(trainer, c.SFT); err != nil {
+	if err := own.Fit(trainer, c.SFT); err != nil {
 		return nil, err
 	}
 	l.course, l.config.Steps = m, m.updates()

@@ -18,6 +18,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/examples"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
@@ -83,13 +84,13 @@ func Start(ctx context.Context, c config.Config, o Options) (_ Result, err error
 			return r, fmt.Errorf("%s: %w", config.EnvironmentKey, err)
 		}
 	}
-	var rows *Set
+	var rows *examples.Set
 	if c.Objective == config.Imitation {
 		model := ""
 		if c.SFT.Model != "" {
 			model, _ = modelfiles.Find(c.SFT.Tokenizer, c.SFT.Model, o.Outside.Getenv) // only conversations need it
 		}
-		if rows, err = Read(ctx, c.SFT, model, c.Seed); err != nil {
+		if rows, err = examples.Read(ctx, c.SFT, model, c.Seed); err != nil {
 			return r, err
 		}
 	}
@@ -139,7 +140,7 @@ const maxLosses = 5
 
 // runOnce trains from the last checkpoint until the run is done or fails.
 func runOnce(
-	ctx context.Context, c config.Config, o Options, r Result, dir *run.Dir, rows *Set,
+	ctx context.Context, c config.Config, o Options, r Result, dir *run.Dir, rows *examples.Set,
 ) (_ Result, err error) {
 	l, err := newLoop(ctx, c, o, dir, rows)
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/examples"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
@@ -129,13 +130,13 @@ func TestImitation(t *testing.T) {
 // One update has the same effect in each of the ways to make it.
 func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 	t.Parallel()
-	l, err := Read(t.Context(), &config.SFT{Rows: echoes(t, 1)}, "", 1)
+	l, err := examples.Read(t.Context(), &config.SFT{Rows: echoes(t, 1)}, "", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var examples []*Example
-	for i := range l.train {
-		examples = append(examples, &l.train[i])
+	var batch []*examples.Example
+	for i := range l.Train {
+		batch = append(batch, &l.Train[i])
 	}
 	language := digits(t)
 	for _, mean := range []config.Mean{config.OverTokens, config.OverRows} {
@@ -153,7 +154,7 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rows := Complete(examples, mean)
+				rows := examples.Complete(batch, mean)
 				update := part.Trainer{Trainer: tr}
 				if own {
 					update.Imitate = tr.Imitate
@@ -291,7 +292,7 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 func TestLearningRateSchedule(t *testing.T) {
 	t.Parallel()
 	m := imitation{&loop{config: config.Config{Optimizer: config.Optimizer{LearningRate: 1, Warmup: 2},
-		SFT: &config.SFT{Batch: 1, Epochs: 1}}}, &Set{train: make([]Example, 6)}}
+		SFT: &config.SFT{Batch: 1, Epochs: 1}}}, &examples.Set{Train: make([]examples.Example, 6)}}
 	for schedule, want := range map[config.Schedule][]float64{
 		config.Constant: {0.5, 1, 1, 1, 1, 1},
 		config.Linear:   {0.5, 1, 1, 0.75, 0.5, 0.25},
@@ -310,21 +311,21 @@ func TestLearningRateSchedule(t *testing.T) {
 func TestOrderOfExamples(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 3)
-	l, err := Read(t.Context(), &config.SFT{Rows: rows, Validation: 0.3}, "", 7)
+	l, err := examples.Read(t.Context(), &config.SFT{Rows: rows, Validation: 0.3}, "", 7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	held := map[string]int{}
-	for _, e := range l.held {
-		held[e.row.Task]++
+	for _, e := range l.Held {
+		held[e.Row.Task]++
 	}
-	for _, e := range l.train {
-		if held[e.row.Task] > 0 {
-			t.Errorf("task %s is on both sides", e.row.Task)
+	for _, e := range l.Train {
+		if held[e.Row.Task] > 0 {
+			t.Errorf("task %s is on both sides", e.Row.Task)
 		}
 	}
-	if len(l.held) != 6 || len(held) != 2 {
-		t.Errorf("%d rows of %d tasks are held out of 15", len(l.held), len(held))
+	if len(l.Held) != 6 || len(held) != 2 {
+		t.Errorf("%d rows of %d tasks are held out of 15", len(l.Held), len(held))
 	}
 	m := imitation{&loop{config: config.Config{Seed: 7, SFT: &config.SFT{Batch: 4, Epochs: 3}}}, l}
 	orders := map[string]bool{}
@@ -338,8 +339,8 @@ func TestOrderOfExamples(t *testing.T) {
 			}
 		}
 		orders[order] = true
-		if len(seen) != len(l.train) {
-			t.Errorf("epoch %d has %d of %d rows", epoch, len(seen), len(l.train))
+		if len(seen) != len(l.Train) {
+			t.Errorf("epoch %d has %d of %d rows", epoch, len(seen), len(l.Train))
 		}
 	}
 	if len(orders) != 3 {

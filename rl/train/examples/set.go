@@ -1,4 +1,4 @@
-package train
+package examples
 
 import (
 	"cmp"
@@ -16,7 +16,7 @@ import (
 
 // Set holds the rows to imitate, in the order of the file and without logprobs.
 type Set struct {
-	train, held []Example
+	Train, Held []Example
 	// digest identifies the file's rows.
 	digest string
 	// unrewarded, masked and long count the rows that were left out: because the rollout did not reach the reward,
@@ -26,31 +26,31 @@ type Set struct {
 
 // Example is one row, and the file and line that it is from.
 type Example struct {
-	row   rl.Row
+	Row   rl.Row
 	where string
 }
 
-// trained counts the tokens that are imitated.
-func (e *Example) trained() int {
+// Trained counts the tokens that are imitated.
+func (e *Example) Trained() int {
 	n := 0
-	for _, m := range e.row.Mask {
+	for _, m := range e.Row.Mask {
 		n += int(m)
 	}
 	return n
 }
 
 // task returns the task of an example, or its group if the task is not known.
-func (e *Example) task() string { return cmp.Or(e.row.Task, e.row.Group) }
+func (e *Example) task() string { return cmp.Or(e.Row.Task, e.Row.Group) }
 
 // Complete returns the row in the form for a trainer, in which each trained token has the weight scale.
-func (e *Example) complete(scale float64) rl.Row {
-	row := e.row
+func (e *Example) Complete(scale float64) rl.Row {
+	row := e.Row
 	row.Logprobs, row.Advantage, row.Scale, row.Trained = make([]float64, len(row.IDs)), 1, scale, true
 	return row
 }
 
-// notes describes what was left out.
-func (l *Set) notes() []string {
+// Notes describes what was left out.
+func (l *Set) Notes() []string {
 	var out []string
 	for _, left := range []struct {
 		n    int
@@ -67,8 +67,8 @@ func (l *Set) notes() []string {
 	return out
 }
 
-// name identifies the rows to learn from.
-func (l *Set) name() string { return fmt.Sprintf("%s/%d", l.digest, len(l.train)) }
+// Name identifies the rows to learn from.
+func (l *Set) Name() string { return fmt.Sprintf("%s/%d", l.digest, len(l.Train)) }
 
 // holdOut sets whole tasks aside until they have the share of the rows, in an order that follows from the seed.
 func (l *Set) holdOut(share float64, seed uint64) error {
@@ -76,12 +76,12 @@ func (l *Set) holdOut(share float64, seed uint64) error {
 		return nil
 	}
 	rows := map[string]int{}
-	for i := range l.train {
-		rows[l.train[i].task()]++
+	for i := range l.Train {
+		rows[l.Train[i].task()]++
 	}
 	if len(rows) < 2 {
 		return fmt.Errorf("all %d rows are of one task, and whole tasks are held out; to fix: set sft.validation to 0",
-			len(l.train))
+			len(l.Train))
 	}
 	tasks := make([]string, 0, len(rows))
 	keys := map[string]string{}
@@ -92,7 +92,7 @@ func (l *Set) holdOut(share float64, seed uint64) error {
 		tasks, keys[task] = append(tasks, task), string(sum[:])
 	}
 	slices.SortFunc(tasks, func(a, b string) int { return cmp.Or(cmp.Compare(keys[a], keys[b]), cmp.Compare(a, b)) })
-	held, want, n := map[string]bool{}, max(1, int(math.Round(share*float64(len(l.train))))), 0
+	held, want, n := map[string]bool{}, max(1, int(math.Round(share*float64(len(l.Train))))), 0
 	for _, task := range tasks[:len(tasks)-1] {
 		if n >= want {
 			break
@@ -100,21 +100,21 @@ func (l *Set) holdOut(share float64, seed uint64) error {
 		held[task] = true
 		n += rows[task]
 	}
-	all := l.train
-	l.train = nil
+	all := l.Train
+	l.Train = nil
 	for _, e := range all {
 		if held[e.task()] {
-			l.held = append(l.held, e)
+			l.Held = append(l.Held, e)
 		} else {
-			l.train = append(l.train, e)
+			l.Train = append(l.Train, e)
 		}
 	}
 	return nil
 }
 
-// fit returns an error for rows that the trainer does not take, except for rows that are only too long, which it may
+// Fit returns an error for rows that the trainer does not take, except for rows that are only too long, which it may
 // leave out.
-func (l *Set) fit(t part.Trainer, s *config.SFT) error {
+func (l *Set) Fit(t part.Trainer, s *config.SFT) error {
 	if t.Accepts == nil {
 		return nil
 	}
@@ -124,14 +124,14 @@ func (l *Set) fit(t part.Trainer, s *config.SFT) error {
 	keep := func(in []Example) ([]Example, error) {
 		var out []Example
 		for _, e := range in {
-			row := e.complete(0)
+			row := e.Complete(0)
 			err := t.Accepts(&row)
 			switch {
 			case err == nil:
 				out = append(out, e)
 			case errors.Is(err, rl.ErrTooLong):
 				l.long++
-				longest = max(longest, len(e.row.IDs))
+				longest = max(longest, len(e.Row.IDs))
 				first = cmp.Or(first, fmt.Errorf("%s: %w", e.where, err))
 			default:
 				return nil, fmt.Errorf("%w: %s: %w", part.ErrTasks, e.where, err)
@@ -139,11 +139,11 @@ func (l *Set) fit(t part.Trainer, s *config.SFT) error {
 		}
 		return out, nil
 	}
-	train, err := keep(l.train)
+	train, err := keep(l.Train)
 	if err != nil {
 		return err
 	}
-	held, err := keep(l.held)
+	held, err := keep(l.Held)
 	switch {
 	case err != nil:
 		return err
@@ -155,7 +155,7 @@ func (l *Set) fit(t part.Trainer, s *config.SFT) error {
 		return fmt.Errorf("%w: all rows are too long for the trainer (the first: %w); to fix: start the server with a "+
 			"longer context", part.ErrTasks, first)
 	}
-	l.train, l.held = train, held
+	l.Train, l.Held = train, held
 	return nil
 }
 
@@ -163,15 +163,15 @@ func (l *Set) fit(t part.Trainer, s *config.SFT) error {
 func Complete(examples []*Example, m config.Mean) []rl.Row {
 	tokens := 0
 	for _, e := range examples {
-		tokens += e.trained()
+		tokens += e.Trained()
 	}
 	rows := make([]rl.Row, len(examples))
 	for i, e := range examples {
 		scale := 1 / float64(tokens)
 		if m == config.OverRows {
-			scale = 1 / float64(len(examples)) / float64(e.trained())
+			scale = 1 / float64(len(examples)) / float64(e.Trained())
 		}
-		rows[i] = e.complete(scale)
+		rows[i] = e.Complete(scale)
 	}
 	return rows
 }

@@ -1,4 +1,4 @@
-package train
+package examples
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func Read(ctx context.Context, s *config.SFT, model string, seed uint64) (*Set, 
 		return nil, fmt.Errorf("%w: sft.rows: %w", part.ErrTasks, err)
 	}
 	defer source.Close()
-	r := &reader{settings: s, model: model, digest: sha256.New(), lesson: &Set{}}
+	r := &reader{settings: s, model: model, digest: sha256.New(), set: &Set{}}
 	if s.Tokenizer != "" {
 		if err := r.openTokenizer(s.Tokenizer); err != nil {
 			return nil, fmt.Errorf("%w: %w", part.ErrTasks, err)
@@ -51,10 +51,10 @@ func Read(ctx context.Context, s *config.SFT, model string, seed uint64) (*Set, 
 	if err := r.finish(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", part.ErrTasks, s.Rows, err)
 	}
-	if err := r.lesson.holdOut(s.Validation, seed); err != nil {
+	if err := r.set.holdOut(s.Validation, seed); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", part.ErrTasks, s.Rows, err)
 	}
-	return r.lesson, nil
+	return r.set, nil
 }
 
 // reader turns examples into rows.
@@ -65,7 +65,7 @@ type reader struct {
 	tokens   *tokenizer.Tokenizer
 	codec    *chatml.Codec
 	digest   hash.Hash
-	lesson   *Set
+	set      *Set
 	same     agreement
 }
 
@@ -117,10 +117,10 @@ func (r *reader) add(e *rowfile.Example) error {
 	}
 	switch {
 	case e.Rewarded && (e.Row.NotGraded || e.Row.Reward < r.settings.MinReward):
-		r.lesson.unrewarded++
+		r.set.unrewarded++
 		return nil
 	case !e.Row.Trained:
-		r.lesson.masked++
+		r.set.masked++
 		return nil
 	}
 	if r.tokens != nil {
@@ -209,29 +209,29 @@ func (r *reader) conversation(e *rowfile.Example) error {
 // take checks and adds a row.
 func (r *reader) take(row rl.Row, where string) error {
 	e := Example{row, where}
-	e.row.Logprobs, e.row.Advantage = nil, 0
+	e.Row.Logprobs, e.Row.Advantage = nil, 0
 	switch {
-	case e.trained() == 0:
+	case e.Trained() == 0:
 		return fmt.Errorf("%s: no token is trained; to fix: leave the line out, or look at its mask, labels or weights",
 			where)
-	case e.row.Mask[0] != 0:
+	case e.Row.Mask[0] != 0:
 		return fmt.Errorf("%s: its first token is trained, and nothing comes before it", where)
 	}
 	// A hash never fails.
-	_ = binary.Write(r.digest, binary.LittleEndian, e.row.IDs)
-	_, _ = r.digest.Write(e.row.Mask)
-	r.lesson.train = append(r.lesson.train, e)
+	_ = binary.Write(r.digest, binary.LittleEndian, e.Row.IDs)
+	_, _ = r.digest.Write(e.Row.Mask)
+	r.set.Train = append(r.set.Train, e)
 	return nil
 }
 
 // finish returns an error if there is nothing to imitate, or if the rows are of another tokenizer.
 func (r *reader) finish() error {
-	l := r.lesson
+	l := r.set
 	switch {
-	case len(l.train) == 0 && l.unrewarded+l.masked > 0:
+	case len(l.Train) == 0 && l.unrewarded+l.masked > 0:
 		return fmt.Errorf("nothing to imitate: %d rows are of rollouts with a reward below sft.min_reward of %g, and %d of "+
 			"rollouts that are masked", l.unrewarded, r.settings.MinReward, l.masked)
-	case len(l.train) == 0:
+	case len(l.Train) == 0:
 		return errors.New("it has no examples")
 	case !r.same.holds():
 		return fmt.Errorf("the rows are of another tokenizer than %s: of the text of %d tokens it makes %.0f%% of the same "+
