@@ -109,7 +109,7 @@ const (
 )
 
 // weigh records the evidence that the canaries of all runs are, except for the spoilt ones.
-func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool, runs int) {
+func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool, once bool) {
 	c.Canaries, c.Spoilt = 0, 0
 	by := map[string]Strength{}
 	for _, one := range set.Canaries {
@@ -143,8 +143,8 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool,
 		c.Tests = nil
 	}
 	const most = 1e6
-	if n := guessed(set, fixes, spoilt); n > 0 {
-		c.Odds = math.Min(most, oddsOf(n, runs))
+	if n := len(guessed(set, fixes, spoilt)); n > 0 {
+		c.Odds = math.Min(most, oddsOf(n, once))
 	}
 }
 
@@ -167,18 +167,16 @@ func decisive(t env.Task, set canary.Set) map[string]bool {
 	return ids
 }
 
-// guessed counts the canaries of those tests that are not spoilt, and of which it has to be guessed whether they are
-// wrong.
-func guessed(set canary.Set, ids, spoilt map[string]bool) (n int) {
-	for _, one := range set.Canaries {
-		for _, id := range one.Tests {
-			if ids[id] && !spoilt[one.Mutation] && one.Kind != canary.Withheld {
-				n++
-				break
-			}
+// guessed returns the indices of the canaries of those tests that are not spoilt, and of which it has to be guessed
+// whether they are wrong.
+func guessed(set canary.Set, ids, spoilt map[string]bool) (all []int) {
+	for i, c := range set.Canaries {
+		asked := slices.ContainsFunc(c.Tests, func(id string) bool { return ids[id] })
+		if asked && !spoilt[c.Mutation] && c.Kind != canary.Withheld {
+			all = append(all, i)
 		}
 	}
-	return n
+	return all
 }
 
 // why explains the evidence: what has become of the canaries, and a test for which the evidence is weak.

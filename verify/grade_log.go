@@ -14,7 +14,7 @@ import (
 
 // Grader is the version of the grading rules. It changes whenever a log could be graded differently, so that results
 // may be cached under the task, the patch and this version.
-const Grader = "swebench-5.0.2+deepswe.7"
+const Grader = "swebench-5.0.2+deepswe.8"
 
 // The values of a task's eval_type.
 const (

@@ -17,11 +17,11 @@ import (
 //
 //	harness    one run, as the official harness makes it: its report, and the status    evaluations
 //	elsewhere  one run in which the script leaves its reward at another place           scripts that give the reward
-//	mixed      runs in which some tests are wrong (see mixture.go), at least two        all
+//	mixed      one or two runs in which some tests are wrong (see mixture.go)           all
 //
 // Training leaves out the first, because nobody compares its reports with the harness's. Whatever the mixed runs show
 // about a patch is held against the same runs with the task's solution (see reference.go) before it counts: one run
-// more for a task, when something is surprising. If literals are withheld, there is also one run without a patch.
+// more for a task, when something is surprising.
 
 // ladder is what the checks of one patch share.
 type ladder struct {
@@ -39,6 +39,8 @@ type ladder struct {
 	// pass without any patch.
 	comparing, maintained bool
 
+	// plain is set if all tests have passed by the status Passed with the whole patch, and a strict trial takes all of it.
+	plain bool
 	// excluded are mutations that do not suit this patch.
 	excluded map[string]bool
 	// v is the verdict up to now, c how it came about.
@@ -84,6 +86,7 @@ func (l *ladder) harness(ctx context.Context) error {
 	l.v = t.v
 	if l.v.Reward != 0 && !l.v.Void {
 		l.c.Earned, l.v.Confirmation = append(l.c.Earned, "harness"), l.c
+		l.plain = len(l.v.Withheld) == 0 && len(unplain(t)) == 0
 	}
 	return nil
 }
@@ -114,10 +117,9 @@ func (l *ladder) spoilt() string {
 
 // round makes all mixed runs once. The error is errSpoilt if they have to begin anew.
 func (l *ladder) round(ctx context.Context) error {
-	m := mixing{seed: l.seed, excluded: l.ref.spoilt()}
+	m := mixing{seed: l.seed, excluded: l.ref.spoilt(), once: l.plain}
 	maps.Copy(m.excluded, l.excluded)
-	var set canary.Set
-	for runs := 2; m.run < runs; m.run++ {
+	for {
 		t, err := l.strict(ctx, &m)
 		switch {
 		case err != nil:
@@ -133,57 +135,16 @@ func (l *ladder) round(ctx context.Context) error {
 			l.judgeRight(t)
 			return nil
 		}
-		if m.run == 0 {
-			set = t.mixed.set
-			runs = runsFor(guessed(set, decisive(l.task, set), nil))
-			m.of = runs
-		}
 		if err := l.decide(ctx, t, m.run); err != nil || l.c.Canary != "" || l.v.Reward == 0 && !l.comparing {
 			return err
 		}
-	}
-	if err := l.tryUnfixed(ctx, set, m); err != nil {
-		return err
-	}
-	l.c.Canary = CanaryConfirmed
-	l.c.Earned = append(l.c.Earned, "strict", "canary")
-	l.c.weigh(l.task, set, l.ref.spoilt(), m.run)
-	return nil
-}
-
-// tryUnfixed runs the tests without a patch, once for each task, to know which of the withheld ones get the expected
-// values then as well. They are no evidence, because other checks of these tests fail, which are still there. The error
-// is errSpoilt if there are any among the decisive ones.
-func (l *ladder) tryUnfixed(ctx context.Context, set canary.Set, m mixing) error {
-	if l.comparing {
-		return nil
-	}
-	l.ref.mu.Lock()
-	defer l.ref.mu.Unlock()
-	ids, vain := decisive(l.task, set), false
-	counts := func(c canary.Canary) bool {
-		return c.Kind == canary.Withheld && slices.ContainsFunc(c.Tests, func(id string) bool { return ids[id] })
-	}
-	if !slices.ContainsFunc(set.Canaries, func(c canary.Canary) bool { return counts(c) && !l.ref.unfixed[c.Mutation] }) {
-		return nil
-	}
-	m.all = true
-	t := &trial{task: l.task, patch: []byte{}, limit: 2 * l.limit, strict: true, mixing: &m}
-	l.c.Runs++
-	if err := l.run(ctx, t); err != nil {
-		return fmt.Errorf("run the tests without a patch: %w", err)
-	}
-	for _, c := range t.mixed.set.Canaries {
-		l.ref.unfixed[c.Mutation] = true
-		_, other := t.found.other[c.Mutation]
-		if counts(c) && t.v.Tests != nil && !other && !t.found.foreign[c.Mutation] {
-			l.ref.vain[c.Mutation], vain = true, true
+		if m.run++; m.run == 2 || t.mixed.once {
+			l.c.Canary = CanaryConfirmed
+			l.c.Earned = append(l.c.Earned, "strict", "canary")
+			l.c.weigh(l.task, t.mixed.set, l.ref.spoilt(), t.mixed.once)
+			return nil
 		}
 	}
-	if vain {
-		return errSpoilt
-	}
-	return nil
 }
 
 // strict runs a strict trial, with wrong tests if m is not nil.

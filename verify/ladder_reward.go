@@ -44,9 +44,9 @@ func (l *ladder) mixedReward(ctx context.Context) error {
 	if parserOf(shellText(l.task)) == "" {
 		return nil
 	}
-	m := mixing{seed: l.seed, of: 2}
+	m := mixing{seed: l.seed}
 	var set canary.Set
-	for ; m.run < m.of; m.run++ {
+	for ; m.run < 2; m.run++ {
 		t, err := l.strict(ctx, &m)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (l *ladder) mixedReward(ctx context.Context) error {
 	}
 	l.c.Canary, l.c.Reason = CanaryConfirmed, ""
 	l.c.Earned = append(l.c.Earned, "canary")
-	l.c.weigh(l.task, set, nil, m.of)
+	l.c.weigh(l.task, set, nil, false)
 	return nil
 }
 

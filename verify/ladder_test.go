@@ -22,6 +22,9 @@ type world struct {
 	says func(test string, wrong, mixed, gold bool) string
 	// code returns the exit status of the run; nil for 1 if a test has failed.
 	code func(failed bool) int
+	// record is where withheld tests write, if any are to be withheld; got is what they write.
+	record string
+	got    func(name string) string
 	// broken is the number of the run whose sandbox fails, counted from 1.
 	broken int
 
@@ -63,17 +66,22 @@ func (w *world) run(_ context.Context, t *trial) error {
 		set, err := canary.New(canary.Python{}, canary.Options{
 			Tests: slices.Concat(w.task.Tests.FailToPass, w.task.Tests.PassToPass), Excluded: t.mixing.excluded,
 			Sources: []canary.Source{{Name: "tests/test_a.py", Data: []byte(hiddenTests)}},
-			Rand:    rand.New(rand.NewPCG(t.mixing.seed, 0)),
+			Rand:    rand.New(rand.NewPCG(t.mixing.seed, 0)), Record: w.record,
 		})
 		if err != nil {
 			t.mixed.none, t.mixed.kind = err.Error(), err
 		}
-		t.mixed.set, t.mixed.wrong = set, t.mixing.choose(set)
+		t.mixed.set = set
+		t.mixed.wrong, t.mixed.once = t.mixing.choose(set, decisive(w.task, set))
 	}
 	wrong := map[string]bool{}
 	for _, i := range t.mixed.wrong {
-		for _, id := range t.mixed.set.Canaries[i].Tests {
-			wrong[id] = true
+		c := t.mixed.set.Canaries[i]
+		for _, id := range c.Tests {
+			wrong[id] = c.Kind != canary.Withheld
+		}
+		for number := range c.Values {
+			t.mixed.written = fmt.Appendln(t.mixed.written, number, w.got(c.Name))
 		}
 	}
 	var log strings.Builder
@@ -120,11 +128,11 @@ func TestLadder(t *testing.T) {
 		runs   int // of all, those with the solution included
 		earned string
 	}{
-		{"a fix", honest, nil, 1, CanaryConfirmed, "", 3, "harness strict canary"},
+		{"a fix", honest, nil, 1, CanaryConfirmed, "", 2, "harness strict canary"},
 		{"a fix, in training", honest, func(_ *world, e *Evaluator) { e.Training = true }, 1, CanaryConfirmed, "", 2, "strict canary"},
 		{"a fix for one test takes a run more", honest, func(w *world, _ *Evaluator) {
 			w.task.Tests.FailToPass = w.task.Tests.FailToPass[:1]
-		}, 1, CanaryConfirmed, "", 4, "harness strict canary"},
+		}, 1, CanaryConfirmed, "", 3, "harness strict canary"},
 		{"no fix", func(_ string, _, _, gold bool) string {
 			return map[bool]string{true: "PASSED", false: "FAILED"}[gold]
 		}, nil, 0, "", "", 1, ""},
@@ -153,11 +161,11 @@ func TestLadder(t *testing.T) {
 		{"it passes in the first run only", func(_ string, wrong, mixed, gold bool) string {
 			return map[bool]string{true: "FAILED", false: "PASSED"}[wrong || mixed && !gold]
 		}, nil, 0, CanaryNotReached, NotConfirmed, 3, "harness"},
-		{"an expected failure instead of a pass", func(test string, wrong, mixed, gold bool) string {
+		{"an expected failure instead of a pass", func(test string, wrong, _, gold bool) string {
 			switch {
 			case wrong:
 				return "FAILED"
-			case test == "one" && mixed && !gold:
+			case test == "one" && !gold:
 				return "XFAIL"
 			}
 			return "PASSED"
@@ -211,7 +219,7 @@ func TestLadderPassesErrorsOn(t *testing.T) {
 	t.Parallel()
 	for broken := 1; broken <= 3; broken++ {
 		w, e := newWorld(honest), &Evaluator{seed: 1}
-		w.broken = broken
+		w.broken, w.task.Tests.FailToPass = broken, w.task.Tests.FailToPass[:2]
 		l := e.ladder(w.task, []byte("a patch"))
 		l.run = w.run
 		if err := l.climb(t.Context(), e.checks(w.task)); err == nil {
@@ -223,7 +231,7 @@ func TestLadderPassesErrorsOn(t *testing.T) {
 // Code that cannot tell a right test from a wrong one guesses, and is right in no more cases than the verdict says.
 func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 	t.Parallel()
-	for n, most := range map[int]float64{1: 1.0 / 6, 2: 1.0 / 4, 3: 1.0 / 8} {
+	for n, most := range map[int]float64{1: 1.0 / 4, 2: 1.0 / 6, 3: 1.0 / 6} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			const games = 3000
@@ -282,5 +290,69 @@ func TestLadderGivesASlowFixTime(t *testing.T) {
 				t.Errorf("training %v: the limit of run %d is %s, want %s", training, i+1, one.limit, want)
 			}
 		}
+	}
+}
+
+// What it costs to grade four candidates for each of 64 tasks, of which a third wins, in runs for each candidate: those
+// with the solution are counted where the tasks were not checked before.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	values := map[string]string{"test_one": "10", "test_two": "20", "test_three": "30", "test_kept": `"kept"`}
+	for _, tc := range []struct {
+		name             string
+		tests            int
+		withheld, trains bool
+		most             float64
+	}{
+		{"evaluation, one test", 1, false, false, 5.0 / 3},
+		{"evaluation, two tests", 2, false, false, 5.0 / 3},
+		{"evaluation, three tests", 3, false, false, 4.0 / 3},
+		{"evaluation, withheld tests", 1, true, false, 4.0 / 3},
+		{"training, one test", 1, false, true, 1.55},
+		{"training, two tests", 2, false, true, 1.40},
+		{"training, three tests", 3, false, true, 1.36},
+		{"training, withheld tests", 1, true, true, 1.34},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			e, runs := &Evaluator{Training: tc.trains}, 0
+			for i := range 64 {
+				var patch string
+				works := func() bool { return patch != "no fix" }
+				w := newWorld(func(test string, wrong, _, _ bool) string {
+					return map[bool]string{true: "PASSED", false: "FAILED"}[!wrong && (works() || test == "kept")]
+				})
+				w.task.ID = fmt.Sprint(i)
+				w.task.Tests.FailToPass = w.task.Tests.FailToPass[:tc.tests]
+				if tc.withheld {
+					w.record = "/tmp/record"
+				}
+				w.got = func(name string) string { return map[bool]string{true: values[name], false: "0"}[works()] }
+				grade := func(which string) Evaluation {
+					patch = which
+					l := e.ladder(w.task, []byte(patch))
+					l.run = w.run
+					if err := l.climb(t.Context(), e.checks(w.task)); err != nil {
+						t.Fatal(err)
+					}
+					return l.v
+				}
+				if tc.trains {
+					grade(w.task.Tests.GoldPatch) // as the check of the tasks does
+				}
+				w.runs = nil
+				for k := range 4 {
+					wins := (4*i+k)%3 == 0
+					if v := grade(map[bool]string{true: "a fix", false: "no fix"}[wins]); (v.Reward == 1) != wins {
+						t.Fatalf("candidate %d of %d: reward %v, %+v", k, i, v.Reward, v.Confirmation)
+					}
+				}
+				runs += len(w.runs)
+			}
+			ratio := float64(runs) / 256
+			if t.Logf("%.3f runs for each candidate", ratio); ratio > tc.most+0.01 {
+				t.Errorf("%.3f runs for each candidate, want at most %.3f", ratio, tc.most)
+			}
+		})
 	}
 }

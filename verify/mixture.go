@@ -22,26 +22,28 @@ import (
 )
 
 // A log cannot show that the code under test has manipulated its runner, because the runner itself prints the log. So
-// the tests run several times, in separate sandboxes, and in each run some of them are wrong: chance decides which, so
-// that each test is right at least once and wrong at least once. A fix passes the right ones and fails the wrong ones.
+// the tests run twice, in separate sandboxes, and in each run some of them are wrong: chance decides which, so that
+// each test is right once and wrong once. A fix passes the right ones and fails the wrong ones. If all have been right
+// in a run like the harness's, and there are enough of them, only the first of these runs is made.
 // In each sandbox there is only one version of a test, under its own name and at its own place, so that the code under
 // test has nothing to compare it with.
 
-// mixing says which run of several a trial is.
+// mixing says which of two runs a trial is.
 type mixing struct {
-	// seed determines all that is left to chance; it is the same in all runs.
+	// seed determines all that is left to chance; it is the same in both runs.
 	seed uint64
-	// run counts from 0, of is the number of runs; 0 if it is not known yet, which is possible in the first run.
-	run, of int
+	// run is 0 or 1. If once is set, the first run is the only one if that suffices.
+	run  int
+	once bool
 	// excluded are mutations that do not make a test fail in this task.
 	excluded map[string]bool
-	// all is set to change every test in this run.
-	all bool
 }
 
 // mixture describes the tests of a run of which some were made wrong.
 type mixture struct {
 	set canary.Set
+	// once is set if no second run has to follow.
+	once bool
 	// wrong are the indices of the canaries in this run. record is the path to which those among them write whose
 	// literals are withheld, and written is what they wrote.
 	wrong   []int
@@ -52,50 +54,47 @@ type mixture struct {
 	kind error
 }
 
-// wrongIn reports whether a test is wrong in a run. The first run is left to chance. The others are any sequence in
-// which not all are like the first.
-func (m mixing) wrongIn(test string) bool {
-	h := fnv.New64a()
-	h.Write([]byte(test))
-	r := rand.New(rand.NewPCG(m.seed, h.Sum64()))
-	first := r.IntN(2) == 1
-	if m.run == 0 {
-		return first
-	}
-	differs := r.IntN(1<<(m.of-1)-1) + 1
-	return first != (differs>>(m.run-1)&1 == 1)
-}
+// guessesOnce is the number of tests for which one run suffices if they have all been right in another.
+const guessesOnce = 3
 
-// choose returns the indices of the canaries that are wrong in a run.
-func (m mixing) choose(set canary.Set) (wrong []int) {
-	for i, c := range set.Canaries {
-		if m.all || m.wrongIn(c.File+":"+c.Name) {
-			wrong = append(wrong, i)
+// choose returns the indices of the canaries that are wrong in a run, and whether that is the only run. Chance decides
+// about the first run, and the second one is the other way round. fixes are the tests that decide.
+//
+// If all deciding tests are wrong in the first run, chance decides once more, because such a run cannot show that a
+// patch fixes nothing. If there is only one run, they are neither all wrong nor all right, and literals are always
+// withheld.
+func (m mixing) choose(set canary.Set, fixes map[string]bool) (wrong []int, once bool) {
+	guesses := guessed(set, fixes, nil)
+	once = m.once && (len(guesses) == 0 || len(guesses) >= guessesOnce)
+	for draw := uint64(0); ; draw++ {
+		wrong = wrong[:0]
+		for i, c := range set.Canaries {
+			h := fnv.New64a()
+			h.Write([]byte(c.File + ":" + c.Name))
+			first := rand.New(rand.NewPCG(m.seed+draw, h.Sum64())).IntN(2) == 1
+			if first != (m.run == 1) || once && c.Kind == canary.Withheld {
+				wrong = append(wrong, i)
+			}
+		}
+		n := 0
+		for _, i := range guesses {
+			if slices.Contains(wrong, i) != (m.run == 1) {
+				n++
+			}
+		}
+		if n < len(guesses) && (!once || n > 0) || len(guesses) == 0 || !once && draw > 0 {
+			return wrong, once
 		}
 	}
-	return wrong
 }
 
-// guesses is the number of equally likely cases that code under test which cannot tell right tests from wrong ones has
-// to guess among, at least, if there is any number of runs for that.
-const guesses = 4
-
-// mostRuns is the maximum number of runs in which tests are mixed.
-const mostRuns = 4
-
-// runsFor returns how many runs it takes to mix n tests.
-func runsFor(n int) int {
-	runs := 2
-	for n > 0 && oddsOf(n, runs) < guesses && runs < mostRuns {
-		runs++
+// oddsOf returns the number of equally likely cases among which code under test has to guess that cannot tell n right
+// tests from wrong ones, nor one sandbox from another.
+func oddsOf(n int, once bool) float64 {
+	if once {
+		return math.Pow(2, float64(n)) - 2
 	}
-	return runs
-}
-
-// oddsOf returns the number of equally likely cases of n tests in a number of runs: in each, a test is right or wrong,
-// but not in all the same. A guess that must hold in every run is right in one of them.
-func oddsOf(n, runs int) float64 {
-	return math.Pow(float64(int(1)<<runs-2), float64(n))
+	return max(4, math.Pow(2, float64(n+1))-2)
 }
 
 // mix makes tests wrong in the files that the first half of the script has already installed. It returns the second
@@ -125,7 +124,7 @@ func (t *trial) mix(ctx context.Context, script string) (string, error) {
 		t.mixed.none, t.mixed.kind = err.Error(), err
 		return script, nil
 	}
-	t.mixed.wrong = t.mixing.choose(t.mixed.set)
+	t.mixed.wrong, t.mixed.once = t.mixing.choose(t.mixed.set, decisive(t.task, t.mixed.set))
 	for _, f := range t.mixed.set.Files(t.mixed.wrong) {
 		if _, err := t.sb.Write(ctx, f.Name, f.Data, env.WriteOptions{}); err != nil {
 			if env.IsInfrastructure(ctx, err) {

@@ -35,9 +35,6 @@ type referred struct {
 	real string
 	// none is set if no test could be made wrong.
 	none bool
-	// unfixed are the mutations that were tried without any patch, and vain those of them after which a withheld test gets
-	// the expected values then as well.
-	unfixed, vain map[string]bool
 	// unplain are the tests that passed by another status than Passed.
 	unplain map[unplainPass]bool
 	// status and reward are those of the last run.
@@ -55,7 +52,6 @@ func (r *references) of(key string) *reference {
 	if r.all[key] == nil {
 		r.all[key] = &reference{referred: referred{
 			tried: map[string]bool{}, mixtures: map[string]bool{}, unplain: map[unplainPass]bool{},
-			unfixed: map[string]bool{}, vain: map[string]bool{},
 			found: findings{passed: map[string]string{}, other: map[string]string{}},
 		}}
 	}
@@ -69,15 +65,14 @@ func (r *reference) get() referred {
 	known := r.referred
 	known.tried, known.mixtures, known.found.passed = nil, nil, maps.Clone(known.found.passed)
 	known.found.other = maps.Clone(known.found.other)
-	known.unplain, known.unfixed = maps.Clone(known.unplain), nil
-	known.vain = maps.Clone(known.vain)
+	known.unplain = maps.Clone(known.unplain)
 	return known
 }
 
 // spoilt returns the mutations that do not make a test fail in this task.
 func (r *reference) spoilt() map[string]bool {
 	known := r.get()
-	spoilt := known.vain
+	spoilt := map[string]bool{}
 	for _, passed := range []map[string]string{known.found.passed, known.found.other} {
 		for mutation := range passed {
 			spoilt[mutation] = true

@@ -9,7 +9,8 @@ import (
 // withholder is a test whose comparisons with literals can be made outside.
 type withholder interface {
 	// withhold returns the edits after which the test calls the helper, with the number of a literal counted from first
-	// and the value that was compared with it, and the literals.
+	// and the value that was compared with it, and the literals. It returns none if anything else can make the test fail,
+	// apart from errors: what is compared outside might be right without a fix.
 	withhold(first int) (edits []edit, literals []literal.Value)
 	// helper returns the source of the function that writes a line with the number and the value to the record, or Foreign
 	// in place of a value that is not exactly of the language's own types. It is always true. If file is empty, the source
