@@ -21,7 +21,8 @@ type Program struct {
 }
 
 // Find returns the guest for machines of an architecture (amd64, arm64): the executable, if given; otherwise the
-// running program; or, if that cannot run there, deepswe-linux-ARCH in the same directory.
+// running program; or, if that cannot run there, deepswe-linux-ARCH in the same directory or where a release has it,
+// in lib/deepswe beside bin.
 func Find(executable, arch string) (Program, error) {
 	if executable != "" {
 		return Open(executable, arch)
@@ -34,13 +35,26 @@ func Find(executable, arch string) (Program, error) {
 	if err == nil {
 		return own, nil
 	}
-	beside := filepath.Join(filepath.Dir(self), "deepswe-linux-"+arch)
-	other, otherErr := Open(beside, arch)
-	if otherErr == nil {
-		return other, nil
+	return findOther(self, arch, err)
+}
+
+// findOther looks for a guest near the program self, which cannot be one because of err.
+func findOther(self, arch string, err error) (Program, error) {
+	name := "deepswe-linux-" + arch
+	beside := filepath.Join(filepath.Dir(self), name)
+	candidates := []string{beside}
+	// Package managers link a program into a directory that has nothing else of it.
+	if real, linkErr := filepath.EvalSymlinks(self); linkErr == nil {
+		candidates = append(candidates, filepath.Join(filepath.Dir(real), "..", "lib", "deepswe", name))
 	}
-	if !errors.Is(otherErr, os.ErrNotExist) {
-		err = errors.Join(err, otherErr)
+	for _, path := range candidates {
+		other, otherErr := Open(path, arch)
+		if otherErr == nil {
+			return other, nil
+		}
+		if !errors.Is(otherErr, os.ErrNotExist) {
+			err = errors.Join(err, otherErr)
+		}
 	}
 	return Program{}, fmt.Errorf(
 		"%w; to fix: build one beside it: CGO_ENABLED=0 GOOS=linux GOARCH=%s go build -o %s deepswe", err, arch, beside)
