@@ -89,7 +89,7 @@ func (c *Client) serverCodec(ctx context.Context, p patience, model string, nati
 			both[i] = ids
 		}
 		end := commonEnd(both[0], both[1])
-		if len(end) == 0 {
+		if len(end) == 0 || len(end) == len(both[0]) {
 			return nil, c.noExtension("the chat template does not mark the end of a reply")
 		}
 		known = &serverCodec{c: c, model: model, end: end[0]}

@@ -36,7 +36,8 @@ type Tinker struct {
 	// Tokenizer is the directory of the base model's tokenizer.json. If it is empty, the model is searched for on this
 	// machine.
 	Tokenizer string `yaml:"tokenizer"`
-	// Template is the chat template: qwen3, qwen2.5, or auto for the one in the tokenizer's directory.
+	// Template is the chat template: qwen3, qwen2.5, server for that of the samplers, or auto for the one in the
+	// tokenizer's directory, or the samplers' if that is not known here.
 	Template string `yaml:"template"`
 	// Samplers are OpenAI endpoints of vLLM that sample instead of the server; Adapters is the directory from which
 	// they load adapters.
@@ -98,7 +99,7 @@ func (s *Tinker) Complete(c *config.Config) error {
 	}
 	if c.SFT != nil { // conversations are encoded for the model that is trained
 		c.SFT.Tokenizer, c.SFT.Model = cmp.Or(c.SFT.Tokenizer, s.Tokenizer), s.Model
-		if c.SFT.Template == modelfiles.TemplateAuto {
+		if c.SFT.Template == modelfiles.TemplateAuto && s.Template != modelfiles.TemplateServer {
 			c.SFT.Template = chatml.Template(s.Template)
 		}
 	}
@@ -118,8 +119,8 @@ func (s *Tinker) validate(c *config.Config) error {
 	if s.Normalisation != normProbe && s.Normalisation != normSum && s.Normalisation != normMean {
 		norm = fmt.Errorf("normalisation is %q: want %s, %s or %s", s.Normalisation, normProbe, normSum, normMean)
 	}
-	if !slices.Contains(modelfiles.Templates(), s.Template) {
-		template = fmt.Errorf("template is %q: want one of %s", s.Template, strings.Join(modelfiles.Templates(), ", "))
+	if templates := append(modelfiles.Templates(), modelfiles.TemplateServer); !slices.Contains(templates, s.Template) {
+		template = fmt.Errorf("template is %q: want one of %s", s.Template, strings.Join(templates, ", "))
 	}
 	if c.Evaluate.Workers > 0 {
 		beside = fmt.Errorf("evaluate.workers is %d, but the server samples the newest policy only, and a policy that is "+
@@ -128,6 +129,9 @@ func (s *Tinker) validate(c *config.Config) error {
 	switch {
 	case len(s.Samplers) > 0 && s.Rank == 0:
 		samplers = errors.New("samplers load adapters, and rank 0 has none; to fix: set rank, or leave out samplers")
+	case len(s.Samplers) == 0 && s.Template == modelfiles.TemplateServer:
+		samplers = errors.New("template is server without samplers: want the endpoints of the vLLM servers that write " +
+			"conversations")
 	case len(s.Samplers) == 0 && s.Adapters != "":
 		samplers = errors.New("adapters is given without samplers: want the endpoints of the vLLM servers that read them")
 	}
@@ -164,9 +168,13 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 	if err := cmp.Or(err, unknown); err != nil {
 		return part.Trainer{}, err
 	}
-	adapters, err := s.adapters(o.Dir)
-	if err != nil {
-		return part.Trainer{}, err
+	var samplers tinker.Samplers
+	if !o.Imitates { // nothing is sampled
+		adapters, err := s.adapters(o.Dir)
+		if err != nil {
+			return part.Trainer{}, err
+		}
+		samplers = tinker.Samplers{URLs: s.Samplers, Key: o.Outside.Getenv("OPENAI_API_KEY"), Dir: adapters}
 	}
 	start, err := s.start()
 	if err != nil {
@@ -182,7 +190,7 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 		Client: client, Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: loraSeed(o.Seed)}, Loss: s.Loss,
 		Start: start,
 		Known: s.known(), Vocabulary: vocabulary, MaxLength: s.MaxLength, Dir: o.Dir, Codec: codec,
-		Samplers: tinker.Samplers{URLs: s.Samplers, Key: o.Outside.Getenv("OPENAI_API_KEY"), Dir: adapters},
+		Samplers: samplers,
 		Check:    tinker.Check{Tokens: s.CheckTokens, Tolerance: s.CheckTolerance},
 	})
 	if err != nil {
@@ -242,7 +250,8 @@ func (s *Tinker) known() *tinker.Probe {
 func loraSeed(seed uint64) int64 { return int64(seed & 0x7fffffff) }
 
 // codec returns the codec of the environment's own language if it has one, otherwise the model's, whose files are in
-// dir; missing says why they are not known. It is nil if nothing is sampled. vocabulary is 0 if it is not known.
+// dir; missing says why they are not known. It is nil if nothing is sampled, and if samplers are to write conversations
+// themselves, as they do where the model's template is not known. vocabulary is 0 if it is not known.
 func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabulary int) (tinker.Codec, error) {
 	if o.Imitates {
 		return nil, nil
@@ -251,6 +260,9 @@ func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabul
 		if language, err := o.Language(); err == nil {
 			return embedded.NewCodec(language.Vocabulary)
 		}
+	}
+	if s.Template == modelfiles.TemplateServer {
+		return nil, nil
 	}
 	if missing != nil {
 		return nil, missing
@@ -266,7 +278,12 @@ func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabul
 	}
 	template := chatml.Template(s.Template)
 	if s.Template == modelfiles.TemplateAuto {
-		if template, err = modelfiles.TemplateOf(dir); err != nil {
+		template, err = modelfiles.TemplateOf(dir)
+		if err != nil && len(s.Samplers) > 0 {
+			o.Log.Info("the samplers write conversations: the model's chat template is not known here", "model", s.Model)
+			return nil, nil
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -22,10 +22,14 @@ const (
 	modelConfigFile     = "config.json"
 )
 
-// TemplateAuto finds the chat template among the model's files.
-const TemplateAuto = "auto"
+const (
+	// TemplateAuto finds the chat template among the model's files.
+	TemplateAuto = "auto"
+	// TemplateServer leaves it to the servers that sample, which write conversations as they do for anybody.
+	TemplateServer = "server"
+)
 
-// Templates are the values of trainer.template.
+// Templates are the names of templates that are known here, and auto.
 func Templates() []string {
 	names := []string{TemplateAuto}
 	for _, t := range chatml.Templates() {

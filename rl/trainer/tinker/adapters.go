@@ -303,8 +303,8 @@ func (a *adapters) turn(ctx context.Context, v *adapter, s *replica, r agent.Req
 	return reply, err
 }
 
-// ask samples from one server. One that was restarted loads the adapter again. The reply is read from its ids, because
-// prompts are written in the trainer's tokenizer, and the server's may differ.
+// ask samples from one server. One that was restarted loads the adapter again. Where prompts are written with a codec,
+// the reply is read from its ids, because the server's tokenizer may differ.
 func (v *adapter) ask(ctx context.Context, s *replica, r agent.Request) (agent.Reply, error) {
 	ctx, done := v.of.while(ctx, s)
 	defer done()
@@ -315,7 +315,7 @@ func (v *adapter) ask(ctx context.Context, s *replica, r agent.Request) (agent.R
 		}
 		reply, err = v.models[s].Complete(ctx, r)
 	}
-	if err == nil && reply.Tokens != nil {
+	if err == nil && reply.Tokens != nil && v.of.codec != nil {
 		reply.Message = v.of.codec.Reply(reply.Tokens.CompletionIDs, r)
 	}
 	return reply, alive(ctx, err)

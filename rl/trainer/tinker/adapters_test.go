@@ -4,12 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"deepswe/agent"
 	"deepswe/rl"
+	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
 	"deepswe/rl/trainer/trainertest"
 )
@@ -26,6 +28,51 @@ func samplers(t *testing.T, n int) (*trainertest.Server, *tinker.Trainer, []*tra
 		urls[i] = vllms[i].URL
 	}
 	return s, openOn(t, s, tinker.Samplers{URLs: urls, Dir: dir}), vllms, dir
+}
+
+// Where no chat template is known here, the servers write conversations with theirs, and every prompt extends the one
+// before it.
+func TestSamplersWriteConversations(t *testing.T) {
+	t.Parallel()
+	language := embedded.Language{Vocabulary: []string{"a", "b", "c"}, Window: 8, Reply: 8}
+	own, err := embedded.NewCodec(language.Vocabulary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := trainertest.New(t, trainertest.Options{Language: language})
+	vllm := trainertest.NewVLLM(t, s, own)
+	on := tinker.Samplers{URLs: []string{vllm.URL}, Dir: t.TempDir()}
+	trainer, err := tinker.Open(t.Context(), options(t, s, on, nil, time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	p := publish(t, trainer)
+	r := agent.Request{
+		Messages: []agent.Message{{Role: agent.RoleUser, Content: "a b"}}, Tokens: true, Rollout: "a",
+		Sampling: agent.OnPolicy(new(1.0)),
+	}
+	first, err := p.Model.Complete(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Message.Content != own.Reply(first.Tokens.CompletionIDs, r).Content {
+		t.Errorf("the reply is %q, of the ids %v", first.Message.Content, first.Tokens.CompletionIDs)
+	}
+	r.Messages = append(r.Messages, first.Message, agent.Message{Role: agent.RoleUser, Content: "c"})
+	r.Sampled, r.Fresh = first.Tokens, 2
+	second, err := p.Model.Complete(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := slices.Concat(first.Tokens.PromptIDs, first.Tokens.CompletionIDs)
+	if got := second.Tokens.PromptIDs; len(got) <= len(want) || !slices.Equal(got[:len(want)], want) {
+		t.Errorf("the second prompt is %v, want it to begin with %v", got, want)
+	}
+	whole, err := own.Prompt(t.Context(), r)
+	if err != nil || !slices.Equal(second.Tokens.PromptIDs, whole) {
+		t.Errorf("the second prompt is %v, want %v: %v", second.Tokens.PromptIDs, whole, err)
+	}
 }
 
 func openOn(t *testing.T, s *trainertest.Server, on tinker.Samplers) *tinker.Trainer {
@@ -46,16 +93,23 @@ func openWith(t *testing.T, s *trainertest.Server, on tinker.Samplers) (*tinker.
 func openPatient(t *testing.T, s *trainertest.Server, on tinker.Samplers, patience time.Duration) (*tinker.Trainer,
 	error) {
 	t.Helper()
+	return tinker.Open(t.Context(), options(t, s, on, codec(t), patience))
+}
+
+func options(
+	t *testing.T, s *trainertest.Server, on tinker.Samplers, codec tinker.Codec, patience time.Duration,
+) tinker.Options {
+	t.Helper()
 	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL(), Patience: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return tinker.Open(t.Context(), tinker.Options{
+	return tinker.Options{
 		Client: client, Model: tinker.ModelOptions{Base: s.Base(), Rank: 8, Seed: 1}, Vocabulary: s.Vocabulary(),
 		Known: &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: true, Sequences: true}},
-		Dir:   t.TempDir(), Codec: codec(t), Samplers: on, Check: tinker.Check{Tokens: 64},
-	})
+		Dir:   t.TempDir(), Codec: codec, Samplers: on, Check: tinker.Check{Tokens: 64},
+	}
 }
 
 func publish(t *testing.T, trainer *tinker.Trainer) rl.Policy {

@@ -24,7 +24,8 @@ type Options struct {
 	MaxLength int
 	// Dir is the directory for the local part of checkpoints. The weights are on the server.
 	Dir string
-	// Codec converts conversations to ids and back. It may be nil if nothing is sampled.
+	// Codec converts conversations to ids and back. It may be nil if nothing is sampled, or if samplers write conversations
+	// with the chat template and the tokenizer that they have.
 	Codec Codec
 	// Samplers sample instead of the server, if there are any.
 	Samplers Samplers
@@ -106,7 +107,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 		o.Client.log.Warn("the trainer executes a request twice that is sent twice (SkyRL 0.3.0): after a lost reply, the " +
 			"run goes back to its last checkpoint")
 	}
-	if len(o.Samplers.URLs) > 0 && o.Codec != nil {
+	if len(o.Samplers.URLs) > 0 {
 		if o.Model.Rank == 0 {
 			return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
 				Detail: "samplers load adapters, and rank 0 makes none; to fix: set trainer.rank, or omit trainer.samplers"}
@@ -171,7 +172,7 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if t.policy != nil && !t.moved {
 		return *t.policy, nil
 	}
-	if t.options.Codec == nil {
+	if t.options.Codec == nil && len(t.options.Samplers.URLs) == 0 {
 		return rl.Policy{}, &Error{Operation: "publish", Kind: ErrInvalid, Detail: "no codec"}
 	}
 	if err := t.ready(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -123,8 +124,13 @@ type vllmBody struct {
 	Name string `json:"lora_name"`
 	Path string `json:"lora_path"`
 
-	Model     string  `json:"model"`
-	Prompt    []int32 `json:"prompt"`
+	Model    string  `json:"model"`
+	Prompt   []int32 `json:"prompt"`
+	Messages []struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	} `json:"messages"`
+	Begin     bool    `json:"add_generation_prompt"`
 	MaxTokens int     `json:"max_tokens"`
 	Seed      *int64  `json:"seed"`
 	Stop      []int32 `json:"stop_token_ids"`
@@ -163,6 +169,8 @@ func (v *VLLM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			data = append(data, map[string]any{"id": name, "object": "model", "root": a.root, "parent": "base"})
 		}
 		writeJSON(w, 200, map[string]any{"object": "list", "data": data})
+	case path == "/tokenize":
+		v.tokenize(w, b)
 	case path == "/v1/completions":
 		v.complete(w, b)
 	case path == "/v1/load_lora_adapter" && !v.fixed:
@@ -224,6 +232,23 @@ func (v *VLLM) complete(w http.ResponseWriter, b vllmBody) {
 		}},
 		"usage": map[string]int{"prompt_tokens": len(b.Prompt), "completion_tokens": len(ids)},
 	})
+}
+
+// tokenize writes a conversation as the codec does, which ends where the policy replies.
+func (v *VLLM) tokenize(w http.ResponseWriter, b vllmBody) {
+	var r agent.Request
+	for _, m := range b.Messages {
+		r.Messages = append(r.Messages, agent.Message{Role: m.Role, Content: m.Content})
+	}
+	ids, err := v.codec.Prompt(context.Background(), r)
+	if err != nil {
+		v.refuse(w, 400, "BadRequestError", "%v", err)
+		return
+	}
+	if !b.Begin {
+		ids = ids[:len(ids)-1]
+	}
+	writeJSON(w, 200, map[string]any{"count": len(ids), "max_model_len": 1 << 16, "tokens": ids})
 }
 
 // generate samples from what was saved for sampling, as vLLM does: no model of the server need be loaded for it.
