@@ -11,6 +11,7 @@ import (
 
 	"deepswe/rl"
 	"deepswe/rl/train"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 )
 
@@ -27,7 +28,7 @@ checkpoint: {every: 2}
 // trainedRun makes a run.
 func trainedRun(t *testing.T, set ...string) string {
 	t.Helper()
-	c, err := config.Load([]byte(tiny), train.BuiltIn(), set...)
+	c, err := config.Load([]byte(tiny), builtin.Parts(), set...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"deepswe/rl"
 	"deepswe/rl/metrics"
-	"deepswe/rl/train"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/record"
 	"deepswe/verify/plot"
@@ -70,7 +70,7 @@ func algorithmOf(dir string) (*rl.Algorithm, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := config.Load(text, train.BuiltIn())
+	c, err := config.Load(text, builtin.Parts())
 	if err != nil {
 		return nil, err
 	}

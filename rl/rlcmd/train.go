@@ -21,6 +21,7 @@ import (
 	"deepswe/rl/metrics"
 	"deepswe/rl/pages"
 	"deepswe/rl/train"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/games"
 	"deepswe/rl/train/part"
@@ -195,7 +196,7 @@ func (t *training) load() (config.Config, error) {
 	if err != nil {
 		return config.Config{}, fmt.Errorf("read configuration: %w", err)
 	}
-	c, err := config.Load(data, train.BuiltIn(), t.set...)
+	c, err := config.Load(data, builtin.Parts(), t.set...)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)
 	}

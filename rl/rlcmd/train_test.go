@@ -19,7 +19,7 @@ import (
 
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
-	"deepswe/rl/train"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 )
 
@@ -104,7 +104,7 @@ func TestTrainBundled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := config.Load([]byte(out), train.BuiltIn())
+		c, err := config.Load([]byte(out), builtin.Parts())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestTrainDryRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load([]byte(out), train.BuiltIn())
+	c, err := config.Load([]byte(out), builtin.Parts())
 	if err != nil || c.Steps != 3 || !strings.Contains(out, "filter.timeout: drop") ||
 		!strings.Contains(out, "clip.high: \"0.28\"") {
 		t.Errorf("%v\n%s", err, out)

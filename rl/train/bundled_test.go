@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"deepswe/env/testkit"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 )
 
@@ -26,7 +27,7 @@ func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := config.Load(data, BuiltIn())
+			c, err := config.Load(data, builtin.Parts())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,6 +14,7 @@ import (
 	"deepswe/agent"
 	"deepswe/env/testkit"
 	"deepswe/rl"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/games"
 )
@@ -74,7 +75,7 @@ func TestErrorsOfTheConfiguration(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := config.Load([]byte(tt.text), BuiltIn())
+			_, err := config.Load([]byte(tt.text), builtin.Parts())
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -124,12 +125,12 @@ func TestSet(t *testing.T) {
 		"trainer.blind=true": "blind is for", "trainer.batch=0": "batch is 0", "trainer.passes=-1": "passes is -1",
 		"trainer.imitation_rate=2": "imitation_rate is 2",
 	} {
-		if _, err := config.Load([]byte(least), BuiltIn(), set); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Load([]byte(least), builtin.Parts(), set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", set, err)
 		}
 	}
 	for _, bad := range []string{"steps", "=3", "stepps=3", "optimizer.lr=3", "steps=[1", "steps=many"} {
-		_, err := config.Load([]byte(tiny), BuiltIn(), bad)
+		_, err := config.Load([]byte(tiny), builtin.Parts(), bad)
 		key, _, _ := strings.Cut(bad, "=")
 		if err == nil || !strings.Contains(err.Error(), key) || strings.Contains(err.Error(), "line 1") {
 			t.Errorf("%s: %v", bad, err)
@@ -156,7 +157,7 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 			"guards.collapse.action=off",
 			"environment.slippery=true", "trainer.hidden=7", "name=a b", "singleton=drop", "checkpoint.keep=5", "entropy=0.01",
 		})).Draw(rt, "set")...)
-		c, err := config.Load([]byte(rapid.SampledFrom(texts).Draw(rt, "text")), BuiltIn(), set...)
+		c, err := config.Load([]byte(rapid.SampledFrom(texts).Draw(rt, "text")), builtin.Parts(), set...)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -164,7 +165,7 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		again, err := config.Load(first, BuiltIn())
+		again, err := config.Load(first, builtin.Parts())
 		if err != nil {
 			rt.Fatalf("%v\n%s", err, first)
 		}
@@ -236,7 +237,7 @@ func TestREADME(t *testing.T) {
 		"swe":        "environment: {name: swe, train: {path: x}}\ntrainer: {name: embedded}\nevaluate: {every: 0}\n",
 	} {
 		own := string(text)
-		for other := range BuiltIn().Environments {
+		for other := range builtin.Parts().Environments {
 			if other != name {
 				own = regexp.MustCompile("(?ms)^### `environment: .name: "+other+".`$.*?^### ").ReplaceAllString(own, "### ")
 			}
@@ -294,7 +295,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &a {b: *a}\n"))
 	f.Add([]byte("<<: {steps: 3}\n" + least))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := config.Load(data, BuiltIn())
+		c, err := config.Load(data, builtin.Parts())
 		if err != nil {
 			return
 		}
@@ -302,7 +303,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := config.Load(text, BuiltIn()); err != nil {
+		if _, err := config.Load(text, builtin.Parts()); err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/backend"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
@@ -65,12 +66,12 @@ func (f flappingModel) Complete(ctx context.Context, r agent.Request) (agent.Rep
 // childConfig is what the child trains.
 func childConfig(flows bool) (config.Config, error) {
 	if rows := os.Getenv(childRows); rows != "" {
-		return config.Load([]byte(fmt.Sprintf(echoing, rows, config.OverTokens)), BuiltIn())
+		return config.Load([]byte(fmt.Sprintf(echoing, rows, config.OverTokens)), builtin.Parts())
 	}
 	if !flows {
-		return config.Load([]byte(tiny), BuiltIn())
+		return config.Load([]byte(tiny), builtin.Parts())
 	}
-	parts := BuiltIn()
+	parts := builtin.Parts()
 	parts.Trainers["embedded"] = func() config.TrainerSettings { return &flapping{*backend.NewEmbedded()} }
 	return config.Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
 }

@@ -18,6 +18,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/backend"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
@@ -39,7 +40,7 @@ checkpoint: {every: 3, keep: 2}
 
 func mustLoad(t testing.TB, text string, set ...string) config.Config {
 	t.Helper()
-	c, err := config.Load([]byte(text), BuiltIn(), set...)
+	c, err := config.Load([]byte(text), builtin.Parts(), set...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestKilledWhileSaving(t *testing.T) {
 	want, _ := undisturbed(t, c)
 	root := t.TempDir()
 	dir, n := filepath.Join(root, "run"), 0
-	parts := BuiltIn()
+	parts := builtin.Parts()
 	parts.Trainers["embedded"] = func() config.TrainerSettings {
 		return &hookedSettings{Embedded: *backend.NewEmbedded(), do: func() {
 			n++

@@ -10,6 +10,7 @@ import (
 
 	"deepswe/agent/tokenizer"
 	"deepswe/env/testkit"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/examples"
 	"deepswe/rl/train/games"
@@ -136,7 +137,7 @@ func TestConfigurationOfImitation(t *testing.T) {
 		least + "objective: dpo\n":                                `objective is "dpo": want one of rl, sft`,
 		"objective: sft\ntrainer: {name: tinker, base_url: 'http://a', model: m, loss: ppo}\nsft: {rows: x}\n": "has custom only",
 	} {
-		if _, err := config.Load([]byte(text), BuiltIn()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := config.Load([]byte(text), builtin.Parts()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s%v; want %q in it", text, err, want)
 		}
 	}

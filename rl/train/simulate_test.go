@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deepswe/env/testkit"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 )
 
@@ -57,7 +58,7 @@ environment: {name: frozenlake}
 trainer: {name: embedded}
 rollouts: {tasks: 64, group: 8, workers: 512}
 checkpoint: {every: 100}
-`), BuiltIn(), set...)
+`), builtin.Parts(), set...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
@@ -30,7 +31,7 @@ func TestErrorsOfStages(t *testing.T) {
 		{"[{from: 3, learning_rate: -1}]", "learning_rate above 0"},
 		{"[{from: 3, contxt: 9}]", `"context"?`},
 	} {
-		_, err := config.Load([]byte(least+"stages: "+c.stages+"\n"), BuiltIn())
+		_, err := config.Load([]byte(least+"stages: "+c.stages+"\n"), builtin.Parts())
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\ndoes not say %q", c.stages, err, c.want)
 		}

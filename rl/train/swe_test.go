@@ -18,6 +18,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/env/local"
 	"deepswe/env/testkit"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/verify/swe"
@@ -84,7 +85,7 @@ trainer: {name: rows}
 rollouts: {tasks: 2, group: 2, workers: 1}
 evaluate: {every: 2, before: false}
 `, tasks)
-	c, err := config.Load([]byte(text), BuiltIn(), set...)
+	c, err := config.Load([]byte(text), builtin.Parts(), set...)
 	if err != nil {
 		t.Fatal(err)
 	}

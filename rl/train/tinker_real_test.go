@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deepswe/agent/run"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/games"
 	"deepswe/rl/trainer/trainertest"
@@ -24,7 +25,7 @@ func TestRealServer(t *testing.T) {
 	}
 	const steps = 16
 	load := func(url string, seed int) config.Config {
-		c, err := config.Load(text, BuiltIn(), "trainer.base_url="+url, "trainer.model="+base,
+		c, err := config.Load(text, builtin.Parts(), "trainer.base_url="+url, "trainer.model="+base,
 			fmt.Sprint("seed=", seed), fmt.Sprint("steps=", steps))
 		if err != nil {
 			t.Fatal(err)

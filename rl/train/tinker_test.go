@@ -13,6 +13,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/frozenlake"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
@@ -199,16 +200,16 @@ func TestTinkerConfiguration(t *testing.T) {
 		", max_length: 3":      "max_length is 3",
 		", base_url: nowhere":  "already defined",
 	} {
-		_, err := config.Load([]byte(fmt.Sprintf(on, settings)), BuiltIn())
+		_, err := config.Load([]byte(fmt.Sprintf(on, settings)), builtin.Parts())
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", settings, err)
 		}
 	}
 	strays := fmt.Sprintf(on, ", loss: importance_sampling") + "rollouts: {max_staleness: 1}\n"
-	if _, err := config.Load([]byte(strays), BuiltIn()); err == nil || !strings.Contains(err.Error(), "does not clip") {
+	if _, err := config.Load([]byte(strays), builtin.Parts()); err == nil || !strings.Contains(err.Error(), "does not clip") {
 		t.Errorf("%v", err)
 	}
-	if _, err := config.Load([]byte(strays), BuiltIn(), "surrogate=importance_sampling"); err != nil {
+	if _, err := config.Load([]byte(strays), builtin.Parts(), "surrogate=importance_sampling"); err != nil {
 		t.Error(err)
 	}
 }

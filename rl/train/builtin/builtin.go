@@ -1,4 +1,5 @@
-package train
+// Package builtin is the table of the environments and trainers that this program brings.
+package builtin
 
 import (
 	"deepswe/rl/train/backend"
@@ -7,8 +8,8 @@ import (
 	"deepswe/rl/train/games"
 )
 
-// BuiltIn returns the environments and trainers of this program.
-func BuiltIn() config.Parts {
+// Parts returns them. An environment or a trainer is a line here.
+func Parts() config.Parts {
 	return config.Parts{
 		Environments: map[string]func() config.EnvironmentSettings{
 			"frozenlake": func() config.EnvironmentSettings { return games.NewFrozenLake() },
