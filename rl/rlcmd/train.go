@@ -24,6 +24,7 @@ import (
 	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/games"
+	"deepswe/rl/train/lab"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
 )
@@ -113,7 +114,7 @@ func (t *training) execute(ctx context.Context) error {
 		return cli.Usagef("--simulate is about rollouts, and objective %s has none", c.Objective)
 	}
 	if t.simulate {
-		s, err := train.Simulate(ctx, c)
+		s, err := lab.Simulate(ctx, c)
 		if err == nil {
 			_, err = io.WriteString(t.deps.Out, s.String())
 		}
@@ -232,7 +233,7 @@ func (t *training) watched(ctx context.Context, c config.Config, o train.Options
 	var results []train.Result
 	var err error
 	if c.Ablation != nil {
-		results, err = train.Ablate(ctx, c, o)
+		results, err = lab.Ablate(ctx, c, o)
 	} else {
 		results = make([]train.Result, 1)
 		results[0], err = train.Start(ctx, c, o)
@@ -320,7 +321,7 @@ func (t *training) outcome(c config.Config, results []train.Result, dir, verdict
 	if len(results) == 1 {
 		b.WriteString(single(results[0]))
 	} else {
-		b.WriteString(train.Compare(c.Ablation, results))
+		b.WriteString(lab.Compare(c.Ablation, results))
 	}
 	if verdict != "" {
 		b.WriteString(verdict + "\n")

@@ -1,4 +1,4 @@
-package train
+package lab
 
 import (
 	"cmp"
@@ -18,6 +18,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/rl"
+	"deepswe/rl/train"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 )
@@ -86,7 +87,7 @@ func Simulate(ctx context.Context, c config.Config) (_ Simulated, err error) {
 	c.Evaluate.Every, c.Rollouts.KeepLogs = 0, false
 	// Simulated replies have no content that could be judged.
 	c.Guards.Collapse.Action, c.Guards.Stuck.Action, c.Guards.MismatchKL = config.Off, config.Off, 0
-	result, err := Start(ctx, c, Options{Dir: filepath.Join(dir, "run"), Now: s.now})
+	result, err := train.Start(ctx, c, train.Options{Dir: filepath.Join(dir, "run"), Now: s.now})
 	if err != nil {
 		return Simulated{}, err
 	}
@@ -271,7 +272,7 @@ func (c *cluster) count(res run.Result, turns int, took time.Duration) {
 	}
 }
 
-func (c *cluster) sum(r Result) Simulated {
+func (c *cluster) sum(r train.Result) Simulated {
 	d := c.now().Sub(c.epoch)
 	s := Simulated{
 		Steps: len(r.Points), Sandboxes: c.sandboxes.over(d), Calls: c.calls.over(d), Gradings: c.gradings.over(d),

@@ -1,4 +1,4 @@
-package train
+package lab
 
 import (
 	"os"
@@ -15,7 +15,7 @@ import (
 // Every bundled configuration about rollouts takes 20 steps on a simulated cluster: nothing that it configures is
 // refused or stops it there. In virtual time.
 func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
-	files, err := filepath.Glob("../../testdata/*.yaml")
+	files, err := filepath.Glob("../../../testdata/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no bundled configuration is there: %v", err)
 	}

@@ -1,4 +1,4 @@
-package train
+package lab
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl/report"
+	"deepswe/rl/train"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/record"
 )
@@ -25,7 +26,7 @@ const runsDir = "runs"
 
 // Ablate makes all runs of an ablation, seed by seed, so that the variants can be compared at any time. Each run
 // has its own directory. A resumed ablation does not repeat finished runs.
-func Ablate(ctx context.Context, c config.Config, o Options) (results []Result, err error) {
+func Ablate(ctx context.Context, c config.Config, o train.Options) (results []train.Result, err error) {
 	dir, err := o.OpenDir(c)
 	if err != nil {
 		return nil, err
@@ -34,9 +35,9 @@ func Ablate(ctx context.Context, c config.Config, o Options) (results []Result, 
 	a := c.Ablation
 	workers := max(1, runtime.GOMAXPROCS(0)/a.Parallel)
 	var mu sync.Mutex
-	all := make([]Result, len(a.Variants)*len(a.Seeds)) // ordered by variant
-	begun := func() []Result {
-		return slices.DeleteFunc(slices.Clone(all), func(r Result) bool { return r.Run == "" })
+	all := make([]train.Result, len(a.Variants)*len(a.Seeds)) // ordered by variant
+	begun := func() []train.Result {
+		return slices.DeleteFunc(slices.Clone(all), func(r train.Result) bool { return r.Run == "" })
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(a.Parallel)
@@ -60,15 +61,15 @@ func Ablate(ctx context.Context, c config.Config, o Options) (results []Result, 
 
 // startMember makes one run of an ablation.
 func startMember(
-	ctx context.Context, c config.Config, v config.Variant, seed uint64, o Options, dir string, workers int,
-) (Result, error) {
+	ctx context.Context, c config.Config, v config.Variant, seed uint64, o train.Options, dir string, workers int,
+) (train.Result, error) {
 	cfg := v.Config
 	cfg.Seed = seed + v.SeedOffset
 	name := "seed-" + strconv.FormatUint(seed, 10)
 	o.Run, o.Dir, o.Processors = v.Name+" "+name, filepath.Join(dir, config.Slug(v.Name), name), workers
 	cfg.Name = c.Name + " " + o.Run
 	o.Resume = o.Resume && run.Exists(o.Dir)
-	r, err := Start(ctx, cfg, o)
+	r, err := train.Start(ctx, cfg, o)
 	r.Variant, r.Seed = v.Name, seed
 	if err != nil {
 		return r, fmt.Errorf("%s: %w", r.Run, err)
@@ -76,7 +77,7 @@ func startMember(
 	return r, nil
 }
 
-func writeComparison(dir *run.Dir, c config.Config, results []Result) error {
+func writeComparison(dir *run.Dir, c config.Config, results []train.Result) error {
 	text, err := c.YAML()
 	if err != nil {
 		return err
@@ -93,7 +94,7 @@ func writeComparison(dir *run.Dir, c config.Config, results []Result) error {
 }
 
 // variants gathers the results of each variant.
-func variants(a *config.Ablation, results []Result) []report.Variant {
+func variants(a *config.Ablation, results []train.Result) []report.Variant {
 	out := make([]report.Variant, len(a.Variants))
 	for i, v := range a.Variants {
 		out[i] = report.Variant{Name: v.Name, Algorithm: v.Config.Algorithm.Preset}
@@ -107,6 +108,6 @@ func variants(a *config.Ablation, results []Result) []report.Variant {
 }
 
 // Compare returns a table of the variants for a terminal.
-func Compare(a *config.Ablation, results []Result) string {
+func Compare(a *config.Ablation, results []train.Result) string {
 	return report.CompareText(variants(a, results))
 }
