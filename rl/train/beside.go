@@ -14,9 +14,9 @@ import (
 // validator measures published policies while training goes on, one at a time and in order. It is called by the loop
 // only.
 type validator struct {
-	loop *loop
-	stop context.CancelFunc
-	done sync.WaitGroup
+	examiner examiner
+	stop     context.CancelFunc
+	done     sync.WaitGroup
 
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -36,8 +36,8 @@ type measurement struct {
 // waiting is the maximum number of policies that wait to be measured.
 const waiting = 1
 
-func newValidator(ctx context.Context, l *loop) *validator {
-	v := &validator{loop: l}
+func newValidator(ctx context.Context, x examiner) *validator {
+	v := &validator{examiner: x}
 	v.changed = sync.NewCond(&v.mu)
 	ctx, v.stop = context.WithCancel(ctx)
 	wake := context.AfterFunc(ctx, func() {
@@ -65,11 +65,11 @@ func (v *validator) work(ctx context.Context) {
 		}
 		m := v.queue[0]
 		v.mu.Unlock()
-		values, err := v.loop.validate(ctx, m.step, m.policy, v.loop.config.Evaluate.Workers)
+		values, err := v.examiner.validate(ctx, m.step, m.policy, v.examiner.settings.Workers)
 		v.mu.Lock()
 		switch {
 		case err == nil:
-			v.points = append(v.points, metrics.Point{Step: m.step, Time: v.loop.now(), Values: values})
+			v.points = append(v.points, metrics.Point{Step: m.step, Time: v.examiner.now(), Values: values})
 		case !errors.Is(err, run.ErrInterrupted):
 			v.err = err
 		}
@@ -107,6 +107,9 @@ func (v *validator) take(ctx context.Context, all bool) ([]metrics.Point, error)
 	}
 	return points, v.err
 }
+
+// due reports whether the policy of a step is measured.
+func (v *validator) due(step int) bool { return v != nil && v.examiner.due(step) }
 
 // first returns the oldest step whose results were not taken yet. ok is false if there is none.
 func (v *validator) first() (step int, ok bool) {

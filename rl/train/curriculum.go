@@ -12,7 +12,6 @@ import (
 
 	"deepswe/env/disk"
 	"deepswe/rl/train/config"
-	"deepswe/rl/train/part"
 )
 
 // tasks assigns tasks to groups. It is used by the loop only.
@@ -65,23 +64,21 @@ type knowledge struct {
 // parked reports whether the task is visited less often, because its rollouts do not differ.
 func (k *knowledge) parked(c config.Curriculum) bool { return k.Same >= c.After }
 
-// open reads the choices made so far.
-func (t *tasks) open(l *loop, s state) error {
-	all := l.environment.Tasks(part.Train)
-	if len(all) == 0 {
-		return errors.New("the environment has no tasks to learn from")
+// openTasks reads the choices made so far from the file at a path. kept is the state of a checkpoint, if there is one.
+func openTasks(settings config.Curriculum, all order, path string, kept *curriculumState) (*tasks, error) {
+	if len(all.tasks) == 0 {
+		return nil, errors.New("the environment has no tasks to learn from")
 	}
-	t.settings, t.order = l.config.Curriculum, order{seed: l.config.Seed, tasks: all}
-	if !t.settings.On {
-		return nil
+	t := &tasks{settings: settings, order: all}
+	if !settings.On {
+		return t, nil
 	}
-	t.curriculumState = curriculumState{Tasks: map[string]*knowledge{}}
-	if s.Curriculum != nil {
-		t.curriculumState = *s.Curriculum
+	var known map[string]*knowledge
+	if kept != nil {
+		t.Chosen, known = kept.Chosen, kept.Tasks
 	}
-	known := t.Tasks
-	t.Tasks = make(map[string]*knowledge, len(all))
-	for _, name := range all {
+	t.Tasks = make(map[string]*knowledge, len(all.tasks))
+	for _, name := range all.tasks {
 		k := known[name]
 		if k == nil {
 			k = &knowledge{}
@@ -92,13 +89,13 @@ func (t *tasks) open(l *loop, s state) error {
 	}
 	t.chosen = map[int]string{}
 	var err error
-	t.log, err = disk.OpenLog(l.dir.Path(tasksFile), func(line []byte) error {
+	t.log, err = disk.OpenLog(path, func(line []byte) error {
 		var c choice
 		err := json.Unmarshal(line, &c)
 		t.chosen[c.Group] = c.Task
 		return err
 	})
-	return err
+	return t, err
 }
 
 // at returns the task of a group. Groups must be asked for in order.

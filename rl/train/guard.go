@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
@@ -61,6 +62,16 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 		"from it; to fix: begin again from an earlier checkpoint with a lower optimizer.learning_rate",
 		g.stuck, 100*s.Fraction))
 	return warnings, err
+}
+
+// replay observes the steps that a resumed run has behind it. What had stopped it does not count any more.
+func (g *guard) replay(history []metrics.Point, log *slog.Logger) {
+	for _, p := range history {
+		if _, err := g.observe(p); err != nil {
+			log.Warn("a guard had stopped this run", "step", p.Step, "error", err)
+			*g = guard{settings: g.settings}
+		}
+	}
 }
 
 // repeats counts the steps in a row in which the policy was stuck.

@@ -17,15 +17,18 @@ import (
 
 // imitation is the course of a run whose objective is sft: the rows of a file.
 type imitation struct {
-	*loop
-	data *examples.Set
+	*site
+	data      *examples.Set
+	settings  config.SFT
+	optimizer config.Optimizer
+	seed      uint64
 }
 
 // updates returns the number of updates of the run.
-func (m *imitation) updates() int { return m.config.SFT.Epochs * m.perEpoch() }
+func (m *imitation) updates() int { return m.settings.Epochs * m.perEpoch() }
 
 func (m *imitation) perEpoch() int {
-	return (len(m.data.Train) + m.config.SFT.Batch - 1) / m.config.SFT.Batch
+	return (len(m.data.Train) + m.settings.Batch - 1) / m.settings.Batch
 }
 
 const exampleStream = 0x6c6573736f6e
@@ -34,52 +37,54 @@ const exampleStream = 0x6c6573736f6e
 // depends on the seed.
 func (m *imitation) batch(step int) []*examples.Example {
 	epoch, at := (step-1)/m.perEpoch(), (step-1)%m.perEpoch()
-	order := rand.New(rand.NewPCG(m.config.Seed^exampleStream, uint64(epoch))).Perm(len(m.data.Train))
+	order := rand.New(rand.NewPCG(m.seed^exampleStream, uint64(epoch))).Perm(len(m.data.Train))
 	var out []*examples.Example
-	for _, i := range order[at*m.config.SFT.Batch : min((at+1)*m.config.SFT.Batch, len(order))] {
+	for _, i := range order[at*m.settings.Batch : min((at+1)*m.settings.Batch, len(order))] {
 		out = append(out, &m.data.Train[i])
 	}
 	return out
 }
 
-// optimizer returns the optimizer's settings for an update.
-func (m *imitation) optimizer(step int) rl.Optimizer {
-	o := m.config.Optimizer.Settings(step, config.Stage{})
-	warm := m.config.Optimizer.Warmup
-	o.LearningRate *= m.config.SFT.Schedule.Factor(step-1-warm, m.updates()-warm)
+// rates returns the optimizer's settings for an update.
+func (m *imitation) rates(step int) rl.Optimizer {
+	o := m.optimizer.Settings(step, config.Stage{})
+	warm := m.optimizer.Warmup
+	o.LearningRate *= m.settings.Schedule.Factor(step-1-warm, m.updates()-warm)
 	return o
 }
 
 // begin checks that the rows are those that the run began with. It measures the fresh weights.
-func (m *imitation) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) error {
+func (m *imitation) begin(ctx context.Context, s *state, resumed bool, _ []metrics.Point) (course, error) {
 	for _, text := range m.data.Notes() {
 		m.observer.Warning(text)
 	}
 	if resumed && s.Rows != m.data.Name() {
-		return fmt.Errorf("%w: sft.rows is another file than when the run began; to fix: put it back, or start a new run "+
-			"with --out", record.ErrOtherConfig)
+		return course{}, fmt.Errorf("%w: sft.rows is another file than when the run began; to fix: put it back, or start a "+
+			"new run with --out", record.ErrOtherConfig)
 	}
 	s.Rows = m.data.Name()
-	if resumed {
-		return m.load(ctx, *s, history)
+	c := course{step: m.step, measure: m.measure, close: func() error { return nil }}
+	if resumed || len(m.data.Held) == 0 {
+		return c, nil
 	}
-	if len(m.data.Held) == 0 {
-		return nil
+	values := map[string]float64{}
+	if err := m.measure(ctx, 0, values); err != nil {
+		return course{}, err
 	}
-	return m.first(ctx, map[string]float64{})
+	return c, m.emit(metrics.Point{Step: 0, Time: m.now(), Values: values})
 }
 
 // step makes one update. One that has begun is finished, because half of one could not be saved.
-func (m *imitation) step(ctx context.Context, step int, from place) (map[string]float64, place, error) {
+func (m *imitation) step(ctx context.Context, step int, from place) (learned, error) {
 	if ctx.Err() != nil {
-		return nil, from, run.ErrInterrupted
+		return learned{}, run.ErrInterrupted
 	}
 	start := m.now()
 	batch := m.batch(step)
-	o := m.optimizer(step)
-	stats, done, err := imitate(context.WithoutCancel(ctx), m.trainer, examples.Complete(batch, m.config.SFT.Mean), o)
+	o := m.rates(step)
+	stats, done, err := imitate(context.WithoutCancel(ctx), m.trainer, examples.Complete(batch, m.settings.Mean), o)
 	if err != nil {
-		return nil, from, err
+		return learned{}, err
 	}
 	values := map[string]float64{
 		"sft/loss": stats.Loss, "sft/epoch": float64(step) / float64(m.perEpoch()), "sft/rows": float64(len(batch)),
@@ -96,11 +101,8 @@ func (m *imitation) step(ctx context.Context, step int, from place) (map[string]
 	seconds := max(m.now().Sub(start).Seconds(), 1e-9)
 	values["time/step"], values["perf/trained_per_second"] = seconds, float64(stats.Tokens)/seconds
 	values["perf/tokens_per_second"] = float64(length) / seconds
-	return values, from, nil
+	return learned{values: values, place: from}, nil
 }
-
-// close does nothing.
-func (m *imitation) close() error { return nil }
 
 // imitate makes one update, in the trainer's own way if it has one.
 func imitate(ctx context.Context, t part.Trainer, rows []rl.Row, o rl.Optimizer) (rl.Stats, rl.StepStats, error) {
@@ -117,7 +119,7 @@ func imitate(ctx context.Context, t part.Trainer, rows []rl.Row, o rl.Optimizer)
 
 // measure adds the loss on the rows that are held out.
 func (m *imitation) measure(ctx context.Context, step int, values map[string]float64) error {
-	every := m.config.SFT.ValidateEvery
+	every := m.settings.ValidateEvery
 	if len(m.data.Held) == 0 || step%m.perEpoch() != 0 && (every == 0 || step%every != 0) {
 		return nil
 	}
@@ -132,11 +134,11 @@ func (m *imitation) measure(ctx context.Context, step int, values map[string]flo
 		tokens += all[i].Trained()
 	}
 	loss := 0.0
-	for part := range slices.Chunk(all, max(m.config.SFT.Batch, 1)) {
+	for part := range slices.Chunk(all, max(m.settings.Batch, 1)) {
 		rows := make([]rl.Row, len(part))
 		for i, e := range part {
 			rows[i] = e.Complete(1 / float64(tokens))
-			if m.config.SFT.Mean == config.OverRows {
+			if m.settings.Mean == config.OverRows {
 				rows[i].Scale = 1 / float64(len(all)) / float64(e.Trained())
 			}
 		}

@@ -558,11 +558,11 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	w := &recorder{config: mustLoad(t, tiny), dir: d, now: time.Now, log: slog.New(slog.NewTextHandler(&log, nil))}
+	w := &recorder{dir: d, now: time.Now, log: slog.New(slog.NewTextHandler(&log, nil))}
 	w.Point(metrics.Point{Step: 1})
 	w.writers.Wait()
-	if len(w.run.Points) != 1 || !strings.Contains(log.String(), "report not written") {
-		t.Errorf("%d points, log %q", len(w.run.Points), log.String())
+	if len(w.points) != 1 || !strings.Contains(log.String(), "report not written") {
+		t.Errorf("%d points, log %q", len(w.points), log.String())
 	}
 	if w.report() == nil {
 		t.Error("no error")

@@ -12,7 +12,6 @@ import (
 	"deepswe/env/disk"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
-	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
 )
@@ -56,14 +55,15 @@ func (c *counter) ended() {
 // recorder collects the points of a run, updates its report, and passes everything on. The report is written in the
 // background, from a copy: it can neither stop nor slow the run.
 type recorder struct {
-	run    Result
-	config config.Config
-	dir    *run.Dir
-	next   Observer
-	now    func() time.Time
-	log    *slog.Logger
+	// about is the report, without its points and warnings.
+	about report.Run
+	dir   *run.Dir
+	next  Observer
+	now   func() time.Time
+	log   *slog.Logger
 
 	mu       sync.Mutex // protects the fields below, and the calls of next
+	points   []metrics.Point
 	warnings []string
 	written  time.Time
 	writing  bool
@@ -90,7 +90,7 @@ func (w *recorder) Warning(text string) {
 func (w *recorder) Point(p metrics.Point) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.run.Points = append(w.run.Points, p)
+	w.points = append(w.points, p)
 	if w.next != nil {
 		w.next.Point(p)
 	}
@@ -111,14 +111,9 @@ func (w *recorder) Point(p metrics.Point) {
 
 // page returns the data of the report. The caller holds w.mu.
 func (w *recorder) page() report.Run {
-	algorithm := w.config.Algorithm.Preset
-	if w.config.Objective == config.Imitation {
-		algorithm = "supervised fine-tuning"
-	}
-	return report.Run{
-		Name: w.run.Run, Steps: w.config.Steps, Seed: w.config.Seed, Algorithm: algorithm,
-		Warnings: slices.Clone(w.warnings), Points: slices.Clone(w.run.Points),
-	}
+	page := w.about
+	page.Warnings, page.Points = slices.Clone(w.warnings), slices.Clone(w.points)
+	return page
 }
 
 // write writes a report. A panic becomes an error, so that it does not end the run.
@@ -128,11 +123,6 @@ func (w *recorder) write(page report.Run) (err error) {
 			err = fmt.Errorf("report: %v", v)
 		}
 	}()
-	text, err := w.config.YAML()
-	if err != nil {
-		return err
-	}
-	page.Config = string(text)
 	var b bytes.Buffer
 	if err := report.WriteRun(&b, page); err != nil {
 		return fmt.Errorf("report: %w", err)

@@ -6,151 +6,228 @@ import (
 	"maps"
 	"slices"
 
+	"deepswe/agent/run"
+	"deepswe/env/disk"
+	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
+	"deepswe/verify/swe"
 )
 
-// practice is the course of a run that learns from its own rollouts.
-type practice struct{ *loop }
+// plan is what is decided about a run that learns from its own rollouts before it begins.
+type plan struct {
+	*site
+	examiner   examiner
+	keeper     *keeper
+	stages     *stages
+	curriculum config.Curriculum
+	seed       uint64
+	algorithm  rl.Algorithm
+	optimizer  config.Optimizer
+}
 
-// begin opens the tasks and what was learned from them, and the stream of training rollouts.
-func (l practice) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) (err error) {
-	if prepare := l.environment.Prepare; prepare != nil {
+// practice is such a run under way.
+type practice struct {
+	plan
+	rollouts  config.Rollouts
+	publisher publisher
+	tasks     *tasks
+	visits    *disk.Log
+	// source returns the repository of a task; nil if the environment has none.
+	source func(task string) string
+	// validator measures policies beside training; nil if validation and training alternate.
+	validator *validator
+	supply    *supply // nil until the policy is published
+}
+
+// begin opens the tasks and what was learned from them, publishes the policy, and starts the stream of training
+// rollouts.
+func (d plan) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) (_ course, err error) {
+	environment := d.examiner.environment
+	if prepare := environment.Prepare; prepare != nil {
 		if err := prepare(ctx); err != nil {
-			return err
+			return course{}, err
 		}
 	}
-	if err := l.tasks.open(l.loop, *s); err != nil {
-		return err
+	p := &practice{plan: d, rollouts: d.examiner.rollouts, publisher: publisher{trainer: d.trainer}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	all := order{seed: d.seed, tasks: environment.Tasks(part.Train)}
+	if p.tasks, err = openTasks(d.curriculum, all, d.dir.Path(tasksFile), s.Curriculum); err != nil {
+		return course{}, err
 	}
-	if l.visits, err = record.OpenVisits(l.dir, s.weights()); err != nil {
-		return err
+	if p.visits, err = record.OpenVisits(d.dir, s.weights()); err != nil {
+		return course{}, err
 	}
-	if source := l.environment.Source; source != nil {
-		l.source = frequent(l.environment.Tasks(part.Train), source)
+	if source := environment.Source; source != nil {
+		p.source = frequent(all.tasks, source)
 	}
-	l.stages.resume(s.Stages, history)
-	if l.config.Evaluate.Workers > 0 && l.config.Evaluate.Every > 0 {
-		l.validator = newValidator(ctx, l.loop)
+	d.stages.resume(s.Stages, history)
+	if e := d.examiner.settings; e.Workers > 0 && e.Every > 0 {
+		p.validator = newValidator(ctx, d.examiner)
 	}
+	d.keeper.course = course{
+		step: p.step, measure: p.measure, observe: p.observe, remember: p.remember, splits: d.examiner.splits,
+		beside: p.validator, close: p.close,
+	}
+	if err := p.publishFirst(ctx, s, resumed, history); err != nil {
+		return course{}, err
+	}
+	p.supply = openSupply(ctx, d.site, d.examiner.player, &p.publisher, p.tasks, d.examiner.steps, *s)
+	return d.keeper.course, nil
+}
+
+// publishFirst publishes the policy that the first rollouts are sampled with. That of a new run may learn from
+// demonstrations before, and is measured.
+func (p *practice) publishFirst(ctx context.Context, s *state, resumed bool, history []metrics.Point) (err error) {
 	if resumed {
-		if err = l.load(ctx, *s, history); err == nil {
-			err = l.remeasure(ctx, *s, history)
-		}
+		err = p.remeasure(ctx, *s, history)
 	} else {
-		err = l.warmStart(ctx)
+		err = p.warmStart(ctx)
 	}
 	if err == nil {
-		err = l.publish(ctx)
+		err = p.publisher.publish(ctx)
 	}
-	if err != nil {
+	if err != nil || resumed || !p.examiner.due(0) {
 		return err
 	}
-	if !resumed && l.due(0) {
-		if err := l.untrained(ctx, s); err != nil {
-			return err
-		}
+	values := map[string]float64{}
+	p.publisher.describe(values)
+	if err := p.examiner.random(ctx, values); err != nil {
+		return err
 	}
-	l.open(ctx, *s)
-	return nil
+	if err := p.measure(ctx, 0, values); err != nil {
+		return err
+	}
+	if err := p.emit(metrics.Point{Step: 0, Time: p.now(), Values: values}); err != nil || p.validator == nil {
+		return err
+	}
+	p.keeper.saved = progress{step: -1} // a run that is killed before the measurement has ended needs the fresh weights
+	return p.keeper.save(context.WithoutCancel(ctx), s)
 }
 
 // close ends the rollouts under way.
-func (l practice) close() error {
-	var err error
-	if l.stream != nil {
-		err = l.closeStream()
+func (p *practice) close() error {
+	var errs []error
+	if p.supply != nil {
+		errs = append(errs, p.supply.close())
 	}
-	l.validator.close()
-	if l.visits != nil {
-		err = errors.Join(err, l.visits.Close())
+	p.validator.close()
+	if p.visits != nil {
+		errs = append(errs, p.visits.Close())
 	}
-	return errors.Join(err, l.tasks.close())
+	if p.tasks != nil {
+		errs = append(errs, p.tasks.close())
+	}
+	return errors.Join(errs...)
 }
 
-// untrained measures the fresh policy.
-func (l practice) untrained(ctx context.Context, s *state) error {
-	values := map[string]float64{}
-	l.published(values)
-	if err := l.random(ctx, values); err != nil {
-		return err
+// observe lets curriculum and stages see the metrics of a step.
+func (p *practice) observe(at metrics.Point) ([]string, error) {
+	warnings, err := p.tasks.warn()
+	return append(warnings, p.stages.observe(at, p.supply.unadmitted(at.Step))...), err
+}
+
+// remember adds curriculum and stages to a state.
+func (p *practice) remember(s *state) { s.Curriculum, s.Stages = p.tasks.state(), p.stages.begun() }
+
+// note records how the rollouts of each group of an update ended. What was not graded says nothing about its task.
+func (p *practice) note(step int, outcomes []run.Outcome, values map[string]float64) error {
+	for group := range slices.Chunk(outcomes, p.rollouts.Group) {
+		first := group[0]
+		v := record.Visit{Update: step, Step: record.StepOf(first.Group), Group: first.Group, Task: first.Task}
+		solved, graded := 0, 0
+		for _, o := range group {
+			v.Rewards, v.Stops = append(v.Rewards, o.Reward), append(v.Stops, o.StopReason)
+			if o.Reward != nil {
+				graded++
+			}
+			if swe.Solved(o) {
+				solved++
+			}
+		}
+		p.tasks.observe(v.Task, solved, graded)
+		if err := p.visits.Append(v); err != nil {
+			return err
+		}
 	}
-	if err := l.first(ctx, values); err != nil || l.validator == nil {
-		return err
-	}
-	l.saved = progress{step: -1} // a run that is killed before the measurement has ended needs the fresh weights again
-	return l.save(context.WithoutCancel(ctx), s)
+	maps.Copy(values, p.tasks.values())
+	return nil
 }
 
 // measure starts a measurement beside training, or takes it.
-func (l practice) measure(ctx context.Context, step int, values map[string]float64) error {
+func (p *practice) measure(ctx context.Context, step int, values map[string]float64) error {
 	if _, ok := values[versionMetric]; !ok { // it was published when the run was resumed
-		l.published(values)
+		p.publisher.describe(values)
 	}
-	if !l.due(step) {
+	if !p.examiner.due(step) {
 		return nil
 	}
-	if l.validator != nil {
-		return l.validator.begin(ctx, measurement{step, l.policy})
+	if p.validator != nil {
+		return p.validator.begin(ctx, measurement{step, p.publisher.policy})
 	}
-	measured, err := l.validate(ctx, step, l.policy, l.config.Rollouts.Workers)
+	measured, err := p.examiner.validate(ctx, step, p.publisher.policy, p.rollouts.Workers)
 	maps.Copy(values, measured)
 	return err
 }
 
 // remeasure repeats the measurements during which the run was killed. Their policies are in checkpoints.
-func (l practice) remeasure(ctx context.Context, s state, history []metrics.Point) error {
-	if l.validator == nil {
+func (p *practice) remeasure(ctx context.Context, s state, history []metrics.Point) error {
+	if p.validator == nil {
 		return nil
 	}
 	done := map[int]bool{}
-	for _, p := range history {
-		if _, ok := p.Values["time/evaluate"]; ok {
-			done[p.Step] = true
+	for _, at := range history {
+		if _, ok := at.Values["time/evaluate"]; ok {
+			done[at.Step] = true
 		}
 	}
 	for step := range s.Step + 1 {
-		if !l.due(step) || done[step] || !slices.Contains(s.Kept, checkpointName(step)) {
+		if !p.examiner.due(step) || done[step] || !slices.Contains(s.Kept, checkpointName(step)) {
 			continue
 		}
-		if err := l.trainer.Load(ctx, checkpointName(step)); err != nil {
+		if err := p.trainer.Load(ctx, checkpointName(step)); err != nil {
 			// The state may name checkpoints that were removed after it was written.
-			l.log.Warn("not measured: the policy cannot be loaded any more", "step", step, "error", err)
+			p.log.Warn("not measured: the policy cannot be loaded any more", "step", step, "error", err)
 			continue
 		}
-		p, err := l.trainer.Publish(ctx)
+		policy, err := p.trainer.Publish(ctx)
 		if err != nil {
 			return err
 		}
-		if err := l.validator.begin(ctx, measurement{step, p}); err != nil {
+		if err := p.validator.begin(ctx, measurement{step, policy}); err != nil {
 			return err
 		}
 	}
-	return l.trainer.Load(ctx, s.Checkpoint)
+	return p.trainer.Load(ctx, s.Checkpoint)
 }
 
 // warmStart lets the trainer learn from demonstrations. Its points are those of the steps before 0, one for each
 // pass; the first one has the validation of the fresh policy, if that is measured before training.
-func (l *loop) warmStart(ctx context.Context) error {
-	if l.trainer.WarmStart == nil {
+func (p *practice) warmStart(ctx context.Context) error {
+	if p.trainer.WarmStart == nil {
 		return nil
 	}
-	start := l.now()
-	if err := l.publish(ctx); err != nil {
+	start := p.now()
+	if err := p.publisher.publish(ctx); err != nil {
 		return err
 	}
-	fresh := l.policy
-	losses, err := l.trainer.WarmStart(ctx)
+	fresh := p.publisher.policy
+	losses, err := p.trainer.WarmStart(ctx)
 	if err != nil || len(losses) == 0 {
 		return err
 	}
-	seconds := l.now().Sub(start).Seconds()
+	seconds := p.now().Sub(start).Seconds()
 	for i, loss := range losses {
 		step := i - len(losses)
 		values := map[string]float64{"imitation/loss": loss, "imitation/pass": float64(i + 1)}
-		if i == 0 && l.due(0) && l.validator == nil {
-			measured, err := l.validate(ctx, step, fresh, l.config.Rollouts.Workers)
+		if i == 0 && p.examiner.due(0) && p.validator == nil {
+			measured, err := p.examiner.validate(ctx, step, fresh, p.examiner.rollouts.Workers)
 			if err != nil {
 				return err
 			}
@@ -159,10 +236,10 @@ func (l *loop) warmStart(ctx context.Context) error {
 		if i == len(losses)-1 {
 			values["time/imitation"] = seconds
 		}
-		if err := l.emit(metrics.Point{Step: step, Time: l.now(), Values: values}); err != nil {
+		if err := p.emit(metrics.Point{Step: step, Time: p.now(), Values: values}); err != nil {
 			return err
 		}
 	}
-	l.log.Info("imitated the demonstrations", "passes", len(losses), "loss", losses[len(losses)-1], "seconds", seconds)
+	p.log.Info("imitated the demonstrations", "passes", len(losses), "loss", losses[len(losses)-1], "seconds", seconds)
 	return nil
 }

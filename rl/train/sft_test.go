@@ -291,16 +291,18 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 
 func TestLearningRateSchedule(t *testing.T) {
 	t.Parallel()
-	m := imitation{&loop{config: config.Config{Optimizer: config.Optimizer{LearningRate: 1, Warmup: 2},
-		SFT: &config.SFT{Batch: 1, Epochs: 1}}}, &examples.Set{Train: make([]examples.Example, 6)}}
+	m := imitation{
+		optimizer: config.Optimizer{LearningRate: 1, Warmup: 2}, settings: config.SFT{Batch: 1, Epochs: 1},
+		data: &examples.Set{Train: make([]examples.Example, 6)},
+	}
 	for schedule, want := range map[config.Schedule][]float64{
 		config.Constant: {0.5, 1, 1, 1, 1, 1},
 		config.Linear:   {0.5, 1, 1, 0.75, 0.5, 0.25},
 		config.Cosine:   {0.5, 1, 1, 0.853553, 0.5, 0.146447},
 	} {
-		m.config.SFT.Schedule = schedule
+		m.settings.Schedule = schedule
 		for i, w := range want {
-			if got := m.optimizer(i + 1).LearningRate; math.Abs(got-w) > 1e-6 {
+			if got := m.rates(i + 1).LearningRate; math.Abs(got-w) > 1e-6 {
 				t.Errorf("%s: update %d has %g, want %g", schedule, i+1, got, w)
 			}
 		}
@@ -327,7 +329,7 @@ func TestOrderOfExamples(t *testing.T) {
 	if len(l.Held) != 6 || len(held) != 2 {
 		t.Errorf("%d rows of %d tasks are held out of 15", len(l.Held), len(held))
 	}
-	m := imitation{&loop{config: config.Config{Seed: 7, SFT: &config.SFT{Batch: 4, Epochs: 3}}}, l}
+	m := imitation{seed: 7, settings: config.SFT{Batch: 4, Epochs: 3}, data: l}
 	orders := map[string]bool{}
 	for epoch := range 3 {
 		seen := map[string]int{}

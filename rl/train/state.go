@@ -15,6 +15,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl/rowfile"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/record"
 )
 
@@ -63,6 +64,14 @@ func (p place) take(number int) place {
 	return p
 }
 
+// complete returns the last step of which no group is left to learn from once the given one is done.
+func (p place) complete(r config.Rollouts, step int) int {
+	if r.MaxStaleness > 0 {
+		return p.Cursor / r.Tasks
+	}
+	return step
+}
+
 // progress is how far a run has got.
 type progress struct {
 	step    int
@@ -103,52 +112,66 @@ func (s state) write(dir *run.Dir) error {
 	return disk.WriteFile(dir.Path(record.StateFile), append(data, '\n'))
 }
 
+// keeper saves a run, and removes what it needs no longer.
+type keeper struct {
+	*site
+	rollouts config.Rollouts
+	// keep is the number of checkpoints that are kept.
+	keep int
+	// course is what the run learns from, once it has begun.
+	course course
+	// saved is the progress in state.json.
+	saved progress
+}
+
 // save writes a checkpoint and the state that a resumed run starts from.
-func (l *loop) save(ctx context.Context, s *state) error {
+func (k *keeper) save(ctx context.Context, s *state) error {
 	at := progress{s.Step, s.Pending != nil}
-	if l.saved == at {
+	if k.saved == at {
 		return nil
 	}
 	next := *s
-	next.Curriculum = l.tasks.state()
+	if k.course.remember != nil {
+		k.course.remember(&next)
+	}
 	next.Checkpoint = checkpointName(s.weights())
 	var old []string
 	if next.Checkpoint != s.Checkpoint {
-		if err := l.trainer.Save(ctx, next.Checkpoint); err != nil {
+		if err := k.trainer.Save(ctx, next.Checkpoint); err != nil {
 			return err
 		}
 		next.Kept = append(slices.Clone(s.Kept), next.Checkpoint)
-		old = slices.DeleteFunc(slices.Clone(next.Kept[:max(0, len(next.Kept)-l.config.Checkpoint.Keep)]), l.validator.needs)
+		old = slices.DeleteFunc(slices.Clone(next.Kept[:max(0, len(next.Kept)-k.keep)]), k.course.beside.needs)
 	}
 	// The state must not be newer than the metrics on disk.
-	if err := l.sink.Sync(); err != nil {
+	if err := k.sink.Sync(); err != nil {
 		return err
 	}
-	if err := next.write(l.dir); err != nil {
+	if err := next.write(k.dir); err != nil {
 		return err
 	}
-	*s, l.saved = next, at
+	*s, k.saved = next, at
 	// Only in memory: if the run is killed before the old ones are removed, they are removed the next time.
 	s.Kept = slices.DeleteFunc(slices.Clone(s.Kept), func(name string) bool { return slices.Contains(old, name) })
-	if err := l.dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
+	if err := k.dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
 		return err
 	}
-	step := l.complete(s.Step, s.place)
-	if first, ok := l.validator.first(); ok {
+	step := s.complete(k.rollouts, s.Step)
+	if first, ok := k.course.beside.first(); ok {
 		step = min(step, first-1) // its rollouts are under way
 	}
-	return l.forget(ctx, step, old)
+	return k.forget(ctx, step, old)
 }
 
 // forget removes what no resumed run needs: old checkpoints, and the rollouts of the steps up to the given one, which
 // the newest checkpoint has learned from.
-func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error {
+func (k *keeper) forget(ctx context.Context, step int, checkpoints []string) error {
 	for _, name := range checkpoints {
-		if err := l.trainer.Remove(ctx, name); err != nil {
+		if err := k.trainer.Remove(ctx, name); err != nil {
 			return err
 		}
 	}
-	entries, err := os.ReadDir(l.dir.Path(record.StepsDir))
+	entries, err := os.ReadDir(k.dir.Path(record.StepsDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("tidy rollouts: %w", err)
 	}
@@ -157,15 +180,15 @@ func (l *loop) forget(ctx context.Context, step int, checkpoints []string) error
 		if err != nil || n > step {
 			continue
 		}
-		path := l.dir.Path(record.StepsDir, e.Name())
-		if l.config.Rollouts.KeepLogs {
+		path := k.dir.Path(record.StepsDir, e.Name())
+		if k.rollouts.KeepLogs {
 			err = compress(path)
 		} else {
 			groups := []string{e.Name() + "."}
-			for _, s := range l.splits() {
+			for _, s := range k.course.splits() {
 				groups = append(groups, groupsOf(s)+e.Name()+".")
 			}
-			err = l.dir.RemoveAttempts(groups...)
+			err = k.dir.RemoveAttempts(groups...)
 			err = errors.Join(err, os.RemoveAll(path))
 		}
 		if err != nil {

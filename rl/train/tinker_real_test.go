@@ -33,7 +33,7 @@ func TestRealServer(t *testing.T) {
 		return c
 	}
 	t.Run("undisturbed", func(t *testing.T) {
-		learned(t, load(url, 1), Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+		learns(t, load(url, 1), Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
 	})
 	t.Run("with faults on the way", func(t *testing.T) {
 		proxy := trainertest.NewProxy(t, url)
@@ -44,7 +44,7 @@ func TestRealServer(t *testing.T) {
 		proxy.Inject("asample", append(make([]trainertest.ProxyFault, 70), drop, trainertest.ProxyFault{Status: 502})...)
 		proxy.Inject("retrieve_future", append(make([]trainertest.ProxyFault, 90), drop,
 			trainertest.ProxyFault{Status: 408}, trainertest.ProxyFault{Status: 500, Text: "Internal Server Error"})...)
-		learned(t, load(proxy.URL, 2), Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+		learns(t, load(proxy.URL, 2), Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
 		if left := proxy.Waiting(); len(left) > 0 {
 			t.Errorf("the requests to %v have not failed", left)
 		}
@@ -59,12 +59,12 @@ func TestRealServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.Resume, o.Observer = true, nil
-		learned(t, c, o)
+		learns(t, c, o)
 	})
 }
 
 // learned runs a configuration, and checks that its verdict is that the trainer trains.
-func learned(t *testing.T, c config.Config, o Options) {
+func learns(t *testing.T, c config.Config, o Options) {
 	t.Helper()
 	result, err := Start(t.Context(), c, o)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
 	"deepswe/verify/swe"
@@ -19,37 +20,45 @@ import (
 // validationGroup is the prefix of the names of validation groups.
 const validationGroup = "validation-"
 
+// examiner measures policies on validation tasks.
+type examiner struct {
+	player
+	*site
+	settings         config.Evaluate
+	steps, maxLength int
+}
+
 // splits returns the sets of validation tasks: Validation, and the environment's suites.
-func (l *loop) splits() []part.Split {
+func (x examiner) splits() []part.Split {
 	splits := []part.Split{}
-	if len(l.environment.Tasks(part.Validation)) > 0 {
+	if len(x.environment.Tasks(part.Validation)) > 0 {
 		splits = append(splits, part.Validation)
 	}
-	return append(splits, l.environment.Suites...)
+	return append(splits, x.environment.Suites...)
 }
 
 // due reports whether the policy is validated after a step.
-func (l *loop) due(step int) bool {
-	e := l.config.Evaluate
+func (x examiner) due(step int) bool {
+	e := x.settings
 	switch {
 	case e.Every == 0:
 		return false
 	case step == 0:
 		return e.Before
 	}
-	return step == l.config.Steps || step%e.Every == 0
+	return step == x.steps || step%e.Every == 0
 }
 
 // validate plays the tasks of all validation splits with a policy, one split after the other.
-func (l *loop) validate(ctx context.Context, step int, p rl.Policy, workers int) (map[string]float64, error) {
-	start := l.now()
-	splits := l.splits()
+func (x examiner) validate(ctx context.Context, step int, p rl.Policy, workers int) (map[string]float64, error) {
+	start := x.now()
+	splits := x.splits()
 	if len(splits) == 0 {
 		return nil, errors.New("evaluate: the environment has no validation tasks; set evaluate.every to 0")
 	}
 	values := map[string]float64{}
 	for _, s := range splits {
-		outcomes, err := l.examine(ctx, step, s, p, workers)
+		outcomes, err := x.examine(ctx, step, s, p, workers)
 		if err != nil {
 			return nil, fmt.Errorf("evaluate: %w", err)
 		}
@@ -57,27 +66,27 @@ func (l *loop) validate(ctx context.Context, step int, p rl.Policy, workers int)
 		if s != part.Validation {
 			prefix += string(s) + "/"
 		}
-		score(values, prefix, outcomes, l.config.Evaluate.Attempts, l.config.Algorithm.MaxLength)
+		score(values, prefix, outcomes, x.settings.Attempts, x.maxLength)
 	}
-	values["time/evaluate"] = l.now().Sub(start).Seconds()
+	values["time/evaluate"] = x.now().Sub(start).Seconds()
 	return values, nil
 }
 
 // examine plays the tasks of one split.
-func (l *loop) examine(ctx context.Context, step int, s part.Split, p rl.Policy, workers int) ([]run.Outcome, error) {
-	tasks := l.limited(l.environment.Tasks(s))
-	j, err := record.OpenJournal(record.JournalPath(l.dir, step, s), p.Version)
+func (x examiner) examine(ctx context.Context, step int, s part.Split, p rl.Policy, workers int) ([]run.Outcome, error) {
+	tasks := x.limited(x.environment.Tasks(s))
+	j, err := record.OpenJournal(record.JournalPath(x.dir, step, s), p.Version)
 	if err != nil {
 		return nil, err
 	}
-	attempts := l.config.Evaluate.Attempts
+	attempts := x.settings.Attempts
 	plan := run.Plan(tasks, attempts)
 	for i := range plan {
 		// Each step has its own group names, because seeds depend on them.
 		plan[i].Group = fmt.Sprintf("%s%s.%d", groupsOf(s), record.StepName(step), i/attempts)
 	}
-	outcomes, err := l.play(ctx, s, p, plan, j, workers, func(done int) {
-		l.observer.Playing(step, s, done, len(plan))
+	outcomes, err := x.play(ctx, s, p, plan, j, workers, func(done int) {
+		x.observer.Playing(step, s, done, len(plan))
 	})
 	return outcomes, errors.Join(err, j.Close())
 }
@@ -91,15 +100,15 @@ func groupsOf(s part.Split) string {
 }
 
 // random measures random play on the validation tasks, if the environment offers it.
-func (l *loop) random(ctx context.Context, values map[string]float64) error {
-	runner := l.environment.Random
+func (x examiner) random(ctx context.Context, values map[string]float64) error {
+	runner := x.environment.Random
 	if runner == nil {
 		return nil
 	}
-	e := run.Engine{Runner: runner, Log: l.log, Options: run.Options{Workers: l.config.Rollouts.Workers}}
+	e := run.Engine{Runner: runner, Log: x.player.log, Options: run.Options{Workers: x.rollouts.Workers}}
 	// More attempts than the policy's, because they cost nothing without a model, and a baseline should be exact.
-	tasks := l.limited(l.environment.Tasks(part.Validation))
-	outcomes, err := e.Run(ctx, run.Plan(tasks, max(16, l.config.Evaluate.Attempts)))
+	tasks := x.limited(x.environment.Tasks(part.Validation))
+	outcomes, err := e.Run(ctx, run.Plan(tasks, max(16, x.settings.Attempts)))
 	if err != nil {
 		return fmt.Errorf("random policy: %w", err)
 	}
@@ -110,8 +119,8 @@ func (l *loop) random(ctx context.Context, values map[string]float64) error {
 }
 
 // limited returns the first evaluate.tasks tasks.
-func (l *loop) limited(tasks []string) []string {
-	return tasks[:min(cmp.Or(l.config.Evaluate.Tasks, len(tasks)), len(tasks))]
+func (x examiner) limited(tasks []string) []string {
+	return tasks[:min(cmp.Or(x.settings.Tasks, len(tasks)), len(tasks))]
 }
 
 // score adds the results of a policy. Attempts without a reward do not count.
