@@ -36,19 +36,19 @@ const (
 
 // Aggregation is how the losses of tokens become one number. With R rollouts in the batch (masked ones count, dropped
 // ones do not), the maximum length W, and n trained tokens of a rollout over all its rows, each token's share is as
-// given below. The names in use elsewhere mislead: seq-mean-token-sum is SequenceMeanTokenSum in verl, and was
-// ConstantLength in the fork that trained DeepSWE.
+// given below. The names in use elsewhere mislead: seq-mean-token-sum is sequenceMeanTokenSum in verl, and was
+// constantLength in the fork that trained DeepSWE.
 type Aggregation string
 
 const (
-	// ConstantLength is 1/(R W): Dr. GRPO (Liu et al. 2025), GRPO++.
-	ConstantLength Aggregation = "constant_length"
-	// TokenMean is 1/(sum of n): DAPO (Yu et al. 2025).
-	TokenMean Aggregation = "token_mean"
-	// SequenceMeanTokenSum is 1/R.
-	SequenceMeanTokenSum Aggregation = "sequence_mean_token_sum"
-	// SequenceMeanTokenMean is 1/(R n): GRPO.
-	SequenceMeanTokenMean Aggregation = "sequence_mean_token_mean"
+	// constantLength is 1/(R W): Dr. GRPO (Liu et al. 2025), GRPO++.
+	constantLength Aggregation = "constant_length"
+	// tokenMean is 1/(sum of n): DAPO (Yu et al. 2025).
+	tokenMean Aggregation = "token_mean"
+	// sequenceMeanTokenSum is 1/R.
+	sequenceMeanTokenSum Aggregation = "sequence_mean_token_sum"
+	// sequenceMeanTokenMean is 1/(R n): GRPO.
+	sequenceMeanTokenMean Aggregation = "sequence_mean_token_mean"
 )
 
 // Mode is what a filter does with the rollouts of a stop reason.
@@ -68,34 +68,34 @@ const (
 type Singleton string
 
 const (
-	// SingletonZero takes 0 for the baseline: the reward is the advantage, as in DeepSWE's code and in verl. A standard
+	// singletonZero takes 0 for the baseline: the reward is the advantage, as in DeepSWE's code and in verl. A standard
 	// deviation is 1.
-	SingletonZero Singleton = "zero"
-	// SingletonSelf takes its own reward for the baseline: the advantage is 0.
-	SingletonSelf Singleton = "self"
-	// SingletonDrop drops the group.
-	SingletonDrop Singleton = "drop"
+	singletonZero Singleton = "zero"
+	// singletonSelf takes its own reward for the baseline: the advantage is 0.
+	singletonSelf Singleton = "self"
+	// singletonDrop drops the group.
+	singletonDrop Singleton = "drop"
 )
 
 // MaskedReward is the reward with which a masked rollout stays in the baseline.
 type MaskedReward string
 
 const (
-	// ZeroReward is DeepSWE's: its engine did not grade a masked rollout at all. The zero counts in the baseline of the
+	// zeroReward is DeepSWE's: its engine did not grade a masked rollout at all. The zero counts in the baseline of the
 	// siblings and nowhere else.
-	ZeroReward MaskedReward = "zero"
-	// RecordedReward keeps the rollout's own reward: a patch salvaged at the step limit may have passed.
-	RecordedReward MaskedReward = "recorded"
+	zeroReward MaskedReward = "zero"
+	// recordedReward keeps the rollout's own reward: a patch salvaged at the step limit may have passed.
+	recordedReward MaskedReward = "recorded"
 )
 
 // Overflow says what to do with a row beyond the maximum length.
 type Overflow string
 
 const (
-	// Truncate cuts the end off, and counts it.
-	Truncate Overflow = "truncate"
-	// Refuse makes it an error.
-	Refuse Overflow = "refuse"
+	// truncate cuts the end off, and counts it.
+	truncate Overflow = "truncate"
+	// refuse makes it an error.
+	refuse Overflow = "refuse"
 )
 
 // Algorithm is how a batch of rollouts becomes advantages and shares of the loss. Every choice is a switch of its own,
@@ -118,7 +118,7 @@ type Algorithm struct {
 	// RewardFactor multiplies the reward of rollouts that end for a reason, such as those whose patch was graded although
 	// they were cut short; rollouts of any other reason keep theirs. Only kept ones have one.
 	RewardFactor map[trajectory.StopReason]float64
-	// MaxLength is W, and the longest row. ConstantLength needs it; the others may leave it 0 for no limit.
+	// MaxLength is W, and the longest row. constantLength needs it; the others may leave it 0 for no limit.
 	MaxLength int
 	Overflow  Overflow
 	Objective Objective
@@ -165,40 +165,40 @@ func Presets() []string {
 // 0.2 of PPO on both sides, where they clip.
 func Preset(name string) (Algorithm, error) {
 	a := Algorithm{
-		Baseline: LeaveOneOut, Aggregation: ConstantLength, Filter: map[trajectory.StopReason]Mode{},
-		Singleton: SingletonZero, MaskedReward: RecordedReward, Overflow: Truncate,
+		Baseline: LeaveOneOut, Aggregation: constantLength, Filter: map[trajectory.StopReason]Mode{},
+		Singleton: singletonZero, MaskedReward: recordedReward, Overflow: truncate,
 		Objective: Objective{Surrogate: PPO, ClipLow: 0.2, ClipHigh: 0.2},
 	}
 	o := &a.Objective
 	switch name {
 	case "grpo++":
-		a.Objective.ClipHigh, a.MaskedReward = 0.28, ZeroReward
+		a.Objective.ClipHigh, a.MaskedReward = 0.28, zeroReward
 		a.Filter[trajectory.MaxSteps], a.Filter[trajectory.MaxContext], a.Filter[trajectory.Timeout] = Mask, Mask, Mask
 	case "grpo":
-		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, SequenceMeanTokenMean
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, sequenceMeanTokenMean
 	case "dr-grpo":
 		a.Baseline = Mean
 	case "rloo":
-		a.Aggregation = SequenceMeanTokenSum
+		a.Aggregation = sequenceMeanTokenSum
 	case "dapo":
-		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, TokenMean
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, tokenMean
 		a.Objective.ClipHigh = 0.28
 		a.Filter[trajectory.MaxContext] = Mask
 		a.DropUniform = true
 	case "maxrl":
-		a.Baseline, a.Normalise, a.Aggregation = Mean, ByMean, TokenMean
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByMean, tokenMean
 	case "cispo":
-		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, TokenMean
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, tokenMean
 		o.Surrogate = CISPO
 	case "gspo":
-		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, SequenceMeanTokenMean
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, sequenceMeanTokenMean
 		o.Surrogate, o.ClipLow, o.ClipHigh = GSPO, 3e-4, 4e-4
 	case "sapo":
-		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, SequenceMeanTokenMean
+		a.Baseline, a.Normalise, a.Aggregation = Mean, ByStd, sequenceMeanTokenMean
 		o.Surrogate = SAPO
 	case "dppo":
-		a.Baseline, a.Aggregation = Mean, TokenMean
-		o.Surrogate, o.MismatchPenalty, o.Corrections.DivergenceTV = ImportanceSampling, 1e-3, 0.2
+		a.Baseline, a.Aggregation = Mean, tokenMean
+		o.Surrogate, o.MismatchPenalty, o.Corrections.DivergenceTV = importanceSampling, 1e-3, 0.2
 	default:
 		return Algorithm{}, fmt.Errorf("algorithm %q is not one of %s", name, strings.Join(Presets(), ", "))
 	}
@@ -212,7 +212,7 @@ func (a *Algorithm) Grades(r trajectory.StopReason) bool {
 	case Drop:
 		return false
 	case Mask:
-		return a.MaskedReward == RecordedReward
+		return a.MaskedReward == recordedReward
 	}
 	return true
 }
@@ -241,7 +241,7 @@ func (a Algorithm) resolve() (Algorithm, error) {
 	switch {
 	case err != nil:
 		return a, err
-	case a.Aggregation == ConstantLength && a.MaxLength == 0:
+	case a.Aggregation == constantLength && a.MaxLength == 0:
 		return a, errors.New("aggregation constant_length divides by the maximum length; set max_length (--max-length)")
 	case a.Normalise == ByMean && (a.Baseline != Mean || a.Overlong.Max > 0 || a.Steps.Max > 0):
 		return a, errors.New("normalise mean is for the baseline mean and rewards from 0 up; set baseline=mean, and neither " +

@@ -26,23 +26,23 @@ func TestPresetsAreTheirTable(t *testing.T) {
 		uniform     bool
 		high        float64
 	}{
-		"grpo++":  {LeaveOneOut, "", ConstantLength, "max_steps mask, max_context mask, timeout mask", false, 0.28},
-		"grpo":    {Mean, ByStd, SequenceMeanTokenMean, "", false, 0.2},
-		"dr-grpo": {Mean, "", ConstantLength, "", false, 0.2},
-		"rloo":    {LeaveOneOut, "", SequenceMeanTokenSum, "", false, 0.2},
-		"dapo":    {Mean, ByStd, TokenMean, "max_context mask", true, 0.28},
-		"maxrl":   {Mean, ByMean, TokenMean, "", false, 0.2},
-		"cispo":   {Mean, ByStd, TokenMean, "", false, 0.2},
-		"gspo":    {Mean, ByStd, SequenceMeanTokenMean, "", false, 4e-4},
-		"sapo":    {Mean, ByStd, SequenceMeanTokenMean, "", false, 0.2},
-		"dppo":    {Mean, "", TokenMean, "", false, 0.2},
+		"grpo++":  {LeaveOneOut, "", constantLength, "max_steps mask, max_context mask, timeout mask", false, 0.28},
+		"grpo":    {Mean, ByStd, sequenceMeanTokenMean, "", false, 0.2},
+		"dr-grpo": {Mean, "", constantLength, "", false, 0.2},
+		"rloo":    {LeaveOneOut, "", sequenceMeanTokenSum, "", false, 0.2},
+		"dapo":    {Mean, ByStd, tokenMean, "max_context mask", true, 0.28},
+		"maxrl":   {Mean, ByMean, tokenMean, "", false, 0.2},
+		"cispo":   {Mean, ByStd, tokenMean, "", false, 0.2},
+		"gspo":    {Mean, ByStd, sequenceMeanTokenMean, "", false, 4e-4},
+		"sapo":    {Mean, ByStd, sequenceMeanTokenMean, "", false, 0.2},
+		"dppo":    {Mean, "", tokenMean, "", false, 0.2},
 	} {
 		a, err := Preset(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if a.Baseline != want.baseline || a.Normalise != want.normalise || a.Aggregation != want.aggregation ||
-			filtered(a) != want.filter || a.DropUniform != want.uniform || a.Objective.ClipHigh != want.high || a.Singleton != SingletonZero {
+			filtered(a) != want.filter || a.DropUniform != want.uniform || a.Objective.ClipHigh != want.high || a.Singleton != singletonZero {
 			t.Errorf("%s is %+v", name, a)
 		}
 	}
@@ -67,11 +67,11 @@ func TestSet(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := Algorithm{Baseline: Mean, Normalise: ByStd, Aggregation: TokenMean, Singleton: SingletonDrop, DropUniform: true,
+	want := Algorithm{Baseline: Mean, Normalise: ByStd, Aggregation: tokenMean, Singleton: singletonDrop, DropUniform: true,
 		MinGroup:     2,
-		MaskedReward: ZeroReward, MaxLength: 4096, Overflow: Refuse, Overlong: Overlong{20480, 4096},
+		MaskedReward: zeroReward, MaxLength: 4096, Overflow: refuse, Overlong: Overlong{20480, 4096},
 		Filter: map[trajectory.StopReason]Mode{"max_steps": Drop, "max_context": Mask, "timeout": Mask, "length": Mask},
-		Objective: Objective{Surrogate: ImportanceSampling, ClipLow: 0.1, ClipHigh: 0.3, DualClip: 3, Entropy: 0.001,
+		Objective: Objective{Surrogate: importanceSampling, ClipLow: 0.1, ClipHigh: 0.3, DualClip: 3, Entropy: 0.001,
 			Decoupled:   true,
 			Corrections: Corrections{TruncateToken: 2, GeometricMin: 0.99, GeometricMax: 1.01, VetoBelow: 1e-4, VetoAbove: 100}}}
 	if a.String() != want.String() {

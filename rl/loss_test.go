@@ -17,7 +17,7 @@ var objectives = map[string]Objective{
 	"grpo++":              {},
 	"symmetric clip":      {ClipLow: 0.2, ClipHigh: 0.2},
 	"dual clip":           {DualClip: 1.5},
-	"importance sampling": {Surrogate: ImportanceSampling},
+	"importance sampling": {Surrogate: importanceSampling},
 	"reinforce":           {Surrogate: Reinforce},
 	"decoupled":           {Decoupled: true},
 	"token truncation":    {Decoupled: true, Corrections: Corrections{TruncateToken: 1.2}},
@@ -25,8 +25,8 @@ var objectives = map[string]Objective{
 	"geometric mask":      {Corrections: Corrections{GeometricMin: 0.95, GeometricMax: 1.05}},
 	"veto":                {Corrections: Corrections{VetoBelow: 0.4, VetoAbove: 2.5}},
 	"icepop":              {Decoupled: true, Corrections: Corrections{TokenMin: 0.5, TokenMax: 2, TruncateToken: 2}},
-	"dppo tv":             {Surrogate: ImportanceSampling, Corrections: Corrections{DivergenceTV: 0.1}},
-	"dppo kl":             {Surrogate: ImportanceSampling, Corrections: Corrections{DivergenceKL: 0.05}},
+	"dppo tv":             {Surrogate: importanceSampling, Corrections: Corrections{DivergenceTV: 0.1}},
+	"dppo kl":             {Surrogate: importanceSampling, Corrections: Corrections{DivergenceKL: 0.05}},
 	"gspo":                {Surrogate: GSPO, ClipLow: 0.1, ClipHigh: 0.1},
 	"sapo":                {Surrogate: SAPO},
 	"mismatch penalty":    {MismatchPenalty: 0.1},
@@ -128,7 +128,7 @@ func TestLossByHand(t *testing.T) {
 		{"symmetric bounds", 2, Objective{ClipHigh: 0.2}, -0.5 * 2 * (1.2 + 0.5), []float64{0, 0, -0.5}, 0, 1, 0},
 		{"the dual clip bounds a bad token's loss", -2, Objective{DualClip: 1.4}, 0.5 * 2 * (1.4 + 0.8), []float64{0, 0, 0},
 			1, 0, 1},
-		{"importance sampling", 2, Objective{Surrogate: ImportanceSampling}, -2, []float64{0, -1.5, -0.5}, 0, 0, 0},
+		{"importance sampling", 2, Objective{Surrogate: importanceSampling}, -2, []float64{0, -1.5, -0.5}, 0, 0, 0},
 		{"reinforce", 2, Objective{Surrogate: Reinforce}, 2 - math.Log(0.75), []float64{0, -1, -1}, 0, 0, 0},
 		{"reinforce, weighted", 2, Objective{Surrogate: Reinforce, Corrections: Corrections{TruncateToken: 1.2}},
 			-(1.2*(-1+math.Log(1.5)) + 0.5*(-1+math.Log(0.5))), []float64{0, -1.2, -0.5}, 0, 0, 0},
@@ -136,7 +136,7 @@ func TestLossByHand(t *testing.T) {
 		{"geometric mean 0.866 is too low", 2, Objective{Corrections: Corrections{GeometricMin: 0.9}}, 0, []float64{0, 0, 0},
 			0, 0, 0},
 		{"geometric mean 0.866 will do", 2,
-			Objective{Surrogate: ImportanceSampling, Corrections: Corrections{GeometricMin: 0.86}}, -2,
+			Objective{Surrogate: importanceSampling, Corrections: Corrections{GeometricMin: 0.86}}, -2,
 			[]float64{0, -1.5, -0.5}, 0, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -260,7 +260,7 @@ func TestExtremeRatiosStayFinite(t *testing.T) {
 	t.Parallel()
 	row := Row{IDs: []int32{1, 2}, Mask: []uint8{1, 1}, Logprobs: []float64{-1e-9, -900}, Advantage: -1, Scale: 1}
 	grad := [][]float64{{9, 9}}
-	s, err := Loss([]Row{row}, [][]float64{{-800, -1}}, nil, Objective{Surrogate: ImportanceSampling}, grad)
+	s, err := Loss([]Row{row}, [][]float64{{-800, -1}}, nil, Objective{Surrogate: importanceSampling}, grad)
 	if err != nil {
 		t.Fatal(err)
 	}

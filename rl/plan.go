@@ -202,7 +202,7 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 		rewards[k] = a.baselineReward(members[i], placements[i].Disposition)
 	}
 	switch {
-	case n < a.MinGroup, n == 1 && a.Singleton == SingletonDrop:
+	case n < a.MinGroup, n == 1 && a.Singleton == singletonDrop:
 		drop(SmallGroup)
 		return
 	case n > 1 && a.DropUniform && slices.Min(rewards) == slices.Max(rewards):
@@ -212,7 +212,7 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 	// The penalties are ignored when checking for uniform groups: DAPO defines these by correctness.
 	sum := 0.0
 	for k, i := range group {
-		if placements[i].Disposition == Trained || a.MaskedReward == RecordedReward {
+		if placements[i].Disposition == Trained || a.MaskedReward == recordedReward {
 			shape := members[i].Shape
 			rewards[k] += a.Overlong.penalty(shape.Sampled) + a.Steps.penalty(shape.Turns, rewards[k])
 		}
@@ -233,7 +233,7 @@ func (a *Algorithm) advantages(group []int, members []Member, placements []Place
 }
 
 func (a *Algorithm) baselineReward(m Member, f Disposition) float64 {
-	if f == Masked && a.MaskedReward != RecordedReward {
+	if f == Masked && a.MaskedReward != recordedReward {
 		return 0
 	}
 	if factor, ok := a.RewardFactor[m.StopReason]; ok {
@@ -247,7 +247,7 @@ func (a *Algorithm) baseline(reward, sum float64, n int) float64 {
 	switch {
 	case a.Baseline == NoBaseline:
 		return 0
-	case n == 1 && a.Singleton == SingletonSelf:
+	case n == 1 && a.Singleton == singletonSelf:
 		return reward
 	case n == 1:
 		return 0
@@ -281,7 +281,7 @@ func (a *Algorithm) scales(members []Member, placements []Placement) error {
 		if p.Disposition == Trained {
 			tokens += members[i].Shape.Trained
 		}
-		if s := members[i].Shape; s.TruncatedRows > 0 && a.Overflow == Refuse {
+		if s := members[i].Shape; s.TruncatedRows > 0 && a.Overflow == refuse {
 			return fmt.Errorf("attempt %d of task %s: %d rows are longer than the maximum length of %d by %d tokens in all; "+
 				"raise it, or set overflow=truncate",
 				members[i].Attempt, members[i].Task, s.TruncatedRows, a.MaxLength, s.TruncatedTokens)
@@ -305,7 +305,7 @@ func (a *Algorithm) scales(members []Member, placements []Placement) error {
 // tokens. If parts of a batch are planned separately, multiply the scale of each part by its divisor over the divisor
 // of the whole batch.
 func (a Algorithm) Divisor(b Batch) float64 {
-	if a.Aggregation == TokenMean {
+	if a.Aggregation == tokenMean {
 		return float64(b.TrainedTokens)
 	}
 	return float64(b.Dispositions[Trained] + b.Dispositions[Masked])
@@ -316,13 +316,13 @@ func (a Algorithm) Divisor(b Batch) float64 {
 func (m Aggregation) scale(rollouts, maxLength, tokens, own int) float64 {
 	divisor := 0.0
 	switch m {
-	case ConstantLength:
+	case constantLength:
 		divisor = float64(rollouts) * float64(maxLength)
-	case TokenMean:
+	case tokenMean:
 		divisor = float64(tokens)
-	case SequenceMeanTokenSum:
+	case sequenceMeanTokenSum:
 		divisor = float64(rollouts)
-	case SequenceMeanTokenMean:
+	case sequenceMeanTokenMean:
 		divisor = float64(rollouts) * float64(own)
 	}
 	if divisor == 0 {

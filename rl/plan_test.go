@@ -124,10 +124,10 @@ func TestScales(t *testing.T) {
 	// Five rollouts have a reward; stuck is dropped, max_steps is masked: R is 4 and 30 tokens are trained.
 	settings := []string{"filter.stuck=drop", "filter.max_steps=mask"}
 	for mode, want := range map[Aggregation][]float64{
-		ConstantLength:        {1. / 400, 1. / 400, 1. / 400, 0, 1. / 400, 0},
-		TokenMean:             {1. / 30, 1. / 30, 1. / 30, 0, 1. / 30, 0},
-		SequenceMeanTokenSum:  {1. / 4, 1. / 4, 1. / 4, 0, 1. / 4, 0},
-		SequenceMeanTokenMean: {1. / 40, 0, 0, 0, 1. / 80, 0},
+		constantLength:        {1. / 400, 1. / 400, 1. / 400, 0, 1. / 400, 0},
+		tokenMean:             {1. / 30, 1. / 30, 1. / 30, 0, 1. / 30, 0},
+		sequenceMeanTokenSum:  {1. / 4, 1. / 4, 1. / 4, 0, 1. / 4, 0},
+		sequenceMeanTokenMean: {1. / 40, 0, 0, 0, 1. / 80, 0},
 	} {
 		a := preset(t, "rloo", append(settings, "aggregation="+string(mode))...)
 		ps, b, err := a.Plan(members(groups...))

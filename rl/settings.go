@@ -92,12 +92,12 @@ func (a *Algorithm) settings() []setting {
 		oneOf("baseline", &a.Baseline, LeaveOneOut, Mean, NoBaseline),
 		oneOf("normalise", &a.Normalise, NotNormalised, ByStd, ByMean),
 		a.aggregation(),
-		oneOf("singleton", &a.Singleton, SingletonZero, SingletonSelf, SingletonDrop),
+		oneOf("singleton", &a.Singleton, singletonZero, singletonSelf, singletonDrop),
 		toggle("uniform", &a.DropUniform, "keep", "drop"),
 		count("min_group", &a.MinGroup),
-		oneOf("masked_reward", &a.MaskedReward, ZeroReward, RecordedReward),
+		oneOf("masked_reward", &a.MaskedReward, zeroReward, recordedReward),
 		count("max_length", &a.MaxLength),
-		oneOf("overflow", &a.Overflow, Truncate, Refuse),
+		oneOf("overflow", &a.Overflow, truncate, refuse),
 		count("overlong.max", &a.Overlong.Max),
 		count("overlong.cache", &a.Overlong.Cache),
 		count("steps.free", &a.Steps.Free),
@@ -146,17 +146,17 @@ func (a *Algorithm) settings() []setting {
 
 // aggregation also accepts the names that other systems use, except for the ambiguous one.
 func (a *Algorithm) aggregation() setting {
-	s := oneOf("aggregation", &a.Aggregation, ConstantLength, TokenMean, SequenceMeanTokenSum, SequenceMeanTokenMean)
+	s := oneOf("aggregation", &a.Aggregation, constantLength, tokenMean, sequenceMeanTokenSum, sequenceMeanTokenMean)
 	set := s.set
 	s.set = func(value string) error {
 		switch strings.ReplaceAll(value, "-", "_") {
 		case "seq_mean_token_sum":
 			return fmt.Errorf("%q is 1/R in verl and 1/(R W) in DeepSWE's fork of it: say %s or %s",
-				value, SequenceMeanTokenSum, ConstantLength)
+				value, sequenceMeanTokenSum, constantLength)
 		case "seq_mean_token_sum_norm":
-			return set(string(ConstantLength))
+			return set(string(constantLength))
 		case "seq_mean_token_mean":
-			return set(string(SequenceMeanTokenMean))
+			return set(string(sequenceMeanTokenMean))
 		}
 		return set(value)
 	}
@@ -275,7 +275,7 @@ func number(key string, p *float64, unset float64) setting {
 				return fmt.Errorf("%q is not a number from 0 up", value)
 			}
 			if v == 0 && unset != 0 {
-				return fmt.Errorf("0 means the default of %v; for no clip use the surrogate %s", unset, ImportanceSampling)
+				return fmt.Errorf("0 means the default of %v; for no clip use the surrogate %s", unset, importanceSampling)
 			}
 			*p = v
 			return nil

@@ -4,7 +4,7 @@ import "math"
 
 // sampledSurrogates are those that compare with a sampler, the default first.
 func sampledSurrogates() []Surrogate {
-	return []Surrogate{PPO, ImportanceSampling, Reinforce, CISPO, GSPO, SAPO}
+	return []Surrogate{PPO, importanceSampling, Reinforce, CISPO, GSPO, SAPO}
 }
 
 // surrogate returns what one token adds to the objective and its slope in the token's logprob. d is the clamped
@@ -24,7 +24,7 @@ func (r *rowLoss) surrogate(s *Stats, logprob, d, ratio, coef float64) (value, s
 		return r.gated(ratio, coef, level)
 	case GSPO:
 		ratio, level = r.whole.ratio, r.whole.level
-	case ImportanceSampling:
+	case importanceSampling:
 		if level {
 			return coef * ratio, 0
 		}

@@ -39,7 +39,7 @@ var published = []struct {
 	{
 		// arXiv 2602.04879, binary total variation: M r A, M zero where the token is outside and moves further out.
 		"dppo, total variation",
-		Objective{Surrogate: ImportanceSampling, Corrections: Corrections{DivergenceTV: 0.2}},
+		Objective{Surrogate: importanceSampling, Corrections: Corrections{DivergenceTV: 0.2}},
 		func(now, _, sampled, c float64) (float64, float64, bool) {
 			p, mu := math.Exp(now), math.Exp(sampled)
 			return dppo(c, p/mu, math.Abs(mu-p), 0.2)
@@ -48,7 +48,7 @@ var published = []struct {
 	},
 	{
 		"dppo, KL",
-		Objective{Surrogate: ImportanceSampling, Corrections: Corrections{DivergenceKL: 0.05}},
+		Objective{Surrogate: importanceSampling, Corrections: Corrections{DivergenceKL: 0.05}},
 		func(now, _, sampled, c float64) (float64, float64, bool) {
 			p, mu := math.Exp(now), math.Exp(sampled)
 			return dppo(c, p/mu, mu*math.Log(mu/p)+(1-mu)*math.Log((1-mu)/(1-p)), 0.05)
@@ -117,7 +117,7 @@ func TestTokenMasksAreThoseOfTheirPapers(t *testing.T) {
 // A token that the sampler was sure of, or that the policy now is, does not make the divergence NaN.
 func TestDivergenceAtTheEdges(t *testing.T) {
 	t.Parallel()
-	o := Objective{Surrogate: ImportanceSampling, Corrections: Corrections{DivergenceKL: 0.05}}
+	o := Objective{Surrogate: importanceSampling, Corrections: Corrections{DivergenceKL: 0.05}}
 	for _, c := range []struct {
 		now, sampled, advantage float64
 		masked                  int

@@ -86,8 +86,8 @@ const (
 	// PPO is min(r A, clip(r, 1-ClipLow, 1+ClipHigh) A) (Schulman et al. 2017; two bounds as in DAPO 2025). The zero
 	// Surrogate means it.
 	PPO Surrogate = "ppo"
-	// ImportanceSampling is r A without a clip.
-	ImportanceSampling Surrogate = "importance_sampling"
+	// importanceSampling is r A without a clip.
+	importanceSampling Surrogate = "importance_sampling"
 	// Reinforce is A logprob: the ratio matters only to Corrections.
 	Reinforce Surrogate = "reinforce"
 	// CISPO is A logprob times the ratio held within [RatioMin, RatioMax], a constant for the gradient: a token outside
@@ -136,7 +136,7 @@ type Objective struct {
 // Every zero field is off.
 type Corrections struct {
 	// TruncateToken is C of the token weight min(m, C); 2 is usual. At most one of the two truncations is on. With PPO
-	// and ImportanceSampling they need Decoupled: without it the ratio already is m, and the weight would count twice.
+	// and importanceSampling they need Decoupled: without it the ratio already is m, and the weight would count twice.
 	TruncateToken float64
 	// TruncateSequence is C of the row weight min(product of m, C); 2 to 10 is usual.
 	TruncateSequence float64
@@ -156,7 +156,7 @@ type Corrections struct {
 	// direction of the token's advantage, measured on the two-way split into this token and all others. With p the current
 	// probability of the token and q the sampler's, the divergence D is |p - q|, or
 	// q log(q/p) + (1-q) log((1-q)/(1-p)); it masks where D is above the bound and A > 0 and p > q, or A < 0 and p < q.
-	// With the surrogate ImportanceSampling either of them is DPPO (Qi et al. 2026, arXiv 2602.04879: binary TV, binary
+	// With the surrogate importanceSampling either of them is DPPO (Qi et al. 2026, arXiv 2602.04879: binary TV, binary
 	// KL); 0.2 is usual for TV and 0.05 for KL.
 	DivergenceTV, DivergenceKL float64
 	// DivergenceLow is the bound where A < 0; zero means that it is the same.

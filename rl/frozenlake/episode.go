@@ -12,10 +12,10 @@ type Action int
 // The actions. Invalid is whatever could not be read; it moves nothing.
 const (
 	Invalid Action = iota
-	Left
-	Down
-	Right
-	Up
+	left
+	down
+	right
+	up
 )
 
 // String is the word that a reply uses for the action.
@@ -23,15 +23,15 @@ func (a Action) String() string { return [...]string{"Invalid", "Left", "Down", 
 
 const fence = "```"
 
-// ParseAction reads the action out of a reply: the content of the last closed block in triple backticks, a word or a
+// parseAction reads the action out of a reply: the content of the last closed block in triple backticks, a word or a
 // number from 1 to 4. A reply without such a block, or with anything else in it, is Invalid.
-func ParseAction(reply string) Action {
+func parseAction(reply string) Action {
 	body, ok := lastBlock(reply)
 	if !ok {
 		return Invalid
 	}
 	word := strings.ToLower(strings.TrimSpace(body))
-	for a := Left; a <= Up; a++ {
+	for a := left; a <= up; a++ {
 		if word == strings.ToLower(a.String()) || word == strconv.Itoa(int(a)) {
 			return a
 		}
@@ -59,9 +59,9 @@ type Outcome int
 
 // An episode is played until the player arrives or falls in.
 const (
-	Playing Outcome = iota
+	playing Outcome = iota
 	Arrived
-	Fell
+	fell
 )
 
 // Episode is one crossing of a map.
@@ -81,23 +81,23 @@ func NewEpisode(m Map, slippery bool, seed uint64) *Episode {
 // Outcome is the state that the episode is in.
 func (e *Episode) Outcome() Outcome {
 	switch e.lake.Cells[e.at] {
-	case Goal:
+	case goal:
 		return Arrived
-	case Hole:
-		return Fell
+	case hole:
+		return fell
 	default:
-		return Playing
+		return playing
 	}
 }
 
 // Step makes a move and returns the new state. An invalid action and a finished episode move nothing.
 func (e *Episode) Step(a Action) Outcome {
-	if a < Left || a > Up || e.Outcome() != Playing {
+	if a < left || a > up || e.Outcome() != playing {
 		return e.Outcome()
 	}
 	if e.slippery {
 		// The actions are in a circle, so the sides of one are its neighbours.
-		a = (a-Left+Action(e.slips.IntN(3))+3)%4 + Left
+		a = (a-left+Action(e.slips.IntN(3))+3)%4 + left
 	}
 	e.at = e.lake.move(e.at, a)
 	return e.Outcome()
@@ -120,9 +120,9 @@ func (e *Episode) Grid() string {
 			continue
 		}
 		switch c {
-		case Goal:
+		case goal:
 			b.WriteRune('√')
-		case Hole:
+		case hole:
 			b.WriteByte('X')
 		default:
 			b.WriteByte('P')
@@ -133,11 +133,11 @@ func (e *Episode) Grid() string {
 
 // Compact draws what is within radius moves of the player, in a form made for a policy that starts from nothing:
 // one character a cell, row by row from the top, no separators, the player in the middle and '#' outside the map. Every
-// drawing of one radius has [CompactCells] characters, and a place relative to the player is always at the same one.
+// drawing of one radius has [compactCells] characters, and a place relative to the player is always at the same one.
 // With a radius of at least MaxSteps nothing that the player could reach in time is left out.
 func (e *Episode) Compact(radius int) string {
 	row, col := e.at/e.lake.Size, e.at%e.lake.Size
-	b := make([]byte, 0, CompactCells(radius))
+	b := make([]byte, 0, compactCells(radius))
 	for y := -radius; y <= radius; y++ {
 		width := radius - max(y, -y)
 		for x := -width; x <= width; x++ {
@@ -152,7 +152,7 @@ func (e *Episode) Compact(radius int) string {
 	return string(b)
 }
 
-// CompactCells is the number of cells within radius moves of a place.
-func CompactCells(radius int) int {
+// compactCells is the number of cells within radius moves of a place.
+func compactCells(radius int) int {
 	return 2*radius*(radius+1) + 1
 }

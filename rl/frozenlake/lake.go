@@ -13,8 +13,8 @@ type Cell byte
 // The cells. The start is frozen.
 const (
 	Frozen Cell = '_'
-	Hole   Cell = 'O'
-	Goal   Cell = 'G'
+	hole   Cell = 'O'
+	goal   Cell = 'G'
 )
 
 // Options shape the maps. A zero field takes the default in brackets, the distribution of the published FrozenLake runs
@@ -77,7 +77,7 @@ func Generate(seed uint64, o Options) Map {
 	// Neighbouring start and goal are always possible, so this ends.
 	for {
 		for i := range m.Cells {
-			m.Cells[i] = Hole
+			m.Cells[i] = hole
 			if r.Float64() < frozen {
 				m.Cells[i] = Frozen
 			}
@@ -88,7 +88,7 @@ func Generate(seed uint64, o Options) Map {
 			m.Goal++
 		}
 		m.Cells[m.Start] = Frozen
-		m.Cells[m.Goal] = Goal
+		m.Cells[m.Goal] = goal
 		if d, ok := m.distance(); ok && d <= o.MaxSteps {
 			m.Shortest = d
 			return m
@@ -113,9 +113,9 @@ func (m Map) distance() (int, bool) {
 		if at == m.Goal {
 			return steps[at], true
 		}
-		for a := Left; a <= Up; a++ {
+		for a := left; a <= up; a++ {
 			next := m.move(at, a)
-			if next == m.Start || steps[next] > 0 || m.Cells[next] == Hole {
+			if next == m.Start || steps[next] > 0 || m.Cells[next] == hole {
 				continue
 			}
 			steps[next] = steps[at] + 1
@@ -129,13 +129,13 @@ func (m Map) distance() (int, bool) {
 func (m Map) move(at int, a Action) int {
 	row, col := at/m.Size, at%m.Size
 	switch a {
-	case Left:
+	case left:
 		col = max(col-1, 0)
-	case Down:
+	case down:
 		row = min(row+1, m.Size-1)
-	case Right:
+	case right:
 		col = min(col+1, m.Size-1)
-	case Up:
+	case up:
 		row = max(row-1, 0)
 	}
 	return row*m.Size + col

@@ -29,8 +29,8 @@ func reachable(m Map, n int) map[int]bool {
 		next := map[int]bool{}
 		for c := range at {
 			next[c] = true
-			for a := Left; a <= Up; a++ {
-				if to := m.move(c, a); m.Cells[to] != Hole {
+			for a := left; a <= up; a++ {
+				if to := m.move(c, a); m.Cells[to] != hole {
 					next[to] = true
 				}
 			}
@@ -52,9 +52,9 @@ func TestMapsCanBeSolved(t *testing.T) {
 		switch {
 		case m.Size < o.MinSize || m.Size > o.MaxSize || len(m.Cells) != m.Size*m.Size:
 			t.Fatalf("size %d with %d cells", m.Size, len(m.Cells))
-		case m.Start == m.Goal || m.Cells[m.Start] != Frozen || m.Cells[m.Goal] != Goal:
+		case m.Start == m.Goal || m.Cells[m.Start] != Frozen || m.Cells[m.Goal] != goal:
 			t.Fatalf("start %d (%c), goal %d (%c)", m.Start, m.Cells[m.Start], m.Goal, m.Cells[m.Goal])
-		case strings.Count(string(cells(m)), string(Goal)) != 1:
+		case strings.Count(string(cells(m)), string(goal)) != 1:
 			t.Fatal("there is more than one goal")
 		case m.Shortest < 1 || m.Shortest > o.MaxSteps:
 			t.Fatalf("the shortest path has %d moves of %d", m.Shortest, o.MaxSteps)
@@ -159,14 +159,14 @@ func TestSteps(t *testing.T) {
 		want  Outcome
 		grid  string
 	}{
-		{nil, Playing, "P\t_\tO\n_\tO\t_\n_\t_\tG"},
-		{[]Action{Left, Up}, Playing, "P\t_\tO\n_\tO\t_\n_\t_\tG"},
-		{[]Action{Invalid, 9, -1}, Playing, "P\t_\tO\n_\tO\t_\n_\t_\tG"},
-		{[]Action{Right}, Playing, "_\tP\tO\n_\tO\t_\n_\t_\tG"},
-		{[]Action{Right, Right}, Fell, "_\t_\tX\n_\tO\t_\n_\t_\tG"},
-		{[]Action{Right, Right, Left}, Fell, "_\t_\tX\n_\tO\t_\n_\t_\tG"},
-		{[]Action{Down, Down, Right, Right}, Arrived, "_\t_\tO\n_\tO\t_\n_\t_\t√"},
-		{[]Action{Down, Down, Right, Right, Up}, Arrived, "_\t_\tO\n_\tO\t_\n_\t_\t√"},
+		{nil, playing, "P\t_\tO\n_\tO\t_\n_\t_\tG"},
+		{[]Action{left, up}, playing, "P\t_\tO\n_\tO\t_\n_\t_\tG"},
+		{[]Action{Invalid, 9, -1}, playing, "P\t_\tO\n_\tO\t_\n_\t_\tG"},
+		{[]Action{right}, playing, "_\tP\tO\n_\tO\t_\n_\t_\tG"},
+		{[]Action{right, right}, fell, "_\t_\tX\n_\tO\t_\n_\t_\tG"},
+		{[]Action{right, right, left}, fell, "_\t_\tX\n_\tO\t_\n_\t_\tG"},
+		{[]Action{down, down, right, right}, Arrived, "_\t_\tO\n_\tO\t_\n_\t_\t√"},
+		{[]Action{down, down, right, right, up}, Arrived, "_\t_\tO\n_\tO\t_\n_\t_\t√"},
 	}
 	for _, tt := range tests {
 		e := NewEpisode(lake, false, 1)
@@ -189,18 +189,18 @@ func TestSlipping(t *testing.T) {
 		"_____",
 		"____G")
 	const n = 3000
-	for meant := Left; meant <= Up; meant++ {
+	for meant := left; meant <= up; meant++ {
 		counts := map[Action]int{}
 		for seed := range uint64(n) {
 			e := NewEpisode(lake, true, seed)
 			e.Step(meant)
-			for a := Left; a <= Up; a++ {
+			for a := left; a <= up; a++ {
 				if e.at == lake.move(lake.Start, a) {
 					counts[a]++
 				}
 			}
 		}
-		back := (meant-Left+2)%4 + Left
+		back := (meant-left+2)%4 + left
 		if counts[back] != 0 {
 			t.Errorf("%v: slipped back %d times", meant, counts[back])
 		}
@@ -219,7 +219,7 @@ func TestSlipsFollowFromTheSeed(t *testing.T) {
 		e := NewEpisode(m, true, seed)
 		var trace strings.Builder
 		for i := range 30 {
-			e.Step(Left + Action(i%4))
+			e.Step(left + Action(i%4))
 			fmt.Fprint(&trace, e.at, " ")
 		}
 		return trace.String()
@@ -248,7 +248,7 @@ func TestCompact(t *testing.T) {
 	if got, want := e.Compact(1), "#"+"#__"+"_"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	e.Step(Down)
+	e.Step(down)
 	if got, want := e.Compact(2), "#"+"#__"+"##_O_"+"#__"+"#"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -258,8 +258,8 @@ func TestCompact(t *testing.T) {
 		e := NewEpisode(m, false, 0)
 		radius := rapid.IntRange(1, 12).Draw(t, "radius")
 		got := e.Compact(radius)
-		if len(got) != CompactCells(radius) {
-			t.Fatalf("%d cells, want %d", len(got), CompactCells(radius))
+		if len(got) != compactCells(radius) {
+			t.Fatalf("%d cells, want %d", len(got), compactCells(radius))
 		}
 		// The player stands in the middle, on ice, and sees the goal where it is near enough.
 		if got[len(got)/2] != byte(Frozen) {
@@ -267,7 +267,7 @@ func TestCompact(t *testing.T) {
 		}
 		dy, dx := m.Goal/m.Size-m.Start/m.Size, m.Goal%m.Size-m.Start%m.Size
 		near := max(dy, -dy)+max(dx, -dx) <= radius
-		if near != strings.Contains(got, string(Goal)) {
+		if near != strings.Contains(got, string(goal)) {
 			t.Fatalf("goal at %d,%d: %q", dy, dx, got)
 		}
 	})

@@ -34,15 +34,15 @@ var rules string
 // Vocabulary lists the texts that make up compact observations and the answers to them: the cells, the marks, the four
 // actions in their backticks, and a word that means nothing. The policy has to find out which of them move it.
 func Vocabulary() []string {
-	words := []string{string(Frozen), string(Hole), string(Goal), "#", ".", "!", "hm "}
-	for a := Left; a <= Up; a++ {
+	words := []string{string(Frozen), string(hole), string(goal), "#", ".", "!", "hm "}
+	for a := left; a <= up; a++ {
 		words = append(words, fence+a.String()+fence)
 	}
 	return words
 }
 
 // CompactTokens is the length of a compact observation in tokens of [Vocabulary].
-func CompactTokens(radius int) int { return CompactCells(radius) + 1 }
+func CompactTokens(radius int) int { return compactCells(radius) + 1 }
 
 // Player plays an episode in a chat with a model. Every field but Model has a useful zero value.
 type Player struct {
@@ -108,7 +108,7 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 		}
 		g.Turns++
 		g.Messages = append(g.Messages, reply.Message)
-		action := ParseAction(reply.Message.Content)
+		action := parseAction(reply.Message.Content)
 		g.last = reply.Tokens
 		if t := reply.Tokens; t != nil {
 			turn := *t
@@ -139,7 +139,7 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 
 // over reports whether the lake has ended the episode.
 func (p Player) over(e *Episode) bool {
-	return e.Outcome() == Fell || e.Outcome() == Arrived && !p.Submit
+	return e.Outcome() == fell || e.Outcome() == Arrived && !p.Submit
 }
 
 func (p Player) withDefaults() Player {
@@ -222,7 +222,7 @@ func transcript(messages []agent.Message) []json.RawMessage {
 			Role        string `json:"role"`
 			Content     string `json:"content"`
 			FormatError bool   `json:"format_error,omitempty"`
-		}{m.Role, m.Content, m.Role == agent.RoleAssistant && ParseAction(m.Content) == Invalid})
+		}{m.Role, m.Content, m.Role == agent.RoleAssistant && parseAction(m.Content) == Invalid})
 	}
 	return out
 }
@@ -233,6 +233,6 @@ type Random struct{ Rand *rand.Rand }
 
 // Complete answers with a move.
 func (r *Random) Complete(context.Context, agent.Request) (agent.Reply, error) {
-	move := Left + Action(r.Rand.IntN(4))
+	move := left + Action(r.Rand.IntN(4))
 	return agent.Reply{Message: agent.Message{Role: agent.RoleAssistant, Content: fence + move.String() + fence}}, nil
 }

@@ -18,15 +18,15 @@ import (
 func TestParseAction(t *testing.T) {
 	t.Parallel()
 	tests := map[string]Action{
-		"```Left```":                    Left,
-		"I go down.\n```\ndown\n```":    Down,
-		"``` 3 ```":                     Right,
-		"```Left``` no, ```Up```":       Up,
-		"```UP``` and then ``` nothing": Up,
+		"```Left```":                    left,
+		"I go down.\n```\ndown\n```":    down,
+		"``` 3 ```":                     right,
+		"```Left``` no, ```Up```":       up,
+		"```UP``` and then ``` nothing": up,
 		"Up":                            Invalid,
 		"":                              Invalid,
 		"```Left":                       Invalid,
-		"```Left```Up```":               Left,
+		"```Left```Up```":               left,
 		"```0```":                       Invalid,
 		"```5```":                       Invalid,
 		"```Left Right```":              Invalid,
@@ -34,7 +34,7 @@ func TestParseAction(t *testing.T) {
 		"````Left````":                  Invalid,
 	}
 	for reply, want := range tests {
-		if got := ParseAction(reply); got != want {
+		if got := parseAction(reply); got != want {
 			t.Errorf("%q: %v, want %v", reply, got, want)
 		}
 	}
@@ -44,11 +44,11 @@ func FuzzParseAction(f *testing.F) {
 	f.Add("```Left```")
 	f.Add("`````` ```3")
 	f.Fuzz(func(t *testing.T, reply string) {
-		a := ParseAction(reply)
-		if a < Invalid || a > Up {
+		a := parseAction(reply)
+		if a < Invalid || a > up {
 			t.Fatalf("action %d", a)
 		}
-		if a != Invalid && ParseAction(reply+" ```"+a.String()+"```") == Invalid && strings.Count(reply, fence)%2 == 0 {
+		if a != Invalid && parseAction(reply+" ```"+a.String()+"```") == Invalid && strings.Count(reply, fence)%2 == 0 {
 			t.Fatal("a valid block at the end was not read")
 		}
 	})
@@ -122,7 +122,7 @@ func TestPlay(t *testing.T) {
 					len(r.Turns), g.Invalid)
 			}
 			for i, turn := range r.Turns {
-				if turn.FormatError != (ParseAction(tt.lines[i]) == Invalid) {
+				if turn.FormatError != (parseAction(tt.lines[i]) == Invalid) {
 					t.Errorf("turn %d: format error %v after %q", i, turn.FormatError, tt.lines[i])
 				}
 			}

@@ -120,11 +120,11 @@ func TestExportSFT(t *testing.T) {
 		want       SFTReport
 	}{
 		{"rollouts.jsonl", "sft-tokens.jsonl", SFT{},
-			SFTReport{Form: SFTTokens, Rollouts: 7, Successes: 2, Lines: 3, MaskedTurns: 1}},
+			SFTReport{Form: sftTokens, Rollouts: 7, Successes: 2, Lines: 3, MaskedTurns: 1}},
 		{"rollouts.jsonl", "sft-short.jsonl", SFT{MaxLength: 9},
-			SFTReport{Form: SFTTokens, Rollouts: 7, Successes: 2, Lines: 3, MaskedTurns: 1, TruncatedRows: 1}},
+			SFTReport{Form: sftTokens, Rollouts: 7, Successes: 2, Lines: 3, MaskedTurns: 1, TruncatedRows: 1}},
 		{"conversations.jsonl", "sft-messages.jsonl", SFT{},
-			SFTReport{Form: SFTMessages, Rollouts: 3, Successes: 2, Lines: 2, MaskedTurns: 2}},
+			SFTReport{Form: sftMessages, Rollouts: 3, Successes: 2, Lines: 2, MaskedTurns: 2}},
 	} {
 		var out bytes.Buffer
 		rep, err := ExportSFT(t.Context(), &out, source(t, testdata(t, c.in)), c.o)
@@ -157,7 +157,7 @@ func TestExportSFTRefuses(t *testing.T) {
 		form SFTForm
 		want string
 	}{
-		{solved(""), SFTMessages, "1 of 1 successful rollouts have no messages"},
+		{solved(""), sftMessages, "1 of 1 successful rollouts have no messages"},
 		{solved(""), "text", "not one of auto, tokens, messages"},
 		{solved(`3`), "", "messages[0]: 3 is not an object"},
 		{solved(`{"content":"x"}`), "", "messages[0].role: missing"},

@@ -17,12 +17,12 @@ import (
 type SFTForm string
 
 const (
-	// SFTAuto means SFTMessages if every successful rollout has messages, and otherwise SFTTokens.
+	// SFTAuto means sftMessages if every successful rollout has messages, and otherwise sftTokens.
 	SFTAuto SFTForm = "auto"
-	// SFTTokens writes input_ids and labels, one line per row; tokens with the label -100 are not trained.
-	SFTTokens SFTForm = "tokens"
-	// SFTMessages writes chat messages, one line per rollout; assistant messages with weight 0 are not trained.
-	SFTMessages SFTForm = "messages"
+	// sftTokens writes input_ids and labels, one line per row; tokens with the label -100 are not trained.
+	sftTokens SFTForm = "tokens"
+	// sftMessages writes chat messages, one line per rollout; assistant messages with weight 0 are not trained.
+	sftMessages SFTForm = "messages"
 )
 
 // notTrained is the label that cross-entropy ignores in the libraries that read these files.
@@ -94,23 +94,23 @@ func (o SFT) survey(ctx context.Context, src *Source) (rep SFTReport, err error)
 		}
 	}
 	switch rep.Form = o.Form; {
-	case o.Form == SFTMessages && without > 0:
+	case o.Form == sftMessages && without > 0:
 		return rep, fmt.Errorf("export sft: %d of %d successful rollouts have no messages; export tokens", without,
 			rep.Successes)
-	case o.Form == SFTMessages, o.Form == SFTTokens:
+	case o.Form == sftMessages, o.Form == sftTokens:
 	case o.Form != "" && o.Form != SFTAuto:
-		return rep, fmt.Errorf("export sft: form %q is not one of %s, %s, %s", o.Form, SFTAuto, SFTTokens, SFTMessages)
+		return rep, fmt.Errorf("export sft: form %q is not one of %s, %s, %s", o.Form, SFTAuto, sftTokens, sftMessages)
 	case without > 0:
-		rep.Form = SFTTokens
+		rep.Form = sftTokens
 	default:
-		rep.Form = SFTMessages
+		rep.Form = sftMessages
 	}
 	return rep, nil
 }
 
 // lines encodes one rollout.
 func (o SFT) lines(r *rl.Rollout, rep *SFTReport) (e encoder, err error) {
-	if rep.Form == SFTMessages {
+	if rep.Form == sftMessages {
 		rep.Lines++
 		masked, err := e.conversation(r)
 		rep.MaskedTurns += masked

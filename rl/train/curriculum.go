@@ -207,7 +207,7 @@ func (t *tasks) warn() (warnings []string, err error) {
 		"in turn. To fix: train on other tasks, give rollouts more steps or context, or set curriculum.on: false",
 		len(t.order.tasks), v["curriculum/parked_always"], v["curriculum/parked_never"])
 	if t.settings.Exhausted == config.Stop {
-		return nil, fmt.Errorf("%w: %s", ErrGuard, text)
+		return nil, fmt.Errorf("%w: %s", errGuard, text)
 	}
 	return []string{text}, nil
 }

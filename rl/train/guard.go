@@ -9,8 +9,8 @@ import (
 	"deepswe/rl/train/config"
 )
 
-// ErrGuard reports that a guard stopped the run. Its last checkpoint is kept.
-var ErrGuard = errors.New("stopped by a guard")
+// errGuard reports that a guard stopped the run. Its last checkpoint is kept.
+var errGuard = errors.New("stopped by a guard")
 
 // guard observes a run step by step. Its state depends on the metrics only, so a resumed run replays the old ones.
 type guard struct {
@@ -36,7 +36,7 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 	}
 	if g.settings.MaxSkipped > 0 && g.skipped >= g.settings.MaxSkipped {
 		err = fmt.Errorf("%w: %d optimizer steps in a row had no finite gradient; "+
-			"to fix: lower optimizer.learning_rate, or look at the corrections for mismatch", ErrGuard, g.skipped)
+			"to fix: lower optimizer.learning_rate, or look at the corrections for mismatch", errGuard, g.skipped)
 	}
 	if kl := p.Values["mismatch/kl_k3"]; g.settings.MismatchKL > 0 && kl > g.settings.MismatchKL {
 		warnings = append(warnings,
@@ -47,7 +47,7 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 		switch {
 		case steps < patience:
 		case action == config.Stop && err == nil:
-			err = fmt.Errorf("%w: %s", ErrGuard, text)
+			err = fmt.Errorf("%w: %s", errGuard, text)
 		case action == config.Warn && steps == patience:
 			warnings = append(warnings, text)
 		}

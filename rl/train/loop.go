@@ -187,7 +187,7 @@ func (l *loop) measured(ctx context.Context, beside *validator, all bool) error 
 // already holds a part of the next update, its weights belong to no step: in both cases the last checkpoint is kept.
 func (l *loop) salvage(ctx context.Context, s *state, cause error) error {
 	_, part := errors.AsType[torn](cause)
-	if part || !errors.Is(cause, run.ErrInterrupted) && !errors.Is(cause, ErrGuard) || s.weights() == 0 {
+	if part || !errors.Is(cause, run.ErrInterrupted) && !errors.Is(cause, errGuard) || s.weights() == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)

@@ -342,7 +342,7 @@ func TestSkippedStepsStopTheRun(t *testing.T) {
 	t.Parallel()
 	c := &counting{skip: true}
 	r, dir, err := flip(t, c, heads, "guards.max_skipped=3", "steps=9", "checkpoint.every=100")
-	if !errors.Is(err, ErrGuard) {
+	if !errors.Is(err, errGuard) {
 		t.Fatalf("got %v", err)
 	}
 	if len(r.Points) != 3 || !slices.Contains(c.calls, "save step-000003") {
@@ -393,7 +393,7 @@ func TestGuards(t *testing.T) {
 	}
 	g.settings.Collapse.Action = config.Stop
 	if _, err := g.observe(metrics.Point{Step: 9, Values: map[string]float64{"reward/mean": 0}}); !errors.Is(err,
-		ErrGuard) {
+		errGuard) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -428,7 +428,7 @@ func TestStuckPolicyStopsTheRun(t *testing.T) {
 	g := guard{settings: config.Guards{Collapse: config.Collapse{Window: 9}, Stuck: config.Stuck{Fraction: 0.9, Patience: 2, Action: config.Stop}}}
 	for i, share := range []float64{1, 0.5, 0.95, 1} {
 		_, err := g.observe(metrics.Point{Step: i + 1, Values: map[string]float64{stuckMetric: share}})
-		if stop := i == 3; errors.Is(err, ErrGuard) != stop || stop && !strings.Contains(err.Error(), "no longer explores") {
+		if stop := i == 3; errors.Is(err, errGuard) != stop || stop && !strings.Contains(err.Error(), "no longer explores") {
 			t.Errorf("step %d: %v", i+1, err)
 		}
 	}

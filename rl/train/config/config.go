@@ -37,7 +37,7 @@ type Config struct {
 	// Stages change settings during the run.
 	Stages []Stage `yaml:"stages"`
 
-	// Objective is the objective; empty means Reinforcement.
+	// Objective is the objective; empty means rl.
 	Objective Objective `yaml:"objective,omitempty"`
 	// SFT is nil unless the objective is SFT. With it, only the settings of trainer, optimizer and checkpoints apply.
 	SFT *SFT `yaml:"-"`

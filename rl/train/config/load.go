@@ -58,8 +58,8 @@ func load(root *yaml.Node, parts Parts) (Config, error) {
 	switch {
 	case c.Objective == Imitation:
 		return c, c.loadSFT(root, &in, parts)
-	case c.Objective != "" && c.Objective != Reinforcement:
-		return Config{}, oneOf(objectiveKey, c.Objective, Reinforcement, Imitation)
+	case c.Objective != "" && c.Objective != reinforcement:
+		return Config{}, oneOf(objectiveKey, c.Objective, reinforcement, Imitation)
 	case !in.SFT.IsZero():
 		return Config{}, fmt.Errorf("line %d: %s applies to objective %s only", in.SFT.Line, sftKey, Imitation)
 	}

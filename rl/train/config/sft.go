@@ -19,7 +19,7 @@ type Objective string
 
 // A policy learns from rewards, or imitates examples (supervised fine-tuning).
 const (
-	Reinforcement Objective = "rl"
+	reinforcement Objective = "rl"
 	Imitation     Objective = "sft"
 )
 
@@ -62,7 +62,7 @@ type TooLong string
 // An example that is too long ends the run before it begins, or it is left out.
 const (
 	Refuse TooLong = "refuse"
-	Leave  TooLong = "drop"
+	leave  TooLong = "drop"
 )
 
 // Mean is how a loss is averaged.
@@ -116,7 +116,7 @@ func (s *SFT) validate() error {
 		reward = fmt.Errorf("sft.min_reward is %v: want a number", s.MinReward)
 	}
 	return errors.Join(rows, reward,
-		oneOf("sft.template", string(s.Template), modelfiles.Templates()...), oneOf("sft.too_long", s.TooLong, Refuse, Leave),
+		oneOf("sft.template", string(s.Template), modelfiles.Templates()...), oneOf("sft.too_long", s.TooLong, Refuse, leave),
 		Positive("sft.batch", s.Batch), Positive("sft.epochs", s.Epochs), oneOf("sft.mean", s.Mean, OverTokens, OverRows),
 		oneOf("sft.schedule", s.Schedule, Constant, Linear, Cosine), Fraction("sft.validation", s.Validation, 0.9),
 		Natural("sft.validate_every", s.ValidateEvery))

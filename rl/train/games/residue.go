@@ -125,13 +125,13 @@ func (e *residues) reward(ids []int32) float64 {
 	return float64(n) / float64(max(1, len(ids)))
 }
 
-// ErrNotTrained reports that a run that asks whether a trainer trains has the answer no.
-var ErrNotTrained = errors.New("the trainer does not train")
+// errNotTrained reports that a run that asks whether a trainer trains has the answer no.
+var errNotTrained = errors.New("the trainer does not train")
 
 // residueRise is how much more than at the first step the mean reward of the last steps has to be.
 const residueRise = 0.3
 
-// Verdict says whether the trainer of a run of the environment "residue" trains; the error is [ErrNotTrained] if not.
+// Verdict says whether the trainer of a run of the environment "residue" trains; the error is errNotTrained if not.
 // Other environments are for other questions, and their verdict is empty.
 func Verdict(c config.Config, points []metrics.Point) (string, error) {
 	if _, ok := c.Environment.(*Residue); !ok {
@@ -145,7 +145,7 @@ func Verdict(c config.Config, points []metrics.Point) (string, error) {
 	}
 	n := len(rewards)
 	if n == 0 {
-		return "", fmt.Errorf("%w: no step has a reward", ErrNotTrained)
+		return "", fmt.Errorf("%w: no step has a reward", errNotTrained)
 	}
 	last := rewards[max(0, n-5):]
 	sum := 0.0
@@ -159,5 +159,5 @@ func Verdict(c config.Config, points []metrics.Point) (string, error) {
 	}
 	return "", fmt.Errorf("%w: the mean reward went from %s, want a rise of %g; to fix: a model that says any token "+
 		"(docs/trainer.md has one), 25 steps or more, optimizer.learning_rate as tinker-check has it; "+
-		"if all of that holds, the server's updates do not reach what it samples", ErrNotTrained, rise, residueRise)
+		"if all of that holds, the server's updates do not reach what it samples", errNotTrained, rise, residueRise)
 }

@@ -186,7 +186,7 @@ func (a *adapters) download(ctx context.Context, address, dir string) error {
 	t := a.client.newTries()
 	for n := 1; ; n++ {
 		err := a.client.Adapter(ctx, address, dir)
-		again := errors.Is(err, ErrUnavailable) || errors.Is(err, ErrRateLimited) || errors.Is(err, ErrServer) ||
+		again := errors.Is(err, errUnavailable) || errors.Is(err, errRateLimited) || errors.Is(err, errServer) ||
 			errors.Is(err, ErrArchive) && n < downloads
 		if !again || ctx.Err() != nil || !t.again(ctx, 0) {
 			return err

@@ -59,7 +59,7 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return &Error{Operation: "archive", Kind: ErrUnavailable, Detail: unwrapURL(err).Error()}
+		return &Error{Operation: "archive", Kind: errUnavailable, Detail: unwrapURL(err).Error()}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

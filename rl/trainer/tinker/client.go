@@ -234,7 +234,7 @@ func (c *Client) request(ctx context.Context, h *http.Client, method, path strin
 		switch {
 		case ctx.Err() != nil:
 			if sent && !repeatable {
-				return lost(&Error{Operation: path, Kind: ErrUnavailable, Detail: ctx.Err().Error()})
+				return lost(&Error{Operation: path, Kind: errUnavailable, Detail: ctx.Err().Error()})
 			}
 			return fmt.Errorf("%s: %w", path, ctx.Err())
 		case err == nil && a.status < 300:
@@ -285,13 +285,13 @@ func (c *Client) refused(path string, a answer) error {
 func (c *Client) failure(path string, a answer, err error) error {
 	switch {
 	case errors.Is(err, errGarbled):
-		return &Error{Operation: path, Status: a.status, Kind: ErrServer, Detail: err.Error()}
+		return &Error{Operation: path, Status: a.status, Kind: errServer, Detail: err.Error()}
 	case err != nil:
-		return &Error{Operation: path, Kind: ErrUnavailable, Detail: err.Error()}
+		return &Error{Operation: path, Kind: errUnavailable, Detail: err.Error()}
 	case a.status == http.StatusTooManyRequests:
-		return &Error{Operation: path, Status: a.status, Kind: ErrRateLimited, Detail: detailOf(a.body)}
+		return &Error{Operation: path, Status: a.status, Kind: errRateLimited, Detail: detailOf(a.body)}
 	}
-	return &Error{Operation: path, Status: a.status, Kind: ErrServer, Detail: detailOf(a.body)}
+	return &Error{Operation: path, Status: a.status, Kind: errServer, Detail: detailOf(a.body)}
 }
 
 // tries controls the repetitions of a request.

@@ -74,7 +74,7 @@ func (m *Model) single(ctx context.Context, request string) error {
 			continue
 		}
 		if what := m.doubles.match(&s); what != "" {
-			return &Error{Operation: what, Kind: ErrDoubled, Lost: true, Detail: fmt.Sprintf("request %s is another execution; "+
+			return &Error{Operation: what, Kind: errDoubled, Lost: true, Detail: fmt.Sprintf("request %s is another execution; "+
 				"to fix: look for a proxy that repeats POST requests", id)}
 		}
 	}

@@ -10,10 +10,10 @@ import (
 	"deepswe/rl"
 )
 
-// The kinds of failures. Except for ErrUnavailable, trying the same request again would not help.
+// The kinds of failures. Except for errUnavailable, trying the same request again would not help.
 var (
-	// ErrUnavailable: the server did not answer in time.
-	ErrUnavailable = errors.New("the trainer does not answer")
+	// errUnavailable: the server did not answer in time.
+	errUnavailable = errors.New("the trainer does not answer")
 	// ErrOperation: the server accepted the operation, and it failed.
 	ErrOperation = errors.New("the trainer's operation failed")
 	// ErrInvalid: the request is invalid. It may have been refused before it was sent.
@@ -24,18 +24,18 @@ var (
 	ErrConflict = errors.New("already in use on the trainer")
 	// ErrExpired: the server has dropped the result.
 	ErrExpired = errors.New("the trainer has dropped the result")
-	// ErrPaused: the account is paused.
-	ErrPaused = errors.New("the trainer's account is paused")
-	// ErrRateLimited: the server keeps refusing because of too many requests.
-	ErrRateLimited = errors.New("the trainer limits the rate of requests")
+	// errPaused: the account is paused.
+	errPaused = errors.New("the trainer's account is paused")
+	// errRateLimited: the server keeps refusing because of too many requests.
+	errRateLimited = errors.New("the trainer limits the rate of requests")
 	// ErrAccess: the key is missing or not accepted.
 	ErrAccess = errors.New("the trainer does not accept the key")
-	// ErrRepeated: the server gave its response to an earlier operation, so it may not have executed this one.
-	ErrRepeated = errors.New("the trainer repeated an earlier response")
-	// ErrDoubled: the server executed an operation of an update twice.
-	ErrDoubled = errors.New("the trainer executed an operation twice")
-	// ErrServer: the server failed without an explanation.
-	ErrServer = errors.New("the trainer failed")
+	// errRepeated: the server gave its response to an earlier operation, so it may not have executed this one.
+	errRepeated = errors.New("the trainer repeated an earlier response")
+	// errDoubled: the server executed an operation of an update twice.
+	errDoubled = errors.New("the trainer executed an operation twice")
+	// errServer: the server failed without an explanation.
+	errServer = errors.New("the trainer failed")
 )
 
 // errLong reports a row that is longer than the server takes.
@@ -74,7 +74,7 @@ func (e *Error) hint() string {
 		return "; to fix: set trainer.rank to one that the server takes"
 	case e.Operation == "create_model" && strings.Contains(e.Detail, "Maximum number"):
 		return "; to fix: end other runs; a killed one's model is removed when its session expires, after five minutes"
-	case e.Kind == ErrServer && e.Status >= http.StatusInternalServerError:
+	case e.Kind == errServer && e.Status >= http.StatusInternalServerError:
 		return "; the server's log says why"
 	}
 	return ""
@@ -116,11 +116,11 @@ func kindOf(status int, future bool) error {
 	case http.StatusGone:
 		return ErrExpired
 	case http.StatusPaymentRequired:
-		return ErrPaused
+		return errPaused
 	case http.StatusTooManyRequests:
-		return ErrRateLimited
+		return errRateLimited
 	}
-	return ErrServer
+	return errServer
 }
 
 // gone reports whether an error's detail says that the server no longer has the model, because it was restarted or the

@@ -57,7 +57,7 @@ func (c *Client) wait(ctx context.Context, p promise, out any) error {
 				return p.refused(a)
 			}
 			err := p.decode(a, out)
-			if !errors.Is(err, ErrServer) || !t.again(ctx, 0) { // another error is the operation's
+			if !errors.Is(err, errServer) || !t.again(ctx, 0) { // another error is the operation's
 				return err
 			}
 		case failing:
@@ -140,7 +140,7 @@ func (p promise) decode(a answer, out any) error {
 		return nil
 	}
 	if err := decode(a.body, out); err != nil {
-		return p.lost(&Error{Operation: p.operation, Status: a.status, Kind: ErrServer, Detail: err.Error()})
+		return p.lost(&Error{Operation: p.operation, Status: a.status, Kind: errServer, Detail: err.Error()})
 	}
 	return nil
 }
@@ -162,5 +162,5 @@ func (p promise) lost(err error) error {
 	if e := lost(err); e != err {
 		return e
 	}
-	return &Error{Operation: p.operation, Kind: ErrUnavailable, Detail: err.Error(), Lost: true}
+	return &Error{Operation: p.operation, Kind: errUnavailable, Detail: err.Error(), Lost: true}
 }

@@ -109,7 +109,7 @@ func (t *Trainer) sound(r *rl.Row, logprobs floats) error {
 		return nil
 	}
 	t.model.dirty = false
-	return lost(&Error{Operation: "forward_backward", Kind: ErrServer,
+	return lost(&Error{Operation: "forward_backward", Kind: errServer,
 		Detail: fmt.Sprintf("a logprob of %s is not finite; to fix: restart the server, whose gradient is broken",
 			nameOf(r))})
 }

@@ -84,7 +84,7 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 	defer m.Close(ctx)
 	p, err := m.probe(ctx)
 	add("gradients", err, p.Normalisation.String(), "")
-	if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
+	if errors.Is(err, errUnavailable) || ctx.Err() != nil {
 		return out // what follows would not be answered either
 	}
 	if err == nil {

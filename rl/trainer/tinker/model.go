@@ -120,7 +120,7 @@ func (m *Model) operate(ctx context.Context, path string, in map[string]any, cha
 		return promise{}, err
 	}
 	if !m.client.fresh(reply.Request) {
-		return promise{}, &Error{Operation: path, Kind: ErrRepeated, Detail: fmt.Sprintf("request %.60q is an earlier "+
+		return promise{}, &Error{Operation: path, Kind: errRepeated, Detail: fmt.Sprintf("request %.60q is an earlier "+
 			"operation, so this one may not have been executed", reply.Request), Lost: changes}
 	}
 	return promise{operation: path, request: reply.Request, training: changes}, nil
@@ -203,7 +203,7 @@ func (m *Model) save(ctx context.Context, name string) (string, error) {
 		break
 	}
 	if !strings.HasPrefix(out.Path, "tinker://") {
-		return "", &Error{Operation: path, Kind: ErrServer,
+		return "", &Error{Operation: path, Kind: errServer,
 			Detail: fmt.Sprintf("it returned %.60q instead of an address", out.Path)}
 	}
 	return out.Path, nil
@@ -244,7 +244,7 @@ func (m *Model) publish(ctx context.Context, number int64) (session string, err 
 		break
 	}
 	if out.Session == "" {
-		return "", &Error{Operation: path, Kind: ErrServer, Detail: "it returned no sampling session"}
+		return "", &Error{Operation: path, Kind: errServer, Detail: "it returned no sampling session"}
 	}
 	return out.Session, nil
 }

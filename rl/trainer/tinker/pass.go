@@ -179,7 +179,7 @@ func (m *Model) collect(ctx context.Context, p promise, sizes []int) ([]floats, 
 		return nil, err
 	}
 	broken := func(format string, args ...any) error {
-		return &Error{Operation: p.operation, Kind: ErrServer, Detail: fmt.Sprintf(format, args...)}
+		return &Error{Operation: p.operation, Kind: errServer, Detail: fmt.Sprintf(format, args...)}
 	}
 	if len(out.Outputs) != len(sizes) {
 		return nil, broken("%d results for %d sequences", len(out.Outputs), len(sizes))
@@ -198,7 +198,7 @@ func (m *Model) collect(ctx context.Context, p promise, sizes []int) ([]floats, 
 func (m *Model) repeated(ctx context.Context, in passInput) ([]floats, error) {
 	for t := m.client.newTries(); ; {
 		out, err := m.pass(ctx, "forward", in, false)
-		if !errors.Is(err, ErrServer) || ctx.Err() != nil || !t.again(ctx, 0) {
+		if !errors.Is(err, errServer) || ctx.Err() != nil || !t.again(ctx, 0) {
 			return out, err
 		}
 		m.client.log.Warn("the forward pass is made again", "error", err)
@@ -224,7 +224,7 @@ func (m *Model) forward(ctx context.Context, rows []rl.Row) ([][]float64, error)
 				continue
 			}
 			if math.IsNaN(lp) || math.IsInf(lp, 0) {
-				return nil, &Error{Operation: "forward", Kind: ErrServer, Detail: fmt.Sprintf(
+				return nil, &Error{Operation: "forward", Kind: errServer, Detail: fmt.Sprintf(
 					"the logprob of token %d of %s is %v: the id %d is outside the server's vocabulary, or "+
 						"its weights are not finite; to fix: check that sampler and trainer have the same model, and restart "+
 						"the server", t+1, nameOf(&rows[i]), lp, rows[i].IDs[t+1])}

@@ -115,7 +115,7 @@ func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, erro
 	case !known:
 		return 0, errSilent
 	case math.IsNaN(norm):
-		return 0, &Error{Operation: "probe", Kind: ErrServer,
+		return 0, &Error{Operation: "probe", Kind: errServer,
 			Detail: "the gradient of a fresh model is not finite; to fix: restart the server, whose weights are broken"}
 	}
 	return norm, nil

@@ -70,7 +70,7 @@ func (s *Sampler) publish(ctx context.Context, m *Model, number, version int64) 
 
 // unpublished marks the error of a publication that the server may have skipped.
 func unpublished(err error) error {
-	if errors.Is(err, ErrRepeated) {
+	if errors.Is(err, errRepeated) {
 		return fmt.Errorf("%w: %w", rl.ErrApart, err)
 	}
 	return err
@@ -246,7 +246,7 @@ func (s *Sampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence, error
 		return nil, unreachable(err)
 	}
 	broken := func(format string, args ...any) error {
-		return &Error{Operation: "asample", Kind: ErrServer, Detail: fmt.Sprintf(format, args...)}
+		return &Error{Operation: "asample", Kind: errServer, Detail: fmt.Sprintf(format, args...)}
 	}
 	if len(out.Sequences) != q.Samples {
 		return nil, broken("%d sequences for %d", len(out.Sequences), q.Samples)
@@ -266,7 +266,7 @@ func (s *Sampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence, error
 
 // unreachable marks the error of a server that cannot be reached, and whose model is therefore lost.
 func unreachable(err error) error {
-	if errors.Is(err, ErrUnavailable) {
+	if errors.Is(err, errUnavailable) {
 		return lost(err)
 	}
 	return err

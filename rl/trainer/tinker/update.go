@@ -136,7 +136,7 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 // apply makes the server's optimizer step. rows are the rows of the gradient that the server has accumulated.
 func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStats, error) {
 	if err := t.outlet.pause(ctx); err != nil {
-		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrUnavailable,
+		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: errUnavailable,
 			Detail: "turns under way did not end: " + err.Error()})
 	}
 	t.moved = true
@@ -147,7 +147,7 @@ func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStat
 	case known && math.IsNaN(norm):
 		return t.unsound(ctx, rows)
 	case known && norm == 0 && len(rows) > 0:
-		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: ErrServer,
+		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: errServer,
 			Detail: fmt.Sprintf("the norm of the gradient is 0, although %d rows have a gradient: the server "+
 				"executed the operations in another order", len(rows))})
 	}
