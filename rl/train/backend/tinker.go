@@ -29,8 +29,9 @@ type Tinker struct {
 	Model string `yaml:"model"`
 	Rank  int    `yaml:"rank"`
 	// Start is a run of this trainer, or a checkpoint's address, whose weights the policy begins with.
-	Start string      `yaml:"start"`
-	Loss  tinker.Loss `yaml:"loss"`
+	Start string `yaml:"start"`
+	// Loss is what runs of earlier versions wrote: custom, which is what all do now.
+	Loss string `yaml:"loss,omitempty"`
 	// Normalisation says whether the server sums gradients or averages them over tokens and sequences; probe finds out.
 	Normalisation string `yaml:"normalisation"`
 	// Tokenizer is the directory of the base model's tokenizer.json. If it is empty, the model is searched for on this
@@ -61,7 +62,7 @@ const (
 
 func NewTinker() *Tinker {
 	return &Tinker{
-		Rank: 32, Loss: tinker.Custom, Normalisation: normProbe, Template: modelfiles.TemplateAuto, CheckTokens: 256,
+		Rank: 32, Normalisation: normProbe, Template: modelfiles.TemplateAuto, CheckTokens: 256,
 		Patience: config.Duration(5 * time.Minute),
 	}
 }
@@ -73,6 +74,9 @@ func (s *Tinker) Complete(c *config.Config) error {
 		if s.Rank == 0 {
 			c.Optimizer.LearningRate = 1e-6
 		}
+	}
+	if s.Loss == "custom" {
+		s.Loss = ""
 	}
 	if s.MaxLength == 0 {
 		s.MaxLength = max(c.Algorithm.MaxLength, c.Longest(func(g config.Stage) int { return g.Context }))
@@ -140,12 +144,12 @@ func (s *Tinker) validate(c *config.Config) error {
 	}
 	o := c.Optimizer
 	several := o.Minibatches > 1 || o.Epochs > 1
-	if c.Objective == config.Imitation && s.Loss != tinker.Custom {
-		loss = fmt.Errorf("loss is %q, and objective %s has %s only", s.Loss, config.Imitation, tinker.Custom)
+	if s.Loss != "" {
+		loss = fmt.Errorf("loss is %q: every server is sent the gradient of the objective; to fix: leave it out", s.Loss)
 	}
 	// An invalid algorithm is reported separately.
 	if a, err := c.Algorithm.Resolve(); c.Objective != config.Imitation && err == nil {
-		loss = s.Loss.Supports(a.Objective, several || c.Rollouts.MaxStaleness > 0)
+		loss = cmp.Or(loss, tinker.Supports(a.Objective))
 		if loss == nil && several && a.Objective.Decoupled {
 			loss = errors.New("decoupled needs optimizer.minibatches and optimizer.epochs of 1 here: " +
 				"the server does not keep the policy that the batch began with")
@@ -187,8 +191,7 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 		return part.Trainer{}, err
 	}
 	trainer, err := tinker.Open(ctx, tinker.Options{
-		Client: client, Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: loraSeed(o.Seed)}, Loss: s.Loss,
-		Start: start,
+		Client: client, Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: loraSeed(o.Seed)}, Start: start,
 		Known: s.known(), Vocabulary: vocabulary, MaxLength: s.MaxLength, Dir: o.Dir, Codec: codec,
 		Samplers: samplers,
 		Check:    tinker.Check{Tokens: s.CheckTokens, Tolerance: s.CheckTolerance},

@@ -121,11 +121,7 @@ func (in *passInput) gives(sent *lossInputs, losses, logprobs floats) bool {
 			if sent.Logprobs == nil || sent.Advantages == nil {
 				return false
 			}
-			ratio := math.Exp(logprobs[t] - sent.Logprobs.Data[t])
-			want = -ratio * sent.Advantages.Data[t]
-			if low, high := in.Config[clipLow], in.Config[clipHigh]; high > 0 {
-				want = max(want, -min(max(ratio, low), high)*sent.Advantages.Data[t])
-			}
+			want = -math.Exp(logprobs[t]-sent.Logprobs.Data[t]) * sent.Advantages.Data[t]
 		}
 		want *= sent.Weights.Data[t]
 		if !(math.Abs(got-want) <= alike*max(1e-3, math.Abs(want))) {

@@ -104,7 +104,7 @@ func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, erro
 	for range sequences {
 		shares = append(shares, share{row: &row, logprobs: logprobs[0], slope: slope})
 	}
-	in := Custom.request(shares, rl.Objective{}, Normalisation{}, 1)
+	in := gradientOf(shares, Normalisation{}, 1)
 	if _, err := m.pass(ctx, "forward_backward", in, true); err != nil {
 		return 0, err
 	}

@@ -15,7 +15,6 @@ type Options struct {
 	Model  ModelOptions
 	// Start is the server's address of the checkpoint with the initial weights; empty means the base model's.
 	Start string
-	Loss  Loss // [Custom]
 	// Known is how the server behaves. If it is nil, the server is probed, which needs room for a second model.
 	Known *Probe
 	// Vocabulary is the number of ids. No larger id is sent, because on some servers one breaks every model.
@@ -75,7 +74,6 @@ type outlet interface {
 
 // Open waits for the server, checks that it trains the model, and probes it. The client is closed with the trainer.
 func Open(ctx context.Context, o Options) (*Trainer, error) {
-	o.Loss = cmp.Or(o.Loss, Custom)
 	o.Check = o.Check.withDefaults()
 	if o.Vocabulary < 1 {
 		return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
@@ -101,7 +99,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 		return nil, err
 	}
 	t.options.Model.Dedups, t.options.Model.Doubles = t.probe.Dedups, !t.probe.Dedups
-	o.Client.log.Info("trainer", "model", o.Model.Base, "loss", o.Loss, "gradients", t.probe.Normalisation.String(),
+	o.Client.log.Info("trainer", "model", o.Model.Base, "gradients", t.probe.Normalisation.String(),
 		"recognises repeated requests", t.probe.Dedups)
 	if o.Known == nil && !t.probe.Dedups {
 		o.Client.log.Warn("the trainer executes a request twice that is sent twice (SkyRL 0.3.0): after a lost reply, the " +

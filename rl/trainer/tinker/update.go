@@ -53,15 +53,12 @@ func (t *Trainer) accepts(rows []rl.Row, o rl.Objective) error {
 	case len(t.pending) > 0 && t.last != o:
 		return invalid("the parts of an update have different objectives")
 	}
-	offPolicy := t.moved
 	for i := range rows {
 		if err := t.limits.check(&rows[i]); err != nil {
 			return err
 		}
-		v, ok := rows[i].Oldest.Number()
-		offPolicy = offPolicy || ok && v < t.version
 	}
-	if err := t.options.Loss.Supports(o, offPolicy); err != nil {
+	if err := Supports(o); err != nil {
 		return invalid(err.Error())
 	}
 	return nil
@@ -156,7 +153,7 @@ func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStat
 
 // backward sends the gradient of an update.
 func (t *Trainer) backward(ctx context.Context, shares []share, scale float64) error {
-	in := t.options.Loss.request(shares, t.last, t.probe.Normalisation, scale)
+	in := gradientOf(shares, t.probe.Normalisation, scale)
 	out, err := t.model.pass(ctx, "forward_backward", in, true)
 	if err != nil {
 		return err

@@ -102,16 +102,9 @@ type lossInputs struct {
 
 // passInput is the input of forward and forward_backward.
 type passInput struct {
-	Data   []datum            `json:"data"`
-	Loss   string             `json:"loss_fn"`
-	Config map[string]float64 `json:"loss_fn_config,omitempty"`
+	Data []datum `json:"data"`
+	Loss string  `json:"loss_fn"`
 }
-
-// The keys of passInput.Config for ppo: the smallest and the largest ratio.
-const (
-	clipLow  = "clip_low_threshold"
-	clipHigh = "clip_high_threshold"
-)
 
 // passOutput is their result, with one element for each datum.
 type passOutput struct {

@@ -31,10 +31,8 @@ func (c *conformance) losses(t *testing.T) {
 		part   int
 		scale  float64
 	}{
-		{"ppo", func(o *tinker.Options) { o.Loss = tinker.PPO }, len(rows), 1},
-		{"importance_sampling", func(o *tinker.Options) { o.Loss = tinker.ImportanceSampling }, len(rows), 1},
-		{"custom in requests of one row", func(o *tinker.Options) { o.Model.ChunkBytes = 1 }, len(rows), 1},
-		{"custom in parts of an update, scaled", nil, 1, 0.5},
+		{"in requests of one row", func(o *tinker.Options) { o.Model.ChunkBytes = 1 }, len(rows), 1},
+		{"in parts of an update, scaled", nil, 1, 0.5},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			trainer := c.open(t, "", v.change)
