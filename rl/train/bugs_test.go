@@ -142,8 +142,8 @@ func cheat(task env.Task) []string {
 	return replies
 }
 
-// The bundled demonstrations are what deepswe export makes of the agent's record when a teacher who knows the patch solves
-// the tasks for demonstrations. -update records them. In those with a shortcut, every fourth teacher cheats.
+// The bundled demonstrations are what deepswe export makes of the agent's record when a teacher who knows the patch
+// solves the tasks for demonstrations. -update records them. In those with a shortcut, every fourth teacher cheats.
 func TestDemonstrations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -312,7 +312,8 @@ func TestBugs(t *testing.T) {
 		return result
 	}
 	r := play(c)
-	if v := r.Points[len(r.Points)-1].Values; v["rollouts/total"] != 4 || v["tokens/trained"] == 0 || v["val/failed"] != 0 {
+	v := r.Points[len(r.Points)-1].Values
+	if v["rollouts/total"] != 4 || v["tokens/trained"] == 0 || v["val/failed"] != 0 {
 		t.Errorf("%v", v)
 	}
 	r = play(mustLoad(t, string(data), append(set, "steps=2")...))

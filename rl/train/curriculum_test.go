@@ -16,7 +16,8 @@ import (
 // tasksOf are tasks with a curriculum and no log.
 func tasksOf(names ...string) *tasks {
 	t := &tasks{
-		settings: config.Curriculum{On: true, After: 2, Every: 4, Exhausted: config.Warn}, order: order{seed: 1, tasks: names},
+		settings:        config.Curriculum{On: true, After: 2, Every: 4, Exhausted: config.Warn},
+		order:           order{seed: 1, tasks: names},
 		curriculumState: curriculumState{Tasks: map[string]*knowledge{}},
 	}
 	for _, name := range names {

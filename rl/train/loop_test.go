@@ -425,7 +425,9 @@ func TestStuckPolicyStopsTheRun(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, values, tt.want)
 		}
 	}
-	g := guard{settings: config.Guards{Collapse: config.Collapse{Window: 9}, Stuck: config.Stuck{Fraction: 0.9, Patience: 2, Action: config.Stop}}}
+	g := guard{settings: config.Guards{
+		Collapse: config.Collapse{Window: 9}, Stuck: config.Stuck{Fraction: 0.9, Patience: 2, Action: config.Stop},
+	}}
 	for i, share := range []float64{1, 0.5, 0.95, 1} {
 		_, err := g.observe(metrics.Point{Step: i + 1, Values: map[string]float64{stuckMetric: share}})
 		if stop := i == 3; errors.Is(err, errGuard) != stop || stop && !strings.Contains(err.Error(), "no longer explores") {

@@ -82,8 +82,8 @@ func TestRowsThatNoTrainerTakes(t *testing.T) {
 	}
 	const short, long = `{"task":"a","input_ids":[1,2],"labels":[-100,2]}` + "\n",
 		`{"task":"b","input_ids":[1,2,3,4,5],"labels":[-100,2,3,4,5]}` + "\n"
-	if err := run(short + long); !errors.Is(err, part.ErrTasks) || !strings.Contains(err.Error(), "sft.too_long to drop") ||
-		!strings.Contains(err.Error(), "line 2") {
+	if err := run(short + long); !errors.Is(err, part.ErrTasks) ||
+		!strings.Contains(err.Error(), "sft.too_long to drop") || !strings.Contains(err.Error(), "line 2") {
 		t.Errorf("a long row: %v", err)
 	}
 	if err := run(short+long, "sft.too_long=drop"); err != nil {

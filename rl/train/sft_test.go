@@ -283,7 +283,8 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 		t.Errorf("it begins with a loss of %.5f, and the run before ended with %.5f", got, want)
 	}
 	third := mustLoad(t, text, "trainer.start=tinker://no/weights/x")
-	if _, err := Start(t.Context(), third, Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}}); err == nil ||
+	other := Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}}
+	if _, err := Start(t.Context(), third, other); err == nil ||
 		!strings.Contains(err.Error(), "begin with tinker://no/weights/x") {
 		t.Errorf("a checkpoint that is not there: %v", err)
 	}

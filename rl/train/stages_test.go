@@ -161,7 +161,9 @@ func TestContextBeyondTheServers(t *testing.T) {
 		Environments: map[string]func() config.EnvironmentSettings{"coin": func() config.EnvironmentSettings {
 			return &staged{coin: coin{Reward: heads}, seen: func(run.Job, part.Limits) {}}
 		}},
-		Trainers: map[string]func() config.TrainerSettings{"counting": func() config.TrainerSettings { return &boundedSettings{} }},
+		Trainers: map[string]func() config.TrainerSettings{
+			"counting": func() config.TrainerSettings { return &boundedSettings{} },
+		},
 	}
 	for stages, want := range map[string]string{
 		"[{from: 2, context: 64}]": "", "[{from: 2, context: 65}]": "stages[0].context is 65, and the server takes 64 tokens",

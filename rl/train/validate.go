@@ -73,7 +73,9 @@ func (x examiner) validate(ctx context.Context, step int, p rl.Policy, workers i
 }
 
 // examine plays the tasks of one split.
-func (x examiner) examine(ctx context.Context, step int, s part.Split, p rl.Policy, workers int) ([]run.Outcome, error) {
+func (x examiner) examine(
+	ctx context.Context, step int, s part.Split, p rl.Policy, workers int,
+) ([]run.Outcome, error) {
 	tasks := x.limited(x.environment.Tasks(s))
 	j, err := record.OpenJournal(record.JournalPath(x.dir, step, s), p.Version)
 	if err != nil {

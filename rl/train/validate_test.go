@@ -118,7 +118,8 @@ func runSlowly(
 		t.Fatal(err)
 	}
 	opened := false
-	r, err := Start(ctx, cfg, Options{Dir: filepath.Join(t.TempDir(), "run"), Observer: func(string, config.Config) Observer {
+	dir := filepath.Join(t.TempDir(), "run")
+	r, err := Start(ctx, cfg, Options{Dir: dir, Observer: func(string, config.Config) Observer {
 		return pointed(func(p metrics.Point) {
 			observe(p, func() {
 				if !opened {

@@ -34,6 +34,7 @@ type Embedded struct {
 	Blind bool `yaml:"blind"`
 }
 
+// NewEmbedded returns the defaults.
 func NewEmbedded() *Embedded {
 	return &Embedded{Hidden: 64, Passes: 10, Batch: 1, ImitationRate: 1e-2}
 }

@@ -60,6 +60,7 @@ const (
 	normMean  = "mean"
 )
 
+// NewTinker returns the defaults.
 func NewTinker() *Tinker {
 	return &Tinker{
 		Rank: 32, Normalisation: normProbe, Template: modelfiles.TemplateAuto, CheckTokens: 256,

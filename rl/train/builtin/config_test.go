@@ -289,7 +289,8 @@ func checkREADME(t *testing.T, text, name string) {
 	}
 	for key := range documented {
 		section, _, _ := strings.Cut(key, ".")
-		if _, ok := inForce[key]; !ok && section != "ablation" && section != "simulate" && inForce[section] == "" && strings.Contains(key, ".") &&
+		if _, ok := inForce[key]; !ok && section != "ablation" && section != "simulate" && inForce[section] == "" &&
+			strings.Contains(key, ".") &&
 			!strings.ContainsAny(key, "/ ") && !strings.HasSuffix(key, ".name") && !strings.HasSuffix(key,
 			".json") && !strings.HasSuffix(key, ".set") &&
 			!strings.HasSuffix(key, ".yaml") && !strings.HasSuffix(key, ".jsonl") && !strings.HasSuffix(key, ".html") {

@@ -83,6 +83,7 @@ type Settings struct {
 	chosen *chosenTasks // set by Check
 }
 
+// NewSettings returns the defaults.
 func NewSettings() *Settings {
 	return &Settings{
 		Census: censusCheck, CensusMutants: swe.DefaultMutants, Canary: canaryOn,
@@ -160,8 +161,9 @@ func (s *Settings) validate(c *config.Config) error {
 	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {
 		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
 	}
-	return errors.Join(append(errs, config.Fraction("validation_share", s.Share, 0.9), config.Positive("max_steps", s.MaxSteps),
-		config.Positive("context", s.Context), config.Natural("reply_tokens", s.ReplyTokens), config.Natural("sandbox.warm", s.Sandbox.Warm),
+	return errors.Join(append(errs, config.Fraction("validation_share", s.Share, 0.9),
+		config.Positive("max_steps", s.MaxSteps), config.Positive("context", s.Context),
+		config.Natural("reply_tokens", s.ReplyTokens), config.Natural("sandbox.warm", s.Sandbox.Warm),
 		config.Natural("census_mutants", s.CensusMutants),
 		s.Train.validate("train"), s.Validation.validate("validation"))...)
 }

@@ -232,6 +232,7 @@ func (o Optimizer) validate(tasks int) error {
 	)
 }
 
+// Positive refuses numbers below 1.
 func Positive(key string, v int) error {
 	if v < 1 {
 		return fmt.Errorf("%s is %d: want at least 1", key, v)
@@ -239,6 +240,7 @@ func Positive(key string, v int) error {
 	return nil
 }
 
+// Natural refuses numbers below 0.
 func Natural(key string, v int) error {
 	if v < 0 {
 		return fmt.Errorf("%s is %d: want 0 or more", key, v)

@@ -31,6 +31,7 @@ type Latencies struct {
 	Speed float64 `yaml:"speed"`
 }
 
+// WithDefaults replaces zero fields.
 func (l Latencies) WithDefaults() Latencies {
 	l.MinTurns, l.MaxTurns, l.Skew = cmp.Or(l.MinTurns, 5), cmp.Or(l.MaxTurns, 50), cmp.Or(l.Skew, 1.8)
 	l.Model, l.Tool = cmp.Or(l.Model, Duration(20*time.Second)), cmp.Or(l.Tool, Duration(3*time.Second))

@@ -87,8 +87,8 @@ const (
 
 func newSFT() *SFT {
 	return &SFT{
-		Template: modelfiles.TemplateAuto, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens, Schedule: Constant,
-		Validation: 0.05,
+		Template: modelfiles.TemplateAuto, MinReward: 1, TooLong: Refuse, Batch: 8, Epochs: 2, Mean: OverTokens,
+		Schedule: Constant, Validation: 0.05,
 	}
 }
 

@@ -37,9 +37,10 @@ func TestRefusedExamples(t *testing.T) {
 		{"shifted labels", `{"task":"a","input_ids":[1,2,3],"labels":[2,3,-100]}`, "labels are not shifted"},
 		{"mask", `{"task":"a","ids":[1,2],"mask":[0,2],"reward":1}`, "mask[1]: 2 is neither 0 nor 1"},
 		{"rollouts", `{"task":"a","reward":1,"stop_reason":"submitted","turns":[]}`, "neither ids, input_ids nor messages"},
-		{"without a reward", `{"task":"a","ids":[1,2],"mask":[0,1],"reward":0}`, "1 rows are of rollouts with a reward below"},
+		{"without a reward", `{"task":"a","ids":[1,2],"mask":[0,1],"reward":0}`, "1 rows are of rollouts with a reward"},
 		{"masked", `{"task":"a","ids":[1,2],"mask":[0,0],"reward":1,"trained":false}`, "1 of rollouts that are masked"},
-		{"conversation", `{"task":"a","messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y","weight":1}]}`,
+		{"conversation",
+			`{"task":"a","messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y","weight":1}]}`,
 			"set sft.tokenizer"},
 		{"native calls", `{"task":"a","messages":[{"role":"assistant","content":"","tool_calls":[{"id":"c"}],"weight":1}]}`,
 			"--sft-form tokens"},
@@ -62,8 +63,8 @@ func TestRefusedExamples(t *testing.T) {
 	}
 }
 
-// Of a verifier's example only the word of the answer is trained, and of any other conversation the whole reply with its
-// end.
+// Of a verifier's example only the word of the answer is trained, and of any other conversation the whole reply with
+// its end.
 func TestConversations(t *testing.T) {
 	t.Parallel()
 	const line = `{"task":"a","attempt":0%s,"messages":[{"role":"system","content":"Judge."},` +
@@ -107,7 +108,7 @@ func TestConversations(t *testing.T) {
 // Rows of ids are compared with a tokenizer that is named.
 func TestOtherTokenizer(t *testing.T) {
 	t.Parallel()
-	text := strings.Repeat("The function returns the wrong value when the list is empty. Fix it, and run the tests again.\n", 8)
+	text := strings.Repeat("The function returns the wrong value when the list is empty. Fix it, and test again.\n", 8)
 	row := func(path string) string {
 		tokens, err := tokenizer.Load(path)
 		if err != nil {

@@ -43,6 +43,7 @@ type FrozenLake struct {
 	ValidationTasks int `yaml:"validation_tasks"`
 }
 
+// NewFrozenLake returns the defaults.
 func NewFrozenLake() *FrozenLake {
 	return &FrozenLake{
 		MinSize: 2, MaxSize: 9, MinFrozen: 0.6, MaxFrozen: 0.85, MaxSteps: 8, MaxTurns: 10,
@@ -81,7 +82,8 @@ func (f *FrozenLake) validate() error {
 		rendering = fmt.Errorf("rendering is %q: want %s or %s", f.Rendering, frozenlake.Compact, frozenlake.Chat)
 	}
 	return errors.Join(f.maps().Validate(),
-		config.Positive("max_turns", f.MaxTurns), config.Positive("radius", f.Radius), config.Positive("max_tokens", f.MaxTokens),
+		config.Positive("max_turns", f.MaxTurns), config.Positive("radius", f.Radius),
+		config.Positive("max_tokens", f.MaxTokens),
 		config.Positive("train_tasks", f.TrainTasks), config.Natural("max_invalid", f.MaxInvalid),
 		config.Natural("validation_turns", f.ValidationTurns),
 		config.Natural("validation_tasks", f.ValidationTasks), rendering,

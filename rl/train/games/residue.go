@@ -29,6 +29,7 @@ type Residue struct {
 	ValidationTasks int `yaml:"validation_tasks"`
 }
 
+// NewResidue returns the defaults.
 func NewResidue() *Residue {
 	return &Residue{Modulus: 64, Remainder: 1, MaxTokens: 16, TrainTasks: 16, ValidationTasks: 16}
 }

@@ -159,8 +159,7 @@ func (u usage) over(d time.Duration) Use {
 type simulatedEnvironment struct{ c *cluster }
 
 func (e simulatedEnvironment) Complete(*config.Config) error { return nil }
-
-func (e simulatedEnvironment) Check(*slog.Logger) error { return nil }
+func (e simulatedEnvironment) Check(*slog.Logger) error      { return nil }
 
 func (e simulatedEnvironment) Open(context.Context, part.EnvironmentOptions) (part.Environment, error) {
 	return part.Environment{Player: e.c}, nil
@@ -346,10 +345,7 @@ func (w simulatedWeights) Publish(ctx context.Context) (rl.Policy, error) {
 	return rl.Policy{Model: w, Version: w.c.version}, err
 }
 
-func (w simulatedWeights) Save(context.Context, string) error { return nil }
-
-func (w simulatedWeights) Load(context.Context, string) error { return nil }
-
+func (w simulatedWeights) Save(context.Context, string) error   { return nil }
+func (w simulatedWeights) Load(context.Context, string) error   { return nil }
 func (w simulatedWeights) Remove(context.Context, string) error { return nil }
-
-func (w simulatedWeights) Close() error { return nil }
+func (w simulatedWeights) Close() error                         { return nil }

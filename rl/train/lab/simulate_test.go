@@ -33,8 +33,9 @@ func TestPaceOfACluster(t *testing.T) {
 				testkit.SkipUnderRace(t)
 			}
 			synctest.Test(t, func(t *testing.T) {
-				s := simulated(t, config.Latencies{Update: config.Duration(c.update), Timeout: config.Duration(c.timeout), Speed: 1},
-					"rollouts.max_staleness="+c.staleness, "steps="+c.steps)
+				s := simulated(t, config.Latencies{
+					Update: config.Duration(c.update), Timeout: config.Duration(c.timeout), Speed: 1,
+				}, "rollouts.max_staleness="+c.staleness, "steps="+c.steps)
 				t.Logf("\n%s", s)
 				if share := s.Ideal.Seconds() / s.Step.Seconds(); share < c.want || share > 1.02 {
 					t.Errorf("%.3f of the ideal, want %.2f", share, c.want)

@@ -132,6 +132,7 @@ func (j *journal) Record(o run.Outcome) error {
 	return j.log.AppendLine(append(append(bytes.TrimSuffix(head, []byte("}")), ','), tail[1:]...))
 }
 
+// Close closes the file.
 func (j *journal) Close() error { return j.log.Close() }
 
 // Journals holds the journals of the steps with rollouts under way. A rollout belongs to the step that it was admitted
@@ -182,6 +183,7 @@ func (j *Journals) CloseBefore(step int) error {
 	return j.closeIf(func(s int) bool { return s < step })
 }
 
+// CloseAll closes the journals of all steps.
 func (j *Journals) CloseAll() error { return j.closeIf(func(int) bool { return true }) }
 
 func (j *Journals) closeIf(over func(step int) bool) error {
