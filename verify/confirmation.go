@@ -46,6 +46,8 @@ type Confirmation struct {
 	// ExitCode and Signal are how the last run of the tests ended, as the sandbox saw it.
 	ExitCode int    `json:"exit_code"`
 	Signal   string `json:"signal,omitempty"`
+	// Variants is the result of the tests with other values in them; nil if they were not tried.
+	Variants *Variants `json:"variants,omitempty"`
 	// Runs is the number of test runs for the verdict, including those with the reference solution.
 	Runs int `json:"runs"`
 }

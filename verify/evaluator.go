@@ -37,6 +37,9 @@ type Evaluator struct {
 	// Evidence is the weakest evidence that a reward may have; if it is weaker, the task is void. The zero value
 	// requires none. Without canaries, nothing is required either.
 	Evidence Strength
+	// Variants is the number of patches with a reward for each one whose tests also run with other values in them (see
+	// [Variants]); 0 means none.
+	Variants int
 
 	references references
 	maxLog     int    // for tests; 0 means the constant of that name
@@ -145,6 +148,9 @@ func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 	}
 	l := e.ladder(t, patch)
 	err := l.climb(ctx, e.checks(t))
+	if err == nil && e.sampled(l) {
+		err = l.vary(ctx)
+	}
 	return l.v, err
 }
 

@@ -81,7 +81,7 @@ func (m mixture) key() string {
 func (m mixture) judge(exit ending, r *testlog.Results) findings {
 	found := findings{passed: map[string]string{}, other: map[string]string{}, foreign: map[string]bool{}}
 	switch {
-	case m.withheld() == len(m.wrong): // none must fail
+	case m.count(canary.Withheld)+m.count(canary.Variant) == len(m.wrong): // none must fail
 	case exit.signal != "":
 		found.ended = "the script was ended by " + exit.signal
 	case exit.code == 0:
@@ -90,6 +90,12 @@ func (m mixture) judge(exit ending, r *testlog.Results) findings {
 	written := readWritten(m.written)
 	for _, i := range m.wrong {
 		c := m.set.Canaries[i]
+		if c.Kind == canary.Variant {
+			if !passes(c, r) {
+				found.other[c.Mutation] = c.Tests[0]
+			}
+			continue
+		}
 		if c.Kind == canary.Withheld {
 			if says, foreign := m.unkept(c, written, r); foreign {
 				found.foreign[c.Mutation] = true
@@ -108,10 +114,10 @@ func (m mixture) judge(exit ending, r *testlog.Results) findings {
 	return found
 }
 
-// withheld returns how many of the tests that were changed write down what they get, and must pass.
-func (m mixture) withheld() (n int) {
+// count returns how many tests were changed in a way.
+func (m mixture) count(kind canary.Kind) (n int) {
 	for _, i := range m.wrong {
-		if m.set.Canaries[i].Kind == canary.Withheld {
+		if m.set.Canaries[i].Kind == kind {
 			n++
 		}
 	}
@@ -127,13 +133,19 @@ func (m mixture) unkept(c canary.Canary, written map[int][]string, r *testlog.Re
 	if says, foreign := unwritten(c, written); says != "" || foreign {
 		return says, foreign
 	}
-	for _, id := range c.Tests {
-		name, ok, _ := r.Resolve(id)
-		if s, _ := r.Status(name); !ok || s != testlog.Passed {
-			return "does not pass without the literals", false
-		}
+	if !passes(c, r) {
+		return "does not pass without the literals", false
 	}
 	return "", false
+}
+
+// passes reports whether a test that was changed passes.
+func passes(c canary.Canary, r *testlog.Results) bool {
+	return r != nil && !slices.ContainsFunc(c.Tests, func(id string) bool {
+		name, ok, _ := r.Resolve(id)
+		s, _ := r.Status(name)
+		return !ok || s != testlog.Passed
+	})
 }
 
 // readWritten reads what withheld tests have written: lines with a number and a value.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"deepswe/env"
 	"deepswe/verify/canary"
 )
@@ -25,6 +27,8 @@ type world struct {
 	// record is where withheld tests write, if any are to be withheld; got is what they write.
 	record string
 	got    func(name string) string
+	// others returns the status of a test with other values.
+	others func(test string, gold bool) string
 	// broken is the number of the run whose sandbox fails, counted from 1.
 	broken int
 
@@ -40,11 +44,11 @@ def test_two():
 
 
 def test_three():
-    assert f(3) == 30
+    assert f(30) == 30
 
 
 def test_kept():
-    assert g() == "kept"
+    assert g("kept") == "kept"
 `
 
 func newWorld(says func(test string, wrong, mixed, gold bool) string) *world {
@@ -66,7 +70,7 @@ func (w *world) run(_ context.Context, t *trial) error {
 		set, err := canary.New(canary.Python{}, canary.Options{
 			Tests: slices.Concat(w.task.Tests.FailToPass, w.task.Tests.PassToPass), Excluded: t.mixing.excluded,
 			Sources: []canary.Source{{Name: "tests/test_a.py", Data: []byte(hiddenTests)}},
-			Rand:    rand.New(rand.NewPCG(t.mixing.seed, 0)), Record: w.record,
+			Rand:    rand.New(rand.NewPCG(t.mixing.seed, 0)), Record: w.record, Variants: t.mixing.variants,
 		})
 		if err != nil {
 			t.mixed.none, t.mixed.kind = err.Error(), err
@@ -74,11 +78,12 @@ func (w *world) run(_ context.Context, t *trial) error {
 		t.mixed.set = set
 		t.mixed.wrong, t.mixed.once = t.mixing.choose(set, decisive(w.task, set))
 	}
-	wrong := map[string]bool{}
+	wrong, varied := map[string]bool{}, map[string]bool{}
 	for _, i := range t.mixed.wrong {
 		c := t.mixed.set.Canaries[i]
 		for _, id := range c.Tests {
 			wrong[id] = c.Kind != canary.Withheld
+			varied[id] = c.Kind == canary.Variant
 		}
 		for number := range c.Values {
 			t.mixed.written = fmt.Appendln(t.mixed.written, number, w.got(c.Name))
@@ -88,7 +93,11 @@ func (w *world) run(_ context.Context, t *trial) error {
 	log.WriteString(">>>>> Start Test Output\n=== short test summary info ===\n")
 	failed := false
 	for _, id := range slices.Concat(w.task.Tests.FailToPass, w.task.Tests.PassToPass) {
-		status := w.says(id[strings.LastIndex(id, "_")+1:], wrong[id], t.mixing != nil, string(t.patch) == w.task.Tests.GoldPatch)
+		name, gold := id[strings.LastIndex(id, "_")+1:], string(t.patch) == w.task.Tests.GoldPatch
+		status := w.says(name, wrong[id], t.mixing != nil, gold)
+		if varied[id] {
+			status = w.others(name, gold)
+		}
 		failed = failed || status == "FAILED"
 		if status != "" {
 			fmt.Fprintf(&log, "%s %s\n", status, id)
@@ -304,21 +313,21 @@ func TestCost(t *testing.T) {
 		withheld, trains bool
 		most             float64
 	}{
-		{"evaluation, one test", 1, false, false, 5.0 / 3},
-		{"evaluation, two tests", 2, false, false, 5.0 / 3},
-		{"evaluation, three tests", 3, false, false, 4.0 / 3},
-		{"evaluation, withheld tests", 1, true, false, 4.0 / 3},
-		{"training, one test", 1, false, true, 1.55},
-		{"training, two tests", 2, false, true, 1.40},
-		{"training, three tests", 3, false, true, 1.36},
-		{"training, withheld tests", 1, true, true, 1.34},
+		{"evaluation, one test", 1, false, false, 1.71},
+		{"evaluation, two tests", 2, false, false, 1.71},
+		{"evaluation, three tests", 3, false, false, 1.40},
+		{"evaluation, withheld tests", 1, true, false, 1.40},
+		{"training, one test", 1, false, true, 1.60},
+		{"training, two tests", 2, false, true, 1.45},
+		{"training, three tests", 3, false, true, 1.40},
+		{"training, withheld tests", 1, true, true, 1.40},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			e, runs := &Evaluator{Training: tc.trains}, 0
+			e, runs := &Evaluator{Training: tc.trains, Variants: SampledWinners}, 0
 			for i := range 64 {
 				var patch string
-				works := func() bool { return patch != "no fix" }
+				works := func() bool { return !strings.HasPrefix(patch, "no fix") }
 				w := newWorld(func(test string, wrong, _, _ bool) string {
 					return map[bool]string{true: "PASSED", false: "FAILED"}[!wrong && (works() || test == "kept")]
 				})
@@ -327,12 +336,18 @@ func TestCost(t *testing.T) {
 				if tc.withheld {
 					w.record = "/tmp/record"
 				}
+				w.others = func(string, bool) string { return "PASSED" }
 				w.got = func(name string) string { return map[bool]string{true: values[name], false: "0"}[works()] }
 				grade := func(which string) Evaluation {
 					patch = which
+					e.seed++
 					l := e.ladder(w.task, []byte(patch))
 					l.run = w.run
-					if err := l.climb(t.Context(), e.checks(w.task)); err != nil {
+					err := l.climb(t.Context(), e.checks(w.task))
+					if err == nil && e.sampled(l) {
+						err = l.vary(t.Context())
+					}
+					if err != nil {
 						t.Fatal(err)
 					}
 					return l.v
@@ -343,7 +358,8 @@ func TestCost(t *testing.T) {
 				w.runs = nil
 				for k := range 4 {
 					wins := (4*i+k)%3 == 0
-					if v := grade(map[bool]string{true: "a fix", false: "no fix"}[wins]); (v.Reward == 1) != wins {
+					patch := fmt.Sprint(map[bool]string{true: "a fix ", false: "no fix "}[wins], i, k)
+					if v := grade(patch); (v.Reward == 1) != wins {
 						t.Fatalf("candidate %d of %d: reward %v, %+v", k, i, v.Reward, v.Confirmation)
 					}
 				}
@@ -352,6 +368,47 @@ func TestCost(t *testing.T) {
 			ratio := float64(runs) / 256
 			if t.Logf("%.3f runs for each candidate", ratio); ratio > tc.most+0.01 {
 				t.Errorf("%.3f runs for each candidate, want at most %.3f", ratio, tc.most)
+			}
+		})
+	}
+}
+
+// A patch that earns its reward, but fails tests with other values with which the solution passes, is an overfit.
+func TestVariants(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name   string
+		others func(test string, gold bool) string
+		want   *Variants
+		runs   int
+	}{
+		{"a fix", func(string, bool) string { return "PASSED" }, &Variants{Tests: 2}, 4},
+		{"an overfit", func(test string, gold bool) string {
+			return map[bool]string{true: "PASSED", false: "FAILED"}[gold || test == "kept"]
+		}, &Variants{Tests: 2, Failed: []string{"tests/test_a.py::test_three"}}, 4},
+		{"the solution fails with some", func(test string, _ bool) string {
+			return map[bool]string{true: "PASSED", false: "FAILED"}[test == "kept"]
+		}, &Variants{Tests: 1}, 5},
+		{"the solution fails with all", func(string, bool) string { return "FAILED" }, nil, 4},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w, e := newWorld(honest), &Evaluator{Variants: 1}
+			w.others = tc.others
+			l := e.ladder(w.task, []byte("a patch"))
+			l.run = w.run
+			if err := l.climb(t.Context(), e.checks(w.task)); err != nil || !e.sampled(l) {
+				t.Fatalf("reward %v, %v", l.v.Reward, err)
+			}
+			if err := l.vary(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := l.c.Variants; !cmp.Equal(got, tc.want) || len(w.runs) != tc.runs || l.v.Reward != 1 {
+				t.Errorf("%+v after %d runs, reward %v, want %+v after %d", got, len(w.runs), l.v.Reward, tc.want, tc.runs)
+			}
+			suspicious := slices.ContainsFunc(l.v.Suspicious, func(s Suspicion) bool { return s.Kind == Overfit })
+			if suspicious != (tc.want != nil && len(tc.want.Failed) > 0) {
+				t.Errorf("suspicious: %v", l.v.Suspicious)
 			}
 		})
 	}

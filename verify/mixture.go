@@ -35,6 +35,8 @@ type mixing struct {
 	// run is 0 or 1. If once is set, the first run is the only one if that suffices.
 	run  int
 	once bool
+	// variants is set if the tests that are changed get other values, in place of wrong ones.
+	variants bool
 	// excluded are mutations that do not make a test fail in this task.
 	excluded map[string]bool
 }
@@ -64,6 +66,12 @@ const guessesOnce = 3
 // patch fixes nothing. If there is only one run, they are neither all wrong nor all right, and literals are always
 // withheld.
 func (m mixing) choose(set canary.Set, fixes map[string]bool) (wrong []int, once bool) {
+	if m.variants {
+		for i := range set.Canaries {
+			wrong = append(wrong, i)
+		}
+		return wrong, true
+	}
 	guesses := guessed(set, fixes, nil)
 	once = m.once && (len(guesses) == 0 || len(guesses) >= guessesOnce)
 	for draw := uint64(0); ; draw++ {
@@ -108,7 +116,7 @@ func (t *trial) mix(ctx context.Context, script string) (string, error) {
 	t.mixed.record = "/tmp/deepswe-" + crand.Text()
 	o := canary.Options{
 		Tests: t.toChange(), Excluded: t.mixing.excluded, Most: mostChanged, Record: t.mixed.record,
-		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)),
+		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)), Variants: t.mixing.variants,
 	}
 	if t.task.Tests.RewardFile != "" {
 		o.Record = ""
@@ -182,7 +190,7 @@ const mostWritten = 4 << 20
 
 // collect reads what withheld tests have written, and removes it.
 func (t *trial) collect(ctx context.Context) error {
-	if t.mixed.withheld() == 0 {
+	if t.mixed.count(canary.Withheld) == 0 {
 		return nil
 	}
 	data, _, err := t.sb.Read(ctx, t.mixed.record, env.ReadOptions{Limit: mostWritten, NoFollow: true})

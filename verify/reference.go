@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 )
@@ -37,6 +38,12 @@ type referred struct {
 	none bool
 	// unplain are the tests that passed by another status than Passed.
 	unplain map[unplainPass]bool
+	// seed determines the variants of the tests, unsuited are those with which the solution does not pass. If suited is
+	// set, it passes with the others, of which there are as many as variants.
+	seed     uint64
+	unsuited map[string]bool
+	suited   bool
+	variants int
 	// status and reward are those of the last run.
 	status Status
 	reward float64
@@ -53,6 +60,7 @@ func (r *references) of(key string) *reference {
 		r.all[key] = &reference{referred: referred{
 			tried: map[string]bool{}, mixtures: map[string]bool{}, unplain: map[unplainPass]bool{},
 			found: findings{passed: map[string]string{}, other: map[string]string{}},
+			seed:  rand.Uint64(), unsuited: map[string]bool{},
 		}}
 	}
 	return r.all[key]
@@ -65,7 +73,7 @@ func (r *reference) get() referred {
 	known := r.referred
 	known.tried, known.mixtures, known.found.passed = nil, nil, maps.Clone(known.found.passed)
 	known.found.other = maps.Clone(known.found.other)
-	known.unplain = maps.Clone(known.unplain)
+	known.unplain, known.unsuited = maps.Clone(known.unplain), nil
 	return known
 }
 

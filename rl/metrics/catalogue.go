@@ -42,6 +42,8 @@ func quality() []Definition {
 		{Name: "reward/repo/", Help: "Mean reward of the rollouts at the tasks of a repository."},
 		{Name: "tests/mutation_score", Help: "Mean fraction of wrong solutions that a task's tests reject, over the " +
 			"rollouts with a reward. See docs/grading.md."},
+		{Name: "tests/overfit", Help: "Fraction of sampled patches with a reward that fail the tests with other values in " +
+			"them. See docs/grading.md."},
 		{Name: "reward/", Help: "Spread of the rewards of the step."},
 		{Name: "val/pass@1", Help: "Fraction of validation attempts that solve their task, mean over the tasks."},
 		{Name: "val/pass@1_low", Help: "Lower end of the 95% interval of val/pass@1 (Wilson, over tasks)."},

@@ -32,6 +32,8 @@ const (
 	Withheld Kind = "withheld"
 	// Telling is an expectation that is wrong in a form which few tests have, so that it can be recognised.
 	Telling Kind = "telling"
+	// Variant is a test with other values, which must pass.
+	Variant Kind = "variant"
 )
 
 // Canary is a way to make a test fail whose code under test is right.
@@ -87,6 +89,8 @@ type Options struct {
 	// Record is the path of the file to which tests write the values of withheld literals. If it is empty, none is
 	// withheld.
 	Record string
+	// Variants asks for nothing but tests with other values. Whether these are right is not known.
+	Variants bool
 	// Rand is used to choose expectations and wrong values. The same sources and the same random numbers give the same
 	// canaries.
 	Rand *rand.Rand
@@ -288,6 +292,14 @@ func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
 	var best []mutation
 	from, to := t.extent()
 	data := m.options.Sources[at].Data
+	if m.options.Variants {
+		for _, one := range variants(data, from, to, m.options.Rand) {
+			if !m.taken(at, one.ways[0]) && !m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)] {
+				return one, one.ways[0], true
+			}
+		}
+		return mutation{}, nil, false
+	}
 	if m.words[at] == nil {
 		m.words[at] = wordsOf(data)
 	}

@@ -48,11 +48,14 @@ type EvaluationReport struct {
 	// canary. Unconfirmed are the tasks among them whose rewards no canary confirms.
 	Canaries    map[verify.CanaryState]int `json:"canaries"`
 	Unconfirmed []Unconfirmed              `json:"unconfirmed"`
-	Failures    []Failure                  `json:"failures"`
-	Results     []TaskResult               `json:"results"`
-	Soundness   *Soundness                 `json:"census,omitempty"`
-	Seconds     Seconds                    `json:"seconds"`
-	Tries       int                        `json:"tries"`
+	// Varied counts the solved attempts whose tests also ran with other values, Overfits those of them that fail then.
+	Varied    int          `json:"varied"`
+	Overfits  int          `json:"overfits"`
+	Failures  []Failure    `json:"failures"`
+	Results   []TaskResult `json:"results"`
+	Soundness *Soundness   `json:"census,omitempty"`
+	Seconds   Seconds      `json:"seconds"`
+	Tries     int          `json:"tries"`
 }
 
 // Suspect is an attempt that the stricter reading finds suspicious.
@@ -205,6 +208,12 @@ func (r *EvaluationReport) add(o run.Outcome, strict, harness *Attempts) {
 	if d.Canary != "" {
 		r.Canaries[d.Canary]++
 		r.unconfirmed(o.Task, d)
+	}
+	if overfit, tried := d.Overfit(); tried {
+		r.Varied++
+		if overfit {
+			r.Overfits++
+		}
 	}
 	if len(d.Suspicious) > 0 {
 		r.Suspicious = append(r.Suspicious, Suspect{o.Task, o.Index, d.Suspicious})

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
@@ -54,15 +55,18 @@ type Detail struct {
 	Canary       verify.CanaryState `json:"canary,omitempty"`
 	CanaryReason string             `json:"canary_reason,omitempty"`
 	// Evidence is the weakest evidence for a test that the patch has to make pass.
-	Evidence     verify.Strength `json:"evidence,omitempty"`
-	InfraReason  string          `json:"infra_failure_reason,omitempty"`
-	Patch        string          `json:"patch,omitempty"` // hex SHA-256
-	Files        int             `json:"files"`
-	Omitted      int             `json:"omitted,omitempty"`
-	Steps        int             `json:"steps"`
-	FormatErrors int             `json:"format_errors"`
-	Format       string          `json:"format,omitempty"`
-	Tokens       attempt.Tokens  `json:"tokens"`
+	Evidence verify.Strength `json:"evidence,omitempty"`
+	// Variants is the number of tests that also ran with other values, if the patch was one of the sample; if it fails
+	// any, Suspicious contains verify.Overfit.
+	Variants     int            `json:"variants,omitempty"`
+	InfraReason  string         `json:"infra_failure_reason,omitempty"`
+	Patch        string         `json:"patch,omitempty"` // hex SHA-256
+	Files        int            `json:"files"`
+	Omitted      int            `json:"omitted,omitempty"`
+	Steps        int            `json:"steps"`
+	FormatErrors int            `json:"format_errors"`
+	Format       string         `json:"format,omitempty"`
+	Tokens       attempt.Tokens `json:"tokens"`
 }
 
 // DetailOf returns the detail of a Runner's outcome; zero for a rollout that failed.
@@ -80,7 +84,15 @@ func (d *Detail) grade(v verify.Evaluation) {
 	}
 	if c := v.Confirmation; c != nil {
 		d.Confirmed, d.Canary, d.CanaryReason, d.Evidence = v.Confirmed(), c.Canary, c.Reason, c.Evidence
+		if c.Variants != nil {
+			d.Variants = c.Variants.Tests
+		}
 	}
+}
+
+// Overfit reports whether the patch passes the tests, and not with other values in them. tried is set if that is known.
+func (d Detail) Overfit() (overfit, tried bool) {
+	return slices.Contains(d.Suspicious, verify.Overfit), d.Variants > 0
 }
 
 // Solved reports whether a rollout solved its task, by the stricter verdict.

@@ -70,6 +70,9 @@ func (e *evaluation) summary(r swe.EvaluationReport) {
 	if len(r.Unconfirmed) > 0 {
 		fmt.Fprintf(out, ", rewards of %d tasks confirmed by no canary", len(r.Unconfirmed))
 	}
+	if r.Varied > 0 {
+		fmt.Fprintf(out, "\nvariants  %d of %d solutions fail tests with other values in them", r.Overfits, r.Varied)
+	}
 	fmt.Fprintf(out, "\ntasks     %d never, %d sometimes, %d always solved\n",
 		len(r.Split.Never), len(r.Split.Sometimes), len(r.Split.Always))
 	fmt.Fprint(out, "ends     ")

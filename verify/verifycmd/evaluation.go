@@ -103,7 +103,10 @@ func (e *evaluation) assemble(r *swe.Runner) {
 	if e.o.model.Given("seed") {
 		r.Seed = &e.o.seed
 	}
-	evaluator := &verify.Evaluator{Provider: e.provider, Timeout: e.o.gradeTimeout, Network: e.o.gradeNetwork, Run: name}
+	evaluator := &verify.Evaluator{
+		Provider: e.provider, Timeout: e.o.gradeTimeout, Network: e.o.gradeNetwork, Run: name,
+		Variants: verify.SampledWinners,
+	}
 	e.o.confirm.set(evaluator)
 	if !e.o.noGrade {
 		r.Evaluator = evaluator

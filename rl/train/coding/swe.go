@@ -319,7 +319,7 @@ func (e *sweEnvironment) evaluator(s part.Split) *verify.Evaluator {
 	g := &e.graders
 	g.once.Do(func() {
 		for _, v := range []*verify.Evaluator{&g.train, &g.validation} {
-			v.Provider, v.Run = e.provider, e.attempt.Run
+			v.Provider, v.Run, v.Variants = e.provider, e.attempt.Run, verify.SampledWinners
 			if e.settings.Canary != canaryOn {
 				v.Canary = verify.CanaryMode(e.settings.Canary)
 			}
@@ -343,6 +343,9 @@ func (e *sweEnvironment) complete(s part.Split, j run.Job, res *run.Result) erro
 	res.Metrics = map[string]float64{"steps": float64(d.Steps), "format_errors": float64(d.FormatErrors)}
 	if score, ok := e.scores[j.Task]; ok && s == part.Train && res.Reward != nil && *res.Reward >= 1 {
 		res.Metrics["tests/mutation_score"] = score
+	}
+	if overfit, tried := d.Overfit(); tried && s == Train {
+		res.Metrics["tests/overfit"] = map[bool]float64{true: 1}[overfit]
 	}
 	if res.Reward == nil && !res.NotGraded {
 		return nil
