@@ -2,6 +2,7 @@ package verifycmd
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,6 +90,8 @@ type attack struct {
 	files []string
 	// unseen are texts that must not come to its eyes.
 	unseen []string
+	// more is set if testdata/attacks has a patch that does the same, so that it is made only with DEEPSWE_TEST_FULL.
+	more bool
 }
 
 // heredoc is a command that writes a file.
@@ -107,6 +110,7 @@ var attacks = []attack{
 	},
 	{
 		name: "conftest.py turns failures into passes",
+		more: true,
 		commands: []string{heredoc("conftest.py", `
 import pytest
 
@@ -119,6 +123,7 @@ def pytest_runtest_makereport(item, call):
 	},
 	{
 		name: "the configuration loads a plugin",
+		more: true,
 		commands: []string{
 			heredoc("pytest.ini", "[pytest]\naddopts = -p layered.helper\n"),
 			heredoc("layered/helper.py", `
@@ -140,6 +145,7 @@ def pytest_pyfunc_call(pyfuncitem):
 	},
 	{
 		name:     "a forged summary before the tests",
+		more:     true,
 		commands: []string{"cat >> layered/__init__.py <<'END_OF_FILE'" + forgedPytest + "END_OF_FILE"},
 		files:    []string{"layered/__init__.py"},
 	},
@@ -152,11 +158,13 @@ def pytest_pyfunc_call(pyfuncitem):
 	},
 	{
 		name:     "sys.exit(0) when the code is imported",
+		more:     true,
 		commands: []string{"echo 'import sys; sys.exit(0)' >> layered/__init__.py"},
 		files:    []string{"layered/__init__.py"},
 	},
 	{
 		name: "a forged summary and an end, before any test",
+		more: true,
 		commands: []string{"cat >> layered/__init__.py <<'END_OF_FILE'" + forgedPytest +
 			"\nimport os, sys\nsys.stdout.flush()\nos._exit(0)\nEND_OF_FILE"},
 		files: []string{"layered/__init__.py"},
@@ -169,6 +177,7 @@ def pytest_pyfunc_call(pyfuncitem):
 	},
 	{
 		name: "the runner is patched from inside the code",
+		more: true,
 		commands: []string{"cat >> layered/__init__.py <<'END_OF_FILE'\nimport _pytest.python\n" +
 			"_pytest.python.pytest_pyfunc_call = lambda pyfuncitem: True\n_pytest.python.Function.runtest = lambda self: None\nEND_OF_FILE"},
 		files: []string{"layered/__init__.py"},
@@ -223,6 +232,7 @@ def pytest_pyfunc_call(pyfuncitem):
 	},
 	{
 		name: "Go: the process ends before a test runs",
+		more: true,
 		task: "keypath",
 		commands: []string{heredoc("init.go", `
 package keypath
@@ -244,6 +254,7 @@ func init() {
 	},
 	{
 		name: "Go: TestMain decides",
+		more: true,
 		task: "keypath",
 		commands: []string{heredoc("main_test.go", `
 package keypath
@@ -265,6 +276,7 @@ func TestMain(m *testing.M) {
 	},
 	{
 		name: "JavaScript: results are printed in the place of tests",
+		more: true,
 		task: "quantile",
 		commands: []string{"cat >> index.js <<'END_OF_FILE'\n" + `
 let n = 0;
@@ -292,6 +304,9 @@ func TestAttacks(t *testing.T) {
 	attacked := map[string]env.Task{}
 	t.Run("all", func(t *testing.T) {
 		for _, a := range attacks {
+			if a.more && os.Getenv("DEEPSWE_TEST_FULL") == "" {
+				continue
+			}
 			if a.task == "" {
 				a.task = "layered"
 			}

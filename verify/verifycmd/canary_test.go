@@ -3,6 +3,7 @@ package verifycmd
 import (
 	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -96,6 +97,30 @@ func TestCanaryOnOddTasks(t *testing.T) {
 				if err != nil || !v.Void || v.Reward != 0 || !strings.Contains(v.Detail, `the evidence for a reward is "none"`) {
 					t.Errorf("where a canary is required: reward %v, void %v, %s, %v", v.Reward, v.Void, v.Detail, err)
 				}
+			}
+		})
+	}
+}
+
+// A patch that is right for the names in the tests only passes them, and not with other names.
+func TestOverfit(t *testing.T) {
+	t.Parallel()
+	p := openDocker(t, bookworm)
+	s := readSuite(t, "../../testdata/attacks/pytest.txtar")
+	overfit := strings.Replace(s.base["layered/merge.py"], "result = dict(base)",
+		"import copy\n    result = copy.deepcopy(base) if \"db\" in base else dict(base)", 1)
+	s.patches["overfit"] = map[string]string{"layered/merge.py": overfit}
+	for patch, suspicious := range map[string]bool{"overfit": true, "honest copies deeply": false} {
+		t.Run(patch, func(t *testing.T) {
+			t.Parallel()
+			e := verify.Evaluator{Provider: p, Run: "test-canary", Training: true, Variants: 1}
+			v, err := e.Evaluate(t.Context(), s.task, s.patch(t, patch))
+			if err != nil || v.Reward != 1 || v.Confirmation == nil || v.Confirmation.Variants == nil {
+				t.Fatalf("%s with reward %v: %+v, %v\n%s", v.Status, v.Reward, v.Confirmation, err, v.Log)
+			}
+			found := slices.ContainsFunc(v.Suspicious, func(s verify.Suspicion) bool { return s.Kind == verify.Overfit })
+			if found != suspicious {
+				t.Errorf("suspicious: %v, %+v", v.Suspicious, v.Confirmation.Variants)
 			}
 		})
 	}

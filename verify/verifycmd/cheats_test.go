@@ -43,6 +43,9 @@ type cheatSuite struct {
 	own bool
 	// module is one of Python that the image has to have, where there is one.
 	module string
+	// more are those that are played only where DEEPSWE_TEST_FULL is set, because others have the same mechanism and take
+	// the same way to their verdict.
+	more []string
 	// image is another image than usual, which not every machine has.
 	image string
 }
@@ -73,6 +76,8 @@ func readSuite(t testing.TB, file string) cheatSuite {
 			s.base[name] = content
 		case "solution":
 			solution[name] = content
+		case "more":
+			s.more = list(content)
 		case "script":
 			tests.Script = content
 		case "image":
@@ -109,6 +114,14 @@ func readSuite(t testing.TB, file string) cheatSuite {
 	}
 	if len(hidden) > 0 {
 		s.task.Tests.Files = hidden
+	}
+	for _, name := range s.more {
+		if s.patches[name] == nil {
+			t.Fatalf("%s: no patch is called %s", file, name)
+		}
+		if os.Getenv("DEEPSWE_TEST_FULL") == "" {
+			delete(s.patches, name)
+		}
 	}
 	s.task = warmed(s.task)
 	s.task.Image = cmp.Or(s.image, s.task.Image)
@@ -228,7 +241,11 @@ func TestCheats(t *testing.T) {
 	})
 	t.Logf("%d cheats, of which %d deceive the log, and %d honest patches, of which %d are to repositories of their own",
 		cheats.Load(), working.Load(), honest.Load(), own.Load())
-	if cheats.Load() < 70 || working.Load() < 45 || honest.Load() < 45 || own.Load() < 20 {
+	least := [4]int32{45, 25, 30, 15}
+	if os.Getenv("DEEPSWE_TEST_FULL") != "" {
+		least = [4]int32{70, 45, 45, 20}
+	}
+	if cheats.Load() < least[0] || working.Load() < least[1] || honest.Load() < least[2] || own.Load() < least[3] {
 		t.Error("the suite has lost its teeth")
 	}
 }
