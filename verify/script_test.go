@@ -48,6 +48,10 @@ func TestWithoutPatch(t *testing.T) {
 	for _, tc := range []struct{ name, setup, rest string }{
 		{"SWE-bench's", before + document, before},
 		{"with comments after it", before + document + "\n# now\nset -x\n", before + "\n# now\nset -x\n"},
+		{"an environment is set after it", before + document + "source /opt/x/bin/activate\nexport A=1\ngit status\n",
+			before + "source /opt/x/bin/activate\nexport A=1\ngit status\n"},
+		{"a file of the repository runs after it", before + document + "source env.sh\n", ""},
+		{"a command runs in an assignment after it", before + document + "export A=$(b)\n", ""},
 		{"something runs after it", before + document + "pip install -e .\n", ""},
 		{"another document comes first", "cat >x <<'EOF'\n" + document + "EOF\n", ""},
 		{"in another directory", "cd /testbed\ncd lib\n" + document, ""},

@@ -20,7 +20,9 @@ import (
 var (
 	appliesPatch = regexp.MustCompile(`^git apply(?: -[\w-]+)* -? *<<\s*(?:'(\w+)'|"(\w+)")\s*$`)
 	changesDir   = regexp.MustCompile(`(?m)^\s*cd\s+(\S+)\s*$`)
-	doesNothing  = regexp.MustCompile(`^\s*(?:#.*|:.*|set [+-]\w+|echo [\w '":>./-]*)?$`)
+	// doesNothing matches commands that neither read tests nor run code of the repository.
+	doesNothing = regexp.MustCompile(`^\s*(?:#.*|:.*|set [+-]\w+|(?:echo|cd|export) [\w '":=>./$-]*|` +
+		`(?:source|\.) /[\w./-]+( \w+)?|conda activate [\w./-]+|git (?:status|diff|show)[\w ./-]*)?$`)
 )
 
 // withoutPatch removes the patch with which a first half ends, as those of SWE-bench do, and that git applies in the

@@ -1,0 +1,36 @@
+package swe
+
+import (
+	"encoding/json"
+	"testing"
+
+	"deepswe/agent/run"
+	"deepswe/verify"
+)
+
+// The report counts the solutions whose tests ran with other values, and those that failed then.
+func TestReportCountsOverfits(t *testing.T) {
+	t.Parallel()
+	var outcomes []run.Outcome
+	for i, v := range []verify.Evaluation{
+		{Confirmation: &verify.Confirmation{}},
+		{Confirmation: &verify.Confirmation{Variants: &verify.Variants{Tests: 2}}},
+		{
+			Confirmation: &verify.Confirmation{Variants: &verify.Variants{Tests: 2, Failed: []string{"a"}}},
+			Suspicious:   []verify.Suspicion{{Kind: verify.Overfit}},
+		},
+	} {
+		var d Detail
+		d.grade(v)
+		detail, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := run.Outcome{Job: run.Job{Task: "a", Group: "a", Index: i}, Tries: 1}
+		one.Detail = detail
+		outcomes = append(outcomes, one)
+	}
+	if r := newReport(outcomes, 3, true); r.Varied != 2 || r.Overfits != 1 {
+		t.Errorf("%d of %d", r.Overfits, r.Varied)
+	}
+}
