@@ -144,6 +144,13 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 		Training:       record.Overview,
 		Pages:          func(dirs ...string) (http.Handler, error) { return pages.New(dirs...) },
 	}
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		*begun = true
+		if !agentcmd.CanBegin(agentDeps) {
+			return cmd.Help()
+		}
+		return agentcmd.Begin(cmd.Context(), agentDeps)
+	}
 	add(root, "Fix an issue", agentcmd.New(agentDeps)...)
 	add(root, "Measure", verifycmd.New(verifycmd.Deps{World: w, WriteRollouts: record.WriteRollouts})...)
 	add(root, "Look after this machine", agentcmd.NewMachine(agentDeps)...)
@@ -187,6 +194,9 @@ func add(root *cobra.Command, heading string, commands ...*cobra.Command) {
 
 const rootHelp = `deepswe fixes software issues with a language model, measures how well it does,
 and trains the model. (The benchmark of the same name is another project.)
+
+Without a command, on a terminal, it says what is here and what is missing, asks
+for what it needs, and writes the configuration.
 
 EXIT STATUS
   0    solved (a patch, submitted by the agent), or done

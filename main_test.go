@@ -21,12 +21,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
 	"deepswe/agent/cli"
 	"deepswe/agent/llm/llmtest"
+	"deepswe/env"
 	"deepswe/env/guest"
 	"deepswe/env/local"
 	"deepswe/env/testkit"
@@ -44,6 +46,9 @@ func TestMain(m *testing.M) {
 //	nearby PORT        starts a server of a model at the port, which the condition [free:PORT] reports to be free
 //	endpoint FILE...   starts a model endpoint that answers with the files' texts, one after the other; judge:P answers
 //	                   as a judge does that gives YES the probability P
+//	terminal FILE COMMAND...  runs a command on a terminal of 80 columns: a line "< TEXT" of the file waits until the
+//	                   terminal shows the text, a line "> TEXT" types it, with an Enter unless a "\c" ends it; what is shown is
+//	                   then in the file "shown", without colours
 //	result FILE KEY V  checks a key of the last line of a file of JSON lines
 //	waitfor FILE TEXT  waits until the file holds the text
 //	static             makes deepswe a static program, as Docker needs it: the tests' own is not under the race detector
@@ -80,8 +85,9 @@ func TestScripts(t *testing.T) {
 				server.Start()
 				ts.Defer(server.Close)
 			},
-			"waitfor": waitFor,
-			"result":  checkResult,
+			"waitfor":  waitFor,
+			"terminal": onTerminal,
+			"result":   checkResult,
 			"static": func(ts *testscript.TestScript, _ bool, _ []string) {
 				dir, err := static()
 				ts.Check(err)
@@ -140,6 +146,62 @@ func startEndpoint(ts *testscript.TestScript, neg bool, args []string) {
 	server := httptest.NewServer(llmtest.New(replies...))
 	ts.Defer(server.Close)
 	ts.Setenv("DEEPSWE_BASE_URL", server.URL+"/v1")
+}
+
+func onTerminal(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: terminal FILE COMMAND...")
+	}
+	var words []string
+	for _, arg := range args[1:] {
+		words = append(words, env.ShellQuote(arg))
+	}
+	cmd := exec.Command("script", "-qefc", strings.Join(words, " "), "/dev/null")
+	cmd.Dir = ts.MkAbs(".")
+	for _, name := range []string{
+		"PATH", "HOME", "TMPDIR", "GOCACHE", "NO_PROXY", "DEEPSWE_BASE_URL", "OPENAI_API_KEY", "OLLAMA_HOST", "LMSTUDIO_BASE_URL",
+	} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	cmd.Env = append(cmd.Env, "TERM=xterm", "SHELL=/bin/sh")
+	in, err := cmd.StdinPipe()
+	ts.Check(err)
+	out, err := cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(cmd.Start())
+	over := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer over.Stop()
+	shown, seen := "", 0 // what was shown, and how much of it a wait has gone past
+	more := func() bool {
+		buffer := make([]byte, 4096)
+		n, err := out.Read(buffer)
+		shown += strings.ReplaceAll(ansi.Strip(string(buffer[:n])), "\r\n", "\n")
+		return err == nil
+	}
+	for line := range strings.Lines(ts.ReadFile(args[0])) {
+		line = strings.TrimSuffix(line, "\n")
+		if text, waits := strings.CutPrefix(line, "< "); waits {
+			for !strings.Contains(shown[seen:], text) && more() {
+			}
+			at := strings.Index(shown[seen:], text)
+			if at < 0 {
+				ts.Fatalf("the terminal did not show %q but\n%s", text, shown)
+			}
+			seen += at + len(text)
+			continue
+		}
+		text := strings.TrimPrefix(line, "> ") + "\n"
+		_, err := io.WriteString(in, strings.TrimSuffix(text, "\\c\n"))
+		ts.Check(err)
+	}
+	for more() {
+	}
+	err = cmd.Wait()
+	ts.Check(os.WriteFile(ts.MkAbs("shown"), []byte(shown), 0o644))
+	ts.Logf("%s", shown)
+	if (err != nil) != neg {
+		ts.Fatalf("%s: %v", args[1], err)
+	}
 }
 
 func waitFor(ts *testscript.TestScript, neg bool, args []string) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"deepswe/agent/cli"
 	"deepswe/tools"
@@ -23,28 +24,86 @@ type questions struct {
 // errNoAnswer says that standard input has ended.
 var errNoAnswer = errors.New("standard input has ended: no answer")
 
-// line waits for a line of the user, or for the end of ctx. A terminal is looked at again and again, because a read
-// that has begun cannot be taken back.
-func (q *questions) line(ctx context.Context) (string, error) {
+// await waits for input, or for the end of ctx. A terminal is looked at again and again, because a read that has begun
+// cannot be taken back.
+func (q *questions) await(ctx context.Context) error {
 	if q.lines == nil {
 		q.lines = bufio.NewReader(q.in)
 	}
-	if f, ok := q.in.(*os.File); ok && q.lines.Buffered() == 0 {
-		for {
-			if err := ctx.Err(); err != nil {
-				return "", err
-			}
-			ready := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
-			if n, err := unix.Poll(ready, 100); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
-				break
-			}
+	f, ok := q.in.(*os.File)
+	for ok && q.lines.Buffered() == 0 {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
+		ready := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLIN}}
+		if n, err := unix.Poll(ready, 100); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	return nil
+}
+
+// line waits for a line of the user, or for the end of ctx.
+func (q *questions) line(ctx context.Context) (string, error) {
+	if err := q.await(ctx); err != nil {
+		return "", err
 	}
 	text, err := q.lines.ReadString('\n')
 	if err != nil && text == "" {
 		return "", errNoAnswer
 	}
 	return strings.TrimSpace(text), nil
+}
+
+// secret reads a line that is not shown.
+func (q *questions) secret(ctx context.Context) (string, error) {
+	var text []byte
+	err := q.keys(ctx, func(b byte) (more bool) {
+		switch b {
+		case '\r', '\n':
+			return false
+		case 0x7f, '\b':
+			text = text[:max(0, len(text)-1)]
+		default:
+			text = append(text, b)
+		}
+		return true
+	})
+	return strings.TrimSpace(string(text)), err
+}
+
+// key waits for one of some keys, without an Enter.
+func (q *questions) key(ctx context.Context, some string) (byte, error) {
+	var pressed byte
+	err := q.keys(ctx, func(b byte) (more bool) {
+		pressed = b
+		return !strings.ContainsRune(some, rune(b))
+	})
+	return pressed, err
+}
+
+// keys gives the keys that are pressed to take, as long as it wants more. Ctrl-C and Ctrl-D end the input.
+func (q *questions) keys(ctx context.Context, take func(b byte) (more bool)) error {
+	if f, ok := q.in.(*os.File); ok {
+		state, err := term.MakeRaw(int(f.Fd()))
+		if err != nil {
+			return err
+		}
+		defer term.Restore(int(f.Fd()), state)
+	}
+	for {
+		if err := q.await(ctx); err != nil {
+			return err
+		}
+		const ctrlC, ctrlD = 3, 4
+		b, err := q.lines.ReadByte()
+		if err != nil || b == ctrlC || b == ctrlD {
+			return errNoAnswer
+		}
+		if !take(b) {
+			return nil
+		}
+	}
 }
 
 // interactive reports whether questions can be asked, because input and output are terminals.

@@ -9,28 +9,34 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"deepswe/agent/llm"
 	"deepswe/env"
 )
 
-// ModelServer is a server of models on this machine.
+// ModelServer is a server of models: one on this machine, or one that the user has named.
 type ModelServer struct {
 	// Name is the product that uses the port by default, or that the server says it is.
 	Name    string
 	BaseURL string
-	Models  []string
+	Models  []llm.ServedModel
+	// Source is the variable or the file that names it; empty for a usual port.
+	Source string
+	// Problem is why a server that was named has no models.
+	Problem error
 }
 
 // nearby are the places that are looked at: where servers of models listen by default.
 func nearby() []ModelServer {
 	var all []ModelServer
 	for _, s := range [][2]string{
-		{"vLLM", "8000"}, {"SGLang", "30000"}, {"llama.cpp", "8080"}, {"Ollama", "11434"}, {"LM Studio", "1234"},
+		{llm.VLLM, "8000"}, {llm.SGLang, "30000"}, {llm.LlamaCpp, "8080"}, {llm.Ollama, "11434"}, {llm.LMStudio, "1234"},
 		{"LiteLLM", "4000"},
 	} {
 		all = append(all, ModelServer{Name: s[0], BaseURL: "http://" + net.JoinHostPort("127.0.0.1", s[1]) + "/v1"})
@@ -38,8 +44,132 @@ func nearby() []ModelServer {
 	return all
 }
 
-// longestLook bounds the look at one port of this machine.
-const longestLook = 300 * time.Millisecond
+const (
+	// longestLook bounds the look at one port of this machine, longestList that at a server which the user has named.
+	longestLook = 300 * time.Millisecond
+	longestList = time.Second
+	// mostMeasured is how many models of a server are asked about.
+	mostMeasured = 8
+)
+
+// named are the servers that the environment and the configuration name, in the order in which they are chosen.
+func (w World) named(c Config) []ModelServer {
+	var all []ModelServer
+	for _, s := range []ModelServer{
+		{Source: "DEEPSWE_BASE_URL", BaseURL: w.Getenv("DEEPSWE_BASE_URL")},
+		{Source: "OPENAI_BASE_URL", BaseURL: w.Getenv("OPENAI_BASE_URL")},
+		{Source: w.ConfigPath(), BaseURL: c.BaseURL},
+		{Source: "OLLAMA_HOST", Name: llm.Ollama, BaseURL: hostAddress(w.Getenv("OLLAMA_HOST"), "11434")},
+		{Source: "LMSTUDIO_BASE_URL", Name: llm.LMStudio, BaseURL: hostAddress(w.Getenv("LMSTUDIO_BASE_URL"), "1234")},
+	} {
+		if s.BaseURL != "" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// hostAddress completes what servers' own variables hold: a host without a scheme or a port, or an address to listen on.
+func hostAddress(value, port string) string {
+	if value == "" {
+		return ""
+	}
+	if !strings.Contains(value, "://") {
+		value = "http://" + value
+	}
+	u, err := url.Parse(value)
+	if err != nil {
+		return ""
+	}
+	host := u.Hostname()
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	if u.Port() != "" || u.Scheme == "http" {
+		host = net.JoinHostPort(host, cmp.Or(u.Port(), port))
+	}
+	return u.Scheme + "://" + host + "/v1"
+}
+
+// Servers looks for servers of models: those that the user has named, first, and those that listen on this machine where
+// such servers do. It takes about a second. The user's key goes only where the user sends it in any case; no other host
+// is asked.
+func (w World) Servers(ctx context.Context, c Config) []ModelServer {
+	all := w.named(c)
+	known := len(all)
+	for _, place := range nearby() {
+		if !slices.ContainsFunc(all, func(s ModelServer) bool { return sameServer(s.BaseURL, place.BaseURL) }) {
+			all = append(all, place)
+		}
+	}
+	var looking sync.WaitGroup
+	for i := range all {
+		looking.Go(func() {
+			s := &all[i]
+			if i >= known {
+				if s.ask(ctx) != nil {
+					s.Models = nil
+				}
+				s.measure(ctx, "")
+				return
+			}
+			key := ""
+			if s.Name == "" { // the variables of other programs come without one
+				key = cmp.Or(w.Getenv("OPENAI_API_KEY"), c.APIKey)
+			}
+			s.List(ctx, key)
+		})
+	}
+	looking.Wait()
+	return slices.DeleteFunc(all, func(s ModelServer) bool { return len(s.Models) == 0 && s.Problem == nil })
+}
+
+// sameServer reports whether two addresses are of the same server, by whatever name of this machine.
+func sameServer(a, b string) bool {
+	plain := func(address string) string {
+		address = strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(address, "/"), "/v1"), "/")
+		return strings.NewReplacer("://localhost:", "://127.0.0.1:", "://[::1]:", "://127.0.0.1:").Replace(address)
+	}
+	return plain(a) == plain(b)
+}
+
+// List asks a server that the user has named for its models, with a key if it is not empty.
+func (s *ModelServer) List(ctx context.Context, key string) {
+	ctx, cancel := context.WithTimeout(ctx, longestList)
+	defer cancel()
+	client, err := llm.New(llm.Options{BaseURL: s.BaseURL, APIKey: key, MaxRetries: -1})
+	if err == nil {
+		s.Models, err = client.Models(ctx)
+	}
+	if s.Problem = err; err == nil && len(s.Models) == 0 {
+		s.Problem = errNoModels
+	}
+	s.measure(ctx, key)
+}
+
+// measure asks for the context that the first models have.
+func (s *ModelServer) measure(ctx context.Context, key string) {
+	o := llm.Options{BaseURL: s.BaseURL, APIKey: key, MaxRetries: -1}
+	if key == "" {
+		o.Transport = direct()
+	}
+	client, err := llm.New(o)
+	if err != nil {
+		return
+	}
+	var measuring sync.WaitGroup
+	for i := range s.Models[:min(len(s.Models), mostMeasured)] {
+		s.Name = cmp.Or(s.Models[i].Server(), s.Name)
+		measuring.Go(func() { client.Measure(ctx, &s.Models[i]) })
+	}
+	measuring.Wait()
+}
+
+// errNoModels says that what listens is no server of models: many programs use the same ports.
+var errNoModels = errors.New("it lists no models")
+
+// direct carries requests without a proxy, which is another host.
+func direct() http.RoundTripper { return &http.Transport{DisableKeepAlives: true} }
 
 // answering asks servers which models they serve, and returns those that answer, in their order. None gets a key.
 func answering(ctx context.Context, places []ModelServer) []ModelServer {
@@ -55,13 +185,7 @@ func answering(ctx context.Context, places []ModelServer) []ModelServer {
 	return slices.DeleteFunc(places, func(s ModelServer) bool { return len(s.Models) == 0 })
 }
 
-// owners are the products that say who they are in their list of models.
-var owners = map[string]string{"vllm": "vLLM", "sglang": "SGLang", "llamacpp": "llama.cpp", "library": "Ollama"}
-
-// errNoModels says that what listens is no server of models: many programs use the same ports.
-var errNoModels = errors.New("it lists no models")
-
-// ask reads the server's list of models.
+// ask reads the list of models of whatever listens at the address.
 func (s *ModelServer) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()
@@ -70,7 +194,7 @@ func (s *ModelServer) ask(ctx context.Context) error {
 		return err
 	}
 	client := http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true}, // and no proxy, which is another host
+		Transport:     direct(),
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	answer, err := client.Do(request)
@@ -78,24 +202,21 @@ func (s *ModelServer) ask(ctx context.Context) error {
 		return err
 	}
 	defer answer.Body.Close()
-	var list struct {
+	var kind struct {
 		Object string `json:"object"`
-		Data   []struct {
-			ID    string `json:"id"`
-			Owner string `json:"owned_by"`
-		} `json:"data"`
 	}
-	if err := json.NewDecoder(io.LimitReader(answer.Body, 1<<20)).Decode(&list); err != nil {
+	raw, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err != nil || answer.StatusCode != http.StatusOK || json.Unmarshal(raw, &kind) != nil || kind.Object != "list" {
+		return cmp.Or(err, errNoModels)
+	}
+	if s.Models, err = llm.ReadModels(raw); err != nil {
 		return err
 	}
-	for _, m := range list.Data {
-		if m.ID != "" {
-			s.Models, s.Name = append(s.Models, m.ID), cmp.Or(owners[m.Owner], s.Name)
-		}
-	}
-	if answer.StatusCode != http.StatusOK || list.Object != "list" || len(s.Models) == 0 {
+	s.Models = slices.DeleteFunc(s.Models, func(m llm.ServedModel) bool { return m.ID == "" })
+	if len(s.Models) == 0 {
 		return errNoModels
 	}
+	s.Name = cmp.Or(s.Models[0].Server(), s.Name)
 	return nil
 }
 
@@ -109,16 +230,20 @@ func advise(found []ModelServer) (what, command string) {
 	}
 	var all []string
 	for _, s := range found {
+		var names []string
+		for _, m := range s.Models {
+			names = append(names, m.ID)
+		}
 		const most = 3
-		models := strings.Join(s.Models[:min(most, len(s.Models))], ", ")
-		if more := len(s.Models) - most; more > 0 {
+		models := strings.Join(names[:min(most, len(names))], ", ")
+		if more := len(names) - most; more > 0 {
 			models += fmt.Sprintf(" and %d more", more)
 		}
 		all = append(all, fmt.Sprintf("%s answers at %s (%s)", s.Name, s.BaseURL, Plain(models)))
 	}
 	command = "export DEEPSWE_BASE_URL=" + found[0].BaseURL
 	if len(found[0].Models) > 1 {
-		command += " DEEPSWE_MODEL=" + env.ShellQuote(Plain(found[0].Models[0]))
+		command += " DEEPSWE_MODEL=" + env.ShellQuote(Plain(found[0].Models[0].ID))
 	}
 	return strings.Join(all, "\n"), command
 }

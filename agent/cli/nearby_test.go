@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"deepswe/agent/llm"
 )
 
 // What listens where servers of models usually do may be anything: only a list of models counts, and nothing that
@@ -22,28 +24,36 @@ func TestAnswering(t *testing.T) {
 		answer http.HandlerFunc
 		name   string // empty if it is no server of models
 		models []string
+		owner  string // of the first
 	}{
 		{says(`{"object":"list","data":[{"id":"qwen3","owned_by":"library"},{"id":"devstral"}]}`), "Ollama",
-			[]string{"qwen3", "devstral"}},
-		{says("<!doctype html>"), "", nil},
-		{says(`{"object":"list","data":[]}`), "", nil},
-		{says(`{"data":[{"id":"x"}]}`), "", nil},
-		{http.NotFound, "", nil},
-		{func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, "", nil},
-		{func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "", nil}, // hangs
+			[]string{"qwen3", "devstral"}, "library"},
+		{says("<!doctype html>"), "", nil, ""},
+		{says(`{"object":"list","data":[]}`), "", nil, ""},
+		{says(`{"data":[{"id":"x"}]}`), "", nil, ""},
+		{http.NotFound, "", nil, ""},
+		{func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, "", nil, ""},
+		{func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "", nil, ""}, // hangs
 		{func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/v1/models" || r.Header.Get("Authorization") != "" {
 				t.Errorf("asked for %s with the key %q", r.URL, r.Header.Get("Authorization"))
 			}
 			says(`{"object":"list","data":[{"id":"m","owned_by":"me"}]}`)(w, r)
-		}, "usual", []string{"m"}},
+		}, "usual", []string{"m"}, "me"},
 	} {
 		server := httptest.NewServer(c.answer)
 		defer server.Close()
 		s := ModelServer{Name: "usual", BaseURL: server.URL + "/v1"}
 		places = append(places, s)
 		if c.name != "" {
-			s.Name, s.Models = c.name, c.models
+			s.Name = c.name
+			for i, id := range c.models {
+				m := llm.ServedModel{ID: id}
+				if i == 0 {
+					m.Owner = c.owner
+				}
+				s.Models = append(s.Models, m)
+			}
 			want = append(want, s)
 		}
 	}
@@ -61,8 +71,9 @@ func says(text string) http.HandlerFunc {
 
 func TestAdvise(t *testing.T) {
 	what, command := advise([]ModelServer{
-		{"Ollama", "http://127.0.0.1:11434/v1", []string{"a b", "b", "c", "d", "e"}},
-		{"vLLM", "http://127.0.0.1:8000/v1", []string{"m"}},
+		{Name: "Ollama", BaseURL: "http://127.0.0.1:11434/v1",
+			Models: []llm.ServedModel{{ID: "a b"}, {ID: "b"}, {ID: "c"}, {ID: "d"}, {ID: "e"}}},
+		{Name: "vLLM", BaseURL: "http://127.0.0.1:8000/v1", Models: []llm.ServedModel{{ID: "m"}}},
 	})
 	if want := "Ollama answers at http://127.0.0.1:11434/v1 (a b, b, c and 2 more)\n" +
 		"vLLM answers at http://127.0.0.1:8000/v1 (m)"; what != want {

@@ -140,7 +140,7 @@ func (c *Client) list(ctx context.Context, p patience) ([]ServedModel, error) {
 		x := &exchange{http: c.http, watch: w}
 		_, err := c.api(x).ListModels(ctx) // its answer is empty, see exchange
 		if x.ok() {
-			served, err = readModels(x.raw)
+			served, err = ReadModels(x.raw)
 		}
 		if err != nil {
 			return c.failure(ctx, x, err)
@@ -150,9 +150,9 @@ func (c *Client) list(ctx context.Context, p patience) ([]ServedModel, error) {
 	return served, err
 }
 
-// readModels reads {"data": […]}, or the bare array of some hosted services, with every name that the length of the
-// context goes by.
-func readModels(raw []byte) ([]ServedModel, error) {
+// ReadModels reads a list of models: {"data": […]}, or the bare array of some hosted services, with every name that the
+// length of the context goes by.
+func ReadModels(raw []byte) ([]ServedModel, error) {
 	type entry struct {
 		ID      string   `json:"id"`
 		Owner   string   `json:"owned_by"`

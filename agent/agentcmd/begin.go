@@ -1,0 +1,341 @@
+package agentcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/cli"
+	"deepswe/agent/llm"
+	"deepswe/agent/trajectory"
+	"deepswe/tools"
+)
+
+// CanBegin reports whether there is somebody to talk to: [Begin] needs a terminal for input and output.
+func CanBegin(d Deps) bool { return interactive(d.World) && cli.IsTerminal(d.Out) }
+
+// Begin is deepswe without a command: it says what is here, asks for what it needs and cannot find, one question at a
+// time, writes the configuration after it has shown it, and ends with the command to try.
+func Begin(ctx context.Context, d Deps) error {
+	c, err := d.LoadConfig()
+	if err != nil {
+		return err
+	}
+	b := beginning{d: d, config: c, questions: questions{in: d.In}}
+	b.found = lookAround(ctx, d, c)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	for _, row := range b.found.lines() {
+		for i, l := range strings.Split(row[1], "\n") {
+			name := row[0]
+			if i > 0 {
+				name = ""
+			}
+			indent := strings.Repeat(" ", len(l)-len(strings.TrimLeft(l, " ")))
+			for j, part := range wrap(cli.Plain(l), b.width()-13-len(indent)) {
+				if j > 0 {
+					name = ""
+				}
+				b.say("%-12s%s%s", name, indent, part)
+			}
+		}
+	}
+	b.say("")
+	switch err := b.choose(ctx); {
+	case errors.Is(err, errNoAnswer), ctx.Err() != nil:
+		return cli.Exit(cli.ExitInterrupted)
+	case err != nil:
+		return err
+	}
+	if b.server.BaseURL != "" {
+		b.try(ctx)
+		if err := b.write(ctx); err != nil {
+			return err
+		}
+	}
+	b.advise()
+	return nil
+}
+
+// beginning is a dialogue.
+type beginning struct {
+	d         Deps
+	config    cli.Config
+	found     surroundings
+	questions questions
+
+	server cli.ModelServer // the chosen one, without an address if there is none
+	model  llm.ServedModel
+	key    string // a new one
+	format string // what the trial of a tool call calls for; empty for the model's own
+}
+
+func (b *beginning) width() int { return cli.ScreenOf(b.d.Err).Width() }
+
+func (b *beginning) say(format string, args ...any) {
+	fmt.Fprintf(b.d.Err, format+"\n", args...)
+}
+
+// ask asks a question and returns the answer.
+func (b *beginning) ask(ctx context.Context, question string) (string, error) {
+	b.say("%s", question)
+	return b.questions.line(ctx)
+}
+
+// option is a model that could be chosen.
+type option struct {
+	server cli.ModelServer
+	model  llm.ServedModel
+}
+
+// choose finds the endpoint and the model: those that are configured, the only ones that were found, or the user's
+// choice.
+func (b *beginning) choose(ctx context.Context) error {
+	var options []option
+	for _, s := range b.found.servers {
+		if s.Problem != nil && answeredWith(s.Problem, http.StatusUnauthorized) && s.Name == "" {
+			return b.unlock(ctx, s)
+		}
+		for _, m := range s.Models {
+			options = append(options, option{s, m})
+		}
+	}
+	wanted := b.d.ResolveModel(b.config, "", "")
+	for _, o := range options {
+		known := o.server.Source != "" && o.server.Name != llm.Ollama && o.server.Name != llm.LMStudio ||
+			o.server.BaseURL == wanted.BaseURL
+		if known && (o.model.ID == wanted.Model || wanted.Model == "" && len(o.server.Models) == 1) {
+			b.server, b.model = o.server, o.model
+			return nil
+		}
+	}
+	switch len(options) {
+	case 0:
+		return b.askAddress(ctx)
+	case 1:
+		b.server, b.model = options[0].server, options[0].model
+		return nil
+	}
+	return b.askModel(ctx, options)
+}
+
+// askModel asks which of several models to take. One that is loaded with room enough comes first: to load another may
+// unload it.
+func (b *beginning) askModel(ctx context.Context, options []option) error {
+	slices.SortStableFunc(options, func(x, y option) int { return cmp.Compare(rank(y.model), rank(x.model)) })
+	const most = 9
+	for i, o := range options[:min(len(options), most)] {
+		b.say("  %d  %s (%s)", i+1, cli.Plain(describeModel(o.model)), cli.Plain(o.server.Name))
+	}
+	for {
+		answer, err := b.ask(ctx, "Which model shall work? A number, or the name of another [1]")
+		if err != nil {
+			return err
+		}
+		n, err := strconv.Atoi(cmp.Or(answer, "1"))
+		at := n - 1
+		if err != nil {
+			at = slices.IndexFunc(options, func(o option) bool { return o.model.ID == answer })
+		}
+		if at >= 0 && at < len(options) {
+			b.server, b.model = options[at].server, options[at].model
+			return nil
+		}
+		b.say("There is no model %s.", cli.Plain(answer))
+	}
+}
+
+// rank says how fit a model is to be proposed.
+func rank(m llm.ServedModel) int {
+	n := 0
+	if m.Loaded {
+		n++
+	}
+	if m.Context >= llm.LeastContext {
+		n += 2
+	}
+	if m.Tools == nil || *m.Tools {
+		n += 4
+	}
+	return n
+}
+
+// askAddress asks for an endpoint elsewhere. An empty answer leaves it open.
+func (b *beginning) askAddress(ctx context.Context) error {
+	for {
+		address, err := b.ask(ctx, "Address of an OpenAI-compatible endpoint (https://HOST/v1), or nothing to do that later:")
+		if err != nil || address == "" {
+			return err
+		}
+		s := cli.ModelServer{BaseURL: address}
+		s.List(ctx, "")
+		if s.Problem != nil && answeredWith(s.Problem, http.StatusUnauthorized) {
+			return b.unlock(ctx, s)
+		}
+		if s.Problem != nil && !answeredWith(s.Problem, http.StatusNotFound) {
+			b.say("%s", cli.Plain(brief(s.Problem)))
+			continue
+		}
+		return b.settle(ctx, s)
+	}
+}
+
+// unlock asks for the key of an endpoint that wants one.
+func (b *beginning) unlock(ctx context.Context, s cli.ModelServer) error {
+	for {
+		b.say("%s wants a key (it is not shown; nothing to do that later):", cli.Plain(cli.WithoutPassword(s.BaseURL)))
+		key, err := b.questions.secret(ctx)
+		if err != nil || key == "" {
+			return err
+		}
+		s.List(ctx, key)
+		if s.Problem == nil || answeredWith(s.Problem, http.StatusNotFound) {
+			b.key = key
+			return b.settle(ctx, s)
+		}
+		b.say("%s", cli.Plain(brief(s.Problem)))
+	}
+}
+
+// settle chooses a model of the server; one that lists none is asked for by name.
+func (b *beginning) settle(ctx context.Context, s cli.ModelServer) error {
+	var options []option
+	for _, m := range s.Models {
+		options = append(options, option{s, m})
+	}
+	switch len(options) {
+	case 0:
+		name, err := b.ask(ctx, "Name of the model:")
+		b.server, b.model = s, llm.ServedModel{ID: name}
+		return err
+	case 1:
+		b.server, b.model = s, s.Models[0]
+		return nil
+	}
+	return b.askModel(ctx, options)
+}
+
+func answeredWith(err error, status int) bool {
+	own, ok := errors.AsType[*llm.Error](err)
+	return ok && own.Status == status
+}
+
+// longestTrial bounds the trial of a tool call.
+const longestTrial = 30 * time.Second
+
+// try says what is wrong with the model's context, and tries a tool call where neither the server nor the model's name
+// says that it can make them.
+func (b *beginning) try(ctx context.Context) {
+	b.say("%s at %s", cli.Plain(describeModel(b.model)), cli.Plain(cli.WithoutPassword(b.server.BaseURL)))
+	if scarce := b.model.Scarce(); scarce != "" {
+		b.say("%s", strings.ReplaceAll(scarce, "\n", "\n  "))
+	}
+	p := b.d.ProfileOf(b.config, b.model.ID)
+	decided := b.config.Format != "" || p.Format != "" || p.Parser != "" ||
+		agent.FormatFor(b.model.ID).Name() == trajectory.FormatXML
+	if decided || b.model.Tools != nil && *b.model.Tools || b.model.Server() == llm.Ollama && !b.model.Loaded {
+		return
+	}
+	b.say("trying a tool call …")
+	ctx, cancel := context.WithTimeout(ctx, longestTrial)
+	defer cancel()
+	switch calls, err := b.callsTools(ctx); {
+	case err != nil && !errors.Is(err, agent.ErrToolsUnsupported):
+		b.say("the trial failed: %s", cli.Plain(err.Error()))
+	case calls:
+		b.say("the model calls tools")
+	default:
+		b.format = trajectory.FormatXML
+		b.say("no tool call came back: the XML format is used, which needs no support of the server")
+	}
+}
+
+// callsTools reports whether the endpoint answers with a tool call where one is asked for.
+func (b *beginning) callsTools(ctx context.Context) (bool, error) {
+	client, err := llm.New(llm.Options{
+		BaseURL: b.server.BaseURL, Model: b.model.ID, MaxRetries: -1,
+		APIKey: cmp.Or(b.key, b.d.ResolveModel(b.config, "", "").APIKey),
+	})
+	if err != nil {
+		return false, err
+	}
+	reply, err := client.Complete(ctx, agent.Request{
+		Messages: []agent.Message{{Role: agent.RoleUser, Content: "Call the tool ready, and say nothing else."}},
+		Tools: []tools.Spec{{
+			Name: "ready", Description: "Says that you are ready.", Parameters: []byte(`{"type":"object","properties":{}}`),
+		}},
+		MaxTokens: 2048,
+	})
+	return len(reply.Message.ToolCalls) > 0, err
+}
+
+// write shows what is to be written to the configuration, asks, and writes it. What is in force already is not.
+func (b *beginning) write(ctx context.Context) error {
+	in := b.d.ResolveModel(b.config, "", "")
+	var lines [][2]string
+	if b.server.BaseURL != in.BaseURL {
+		lines = append(lines, [2]string{"base_url", b.server.BaseURL})
+	}
+	if b.model.ID != in.Model && (len(b.server.Models) != 1 || in.Model != "") {
+		lines = append(lines, [2]string{"model", b.model.ID})
+	}
+	if b.key != "" {
+		lines = append(lines, [2]string{"api_key", b.key})
+	}
+	if b.format != "" {
+		lines = append(lines, [2]string{"format", b.format})
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	path := b.d.ConfigPath()
+	b.say("\nFor %s:", path)
+	for _, l := range lines {
+		value := l[1]
+		if l[0] == "api_key" {
+			value = "(hidden)"
+		}
+		b.say("  %s: %s", l[0], cli.Plain(cli.WithoutPassword(value)))
+	}
+	answer, err := b.ask(ctx, "Write this? [Y/n]")
+	if err != nil {
+		return cli.Exit(cli.ExitInterrupted)
+	}
+	if answer = strings.ToLower(answer); answer != "" && answer != "y" && answer != "yes" {
+		b.say("Nothing was written.")
+		return nil
+	}
+	for _, l := range lines {
+		if err := b.d.SetConfig(l[0], l[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// advise ends with the command to try.
+func (b *beginning) advise() {
+	command := `deepswe solve "what is wrong, in a sentence or two"`
+	switch {
+	case b.server.BaseURL == "" || len(b.found.works) == 0:
+		command = "deepswe solve --demo"
+	case b.found.root == "":
+		command = "cd REPOSITORY && " + command
+	}
+	b.say("\nTry it:\n  %s", command)
+	if b.server.BaseURL == "" {
+		b.say("It needs no model. Later: deepswe, or deepswe config set base_url URL")
+	}
+	if wd, err := os.Getwd(); err == nil && b.found.root != "" && wd != b.found.root {
+		b.say("The work is on %s; the model is told that you stand in a folder of it.", cli.Plain(b.found.root))
+	}
+}
