@@ -73,8 +73,10 @@ func (j *job) race(ctx context.Context, model cli.LiveModel) (attempt.Result, er
 	}
 	j.choice = &choice
 	j.tested.ran.Store(tested[choice.Winner].ran.Load())
-	j.dir, err = j.journal.Attempt(j.raceJob(choice.Winner))
-	return results[choice.Winner], err
+	if j.dir, err = j.journal.Attempt(j.raceJob(choice.Winner)); err != nil {
+		return results[choice.Winner], err
+	}
+	return results[choice.Winner], j.journal.Note(noteChosen, chosenAttempt{choice.Winner})
 }
 
 func (j *job) raceJob(i int) run.Job { return run.Job{Task: j.task.ID, Group: j.task.ID, Index: i} }

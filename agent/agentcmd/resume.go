@@ -1,12 +1,15 @@
 package agentcmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"deepswe/agent"
@@ -77,7 +80,20 @@ func readSolve(path string) (*solveRun, error) {
 	return s, nil
 }
 
-func (s *solveRun) job() run.Job { return run.Job{Task: s.settings.Task, Group: s.settings.Task} }
+func (s *solveRun) job() run.Job {
+	return run.Job{Task: s.settings.Task, Group: s.settings.Task, Index: s.chosen()}
+}
+
+// chosen is the number of the attempt whose patch is the run's: the one that was chosen, if there were several.
+func (s *solveRun) chosen() int {
+	for _, n := range slices.Backward(s.Notes) {
+		var c chosenAttempt
+		if n.Event == noteChosen && json.Unmarshal(n.Data, &c) == nil {
+			return c.Attempt
+		}
+	}
+	return 0
+}
 
 // dir is the directory of the run's attempt.
 func (s *solveRun) dir() string { return s.AttemptDir(s.job()) }
@@ -103,11 +119,17 @@ const (
 	noteContinued   = "continued" // its data is a continuation
 	noteDelivered   = "delivered" // its data is a delivery
 	noteUndone      = "undone"    // the last delivery was taken back
+	noteChosen      = "chosen"    // its data is a chosenAttempt
 )
 
 // continuation is a further instruction.
 type continuation struct {
 	Text string `json:"text"`
+}
+
+// chosenAttempt is which of several attempts was chosen.
+type chosenAttempt struct {
+	Attempt int `json:"attempt"`
 }
 
 // takeUp opens the run that --resume or --continue names and restores its settings.
@@ -148,7 +170,7 @@ func (j *job) takeUp(args []string) error {
 	if past, err = readSolve(path); err != nil {
 		return err
 	}
-	j.past, j.run, j.id = past, path, past.Manifest.ID
+	j.past, j.run, j.id, j.index = past, path, past.Manifest.ID, past.chosen()
 	if err := j.resumable(past, text); err != nil {
 		return err
 	}
@@ -221,6 +243,11 @@ func (j *job) restore(past *solveRun) error {
 	}
 	if len(s.Flags["model"]) == 0 && !s.Demo {
 		s.Flags = withFlag(s.Flags, "model", s.Model)
+	}
+	if j.o.further != "" { // with the chosen one of several attempts
+		s.Flags = maps.Clone(s.Flags)
+		delete(s.Flags, "attempts")
+		delete(s.Flags, "verifier")
 	}
 	if err := restoreFlags(j.o.flags, s.Flags); err != nil {
 		return err
@@ -303,11 +330,18 @@ func (j *job) nextSteps(report outcome) []string {
 	if report.Status != string(agent.Submitted) && !j.o.demo {
 		next = append(next, "deepswe solve --resume "+name)
 	}
-	if report.Patch != nil && !report.Applied && report.Branch == "" && !j.o.demo {
-		next = append(next, "deepswe apply "+name)
+	if report.Patch == nil || j.o.demo {
+		return next
 	}
-	if report.Patch != nil && j.o.branch != "" && report.Branch == "" && report.Status == string(agent.Submitted) {
-		next = append(next, "deepswe branch "+name+" "+shellWord(j.o.branch))
+	branch := cmp.Or(j.o.branch, branchName(j.settings))
+	switch submitted := report.Status == string(agent.Submitted); {
+	case report.Applied || report.Branch != "":
+		next = append(next, "deepswe undo "+name)
+	case submitted:
+		next = append(next, "deepswe apply "+name, "deepswe branch "+name+" "+shellWord(branch),
+			"deepswe solve --continue "+name+` "what else"`)
+	default:
+		next = append(next, "deepswe apply "+name)
 	}
 	return next
 }

@@ -132,6 +132,8 @@ func (s *solveRun) status(alive disk.Liveness) string {
 	switch {
 	case alive == disk.Alive:
 		return "running"
+	case ended && len(s.Notes) > 0 && s.Notes[len(s.Notes)-1].Event == noteDropped:
+		return noteDropped
 	case ended:
 		return string(sum.StopReason)
 	}

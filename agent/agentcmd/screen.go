@@ -13,6 +13,7 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/diff"
 	"deepswe/env/repo"
 	"deepswe/tools"
 )
@@ -282,6 +283,10 @@ func (s *screen) finish(o outcome) error {
 		_, lost = io.WriteString(s.out, s.patch(o.diff))
 	}
 	s.Line("")
+	if o.Status == string(agent.Submitted) && o.Patch != nil && o.Error == "" { // what was reached comes first
+		s.sentence(o)
+		o.Detail = ""
+	}
 	s.Line(s.verdict(o))
 	if o.Detail != "" {
 		s.Line(o.Detail)
@@ -318,6 +323,37 @@ func (s *screen) finish(o outcome) error {
 	return cli.WriteText(s.out, o.diff)
 }
 
+// sentence shows what was reached, and the tests that prove it.
+func (s *screen) sentence(o outcome) {
+	style := s.styles.name
+	switch {
+	case o.Test == nil:
+	case o.Test.Verdict == attempt.Verified:
+		style = s.styles.good
+	case o.Test.Verdict == attempt.Broken:
+		style = s.styles.bad
+	}
+	lines := []string{o.Detail}
+	if s.Live() {
+		lines = wrap(o.Detail, s.Width()-1)
+	}
+	for _, l := range lines {
+		if l != "" {
+			s.Line(style.Render(cli.Plain(l)))
+		}
+	}
+}
+
+// size says how much a patch changes.
+func size(patch []byte) string {
+	files := diff.Files(string(patch))
+	added, removed := 0, 0
+	for _, f := range files {
+		added, removed = added+f.Added, removed+f.Removed
+	}
+	return fmt.Sprintf("%s +%d -%d", cli.Plural(len(files), "file"), added, removed)
+}
+
 // verdict returns the line about how the run ended.
 func (s *screen) verdict(o outcome) string {
 	mark, what := s.styles.bad, "no patch"
@@ -333,6 +369,9 @@ func (s *screen) verdict(o outcome) string {
 	}
 	text := fmt.Sprintf("%s (%s) after %s, %s", mark.Render(what), strings.ReplaceAll(o.Status, "_", " "),
 		cli.Plural(o.Steps, "step"), cli.Clock(time.Since(s.began)))
+	if len(o.diff) > 0 {
+		text += ", " + size(o.diff)
+	}
 	if o.Tokens.Completion > 0 {
 		text += fmt.Sprintf(", %s tokens read, %s tokens written", cli.Count(o.Tokens.Prompt), cli.Count(o.Tokens.Completion))
 	}

@@ -261,5 +261,12 @@ func runSolve(ctx context.Context, d Deps, o *solveOptions, args []string) error
 	if cerr := j.close(); cerr != nil {
 		d.Logger().Warn("what the run used could not all be given back; deepswe clean removes it later", "error", cerr)
 	}
-	return j.end(report, err)
+	if err != nil || !j.decides(report) {
+		return j.end(report, err)
+	}
+	report.Next = nil // the user is asked
+	if err := j.end(report, nil); err != nil {
+		return err
+	}
+	return j.decide(ctx)
 }

@@ -38,6 +38,7 @@ type job struct {
 	run      string // the run's directory
 	journal  *run.Dir
 	dir      string // the attempt's directory in the run's
+	index    int    // the number of the attempt, where an earlier one of several goes on
 	task     env.Task
 	target   string                          // the repository on the host
 	fetch    func(ctx context.Context) error // clones the repository; nil if it is there
@@ -366,11 +367,11 @@ func (j *job) createRun(ctx context.Context, model string) error {
 	return err
 }
 
-// runJob returns the only job of the run.
-func (j *job) runJob() run.Job { return run.Job{Task: j.task.ID, Group: j.task.ID} }
+// runJob returns the run's job, or the one that goes on.
+func (j *job) runJob() run.Job { return j.raceJob(j.index) }
 
 // record writes the outcome of the attempt to the run's events; for an interrupted attempt, a note instead.
-func (j *job) record(r attempt.Result) error { return j.recordOne(0, r) }
+func (j *job) record(r attempt.Result) error { return j.recordOne(j.index, r) }
 
 func (j *job) recordOne(i int, r attempt.Result) error {
 	out := r.Outcome

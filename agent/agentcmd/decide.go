@@ -1,0 +1,156 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"deepswe/agent"
+	"deepswe/agent/cli"
+)
+
+// noteDropped is the event that the user does not want the patch.
+const noteDropped = "dropped"
+
+// decides reports whether the user is asked what becomes of the patch, because no flag says it and there is somebody to
+// ask.
+func (j *job) decides(report outcome) bool {
+	return report.Status == string(agent.Submitted) && report.Error == "" && report.Patch != nil &&
+		!j.o.json && !j.o.demo && j.o.apply == "" && j.o.branch == "" && CanBegin(j.d)
+}
+
+// way is one of the things that can become of a patch.
+type way struct {
+	key  byte
+	word string
+	// do reports whether it is done; otherwise the question is asked again.
+	do func(ctx context.Context) (done bool, err error)
+}
+
+// decision asks what becomes of the patch of a run. What it does is what the commands do.
+type decision struct {
+	d         Deps
+	o         *solveOptions
+	run       string // its directory
+	past      *solveRun
+	questions questions
+}
+
+// decide asks, until something is done or the user leaves it open.
+func (j *job) decide(ctx context.Context) error {
+	past, err := readSolve(j.run)
+	if err != nil {
+		return err
+	}
+	c := decision{d: j.d, o: j.o, run: j.run, past: past, questions: questions{in: j.d.In}}
+	ways := c.ways()
+	var words []string
+	keys := "\r\n\x1bq"
+	for _, w := range ways {
+		words = append(words, w.word)
+		keys += string(w.key)
+	}
+	for {
+		fmt.Fprintf(c.d.Err, "\n%s\n", strings.Join(words, "  "))
+		pressed, err := c.questions.key(ctx, keys+strings.ToUpper(keys))
+		if err != nil && !errors.Is(err, errNoAnswer) && ctx.Err() == nil {
+			return err
+		}
+		done := true
+		for _, w := range ways {
+			if err == nil && strings.EqualFold(string(w.key), string(pressed)) {
+				if done, err = w.do(ctx); err != nil && ctx.Err() == nil {
+					cli.Say(c.d.Err, err.Error())
+					done = false
+				}
+				if done {
+					return err
+				}
+			}
+		}
+		if done {
+			fmt.Fprintf(c.d.Err, "left as it is: deepswe apply %s, or deepswe solve --continue %[1]s\n",
+				shellWord(runName(c.d, c.run)))
+			return nil
+		}
+	}
+}
+
+// ways are what can become of the patch. A run on a clone that is gone has no repository to deliver it to.
+func (c *decision) ways() []way {
+	var all []way
+	if c.past.settings.Repo != "" {
+		all = append(all, way{'a', "[a]pply", c.apply}, way{'b', "[b]ranch", c.branch})
+	}
+	return append(all, way{'s', "[s]ay more", c.sayMore}, way{'d', "[d]rop", c.drop})
+}
+
+func (c *decision) apply(ctx context.Context) (bool, error) {
+	err := deliverLater(ctx, c.d, c.run, "", "")
+	if err == nil {
+		c.undoable()
+	}
+	return err == nil, err
+}
+
+func (c *decision) branch(ctx context.Context) (bool, error) {
+	name := branchName(c.past.settings)
+	fmt.Fprintf(c.d.Err, "Name of the branch [%s]\n", name)
+	answer, err := c.questions.line(ctx)
+	if err != nil {
+		return true, err
+	}
+	if answer != "" {
+		name = answer
+	}
+	if err = deliverLater(ctx, c.d, c.run, "", name); err == nil {
+		c.undoable()
+	}
+	return err == nil, err
+}
+
+func (c *decision) undoable() {
+	fmt.Fprintf(c.d.Err, "deepswe undo %s takes it back\n", shellWord(runName(c.d, c.run)))
+}
+
+// sayMore goes on with the run after a further instruction, and asks again at its end.
+func (c *decision) sayMore(ctx context.Context) (bool, error) {
+	fmt.Fprintln(c.d.Err, "What else? (nothing: back)")
+	text, err := c.questions.line(ctx)
+	if err != nil || text == "" {
+		return err != nil, err
+	}
+	c.o.further, c.o.resume, c.o.issueFile, c.o.out, c.o.attempts, c.o.verifier.Verifier = c.run, "", "", "", 1, ""
+	return true, runSolve(ctx, c.d, c.o, []string{text})
+}
+
+func (c *decision) drop(context.Context) (bool, error) {
+	journal, err := openEnded(c.d, c.run)
+	if err != nil {
+		return false, err
+	}
+	defer journal.Close()
+	if err := journal.Note(noteDropped, nil); err != nil {
+		return false, err
+	}
+	fmt.Fprintf(c.d.Err, "dropped; the patch stays with the run %s\n", shellWord(runName(c.d, c.run)))
+	return true, nil
+}
+
+var (
+	numeral = regexp.MustCompile(`^\d+$`)
+	noWord      = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+// branchName proposes a name for the branch of a run.
+func branchName(s solveSettings) string {
+	if n := path.Base(s.Issue); numeral.MatchString(n) {
+		return "fix-" + n
+	}
+	words := strings.Split(strings.Trim(noWord.ReplaceAllString(strings.ToLower(cli.FirstLine(s.Statement, 0)), "-"), "-"), "-")
+	const most = 5
+	return strings.TrimSuffix("fix-"+strings.Join(words[:min(len(words), most)], "-"), "-")
+}
