@@ -159,6 +159,9 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 	root.AddCommand(newManual(root))
 	for _, c := range root.Commands() {
 		execute := c.RunE
+		if execute == nil {
+			continue // a page of the help
+		}
 		c.RunE = func(cmd *cobra.Command, args []string) error {
 			*begun = true
 			return execute(cmd, args)

@@ -142,7 +142,7 @@ func (c *decision) drop(context.Context) (bool, error) {
 
 var (
 	numeral = regexp.MustCompile(`^\d+$`)
-	noWord      = regexp.MustCompile(`[^a-z0-9]+`)
+	noWord  = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
 // branchName proposes a name for the branch of a run.

@@ -37,7 +37,9 @@ type Deps struct {
 
 // New returns the commands about a rollout.
 func New(d Deps) []*cobra.Command {
-	return []*cobra.Command{newSolve(d), newRuns(d), newApply(d), newBranch(d), newUndo(d), newReplay(d), newView(d)}
+	solve := newSolve(d)
+	all := []*cobra.Command{solve, newRuns(d), newApply(d), newBranch(d), newUndo(d), newReplay(d), newView(d)}
+	return append(all, newTopics(solve)...)
 }
 
 // NewMachine returns the commands about this machine.
@@ -97,22 +99,13 @@ lock files call for; on a terminal you are asked. The result is kept for as
 long as lock files and tools stay the same, and the commands are remembered
 for the repository until --setup none.
 
-In Docker, the image is --image, else that of .devcontainer/devcontainer.json,
-else what --dockerfile FILE builds.
+With -k, several attempts run at once, and --verifier chooses one of them.
+--continue goes on with a run after a further instruction, --resume with one
+that did not reach its end. RUN is an id (deepswe runs lists them), a path, or
+last.
 
-With -k, several attempts run at once, each in its own sandbox, and --verifier
-chooses one of them, as rank does (see rank --help); the model judges itself
-unless --judge-url or --judge-model names another. All attempts stay in the
-run's directory. Ctrl-C chooses among those that have ended.
-
---resume goes on with a run that did not reach its end: its recorded commands
-run again in a fresh sandbox, and the model is asked from there on. --continue
-does so after a further instruction. RUN is an id (deepswe runs lists them), a
-path, or last.
-
-The model is any OpenAI-compatible endpoint: --base-url, else DEEPSWE_BASE_URL,
-OPENAI_BASE_URL, base_url in ~/.config/deepswe/config.yaml, and finally
-http://localhost:8000/v1, where vLLM listens. The key is OPENAI_API_KEY.
+The model is any OpenAI-compatible endpoint. deepswe alone finds one and writes
+the configuration.
 
 EXIT STATUS
   0 solved · 2 wrong usage · 3 finished without a patch · 4 a limit was
@@ -121,6 +114,7 @@ EXIT STATUS
 
 func newSolve(d Deps) *cobra.Command {
 	var o solveOptions
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "solve [URL | TEXT | -]",
 		Short: "Fix an issue in a repository",
@@ -132,6 +126,9 @@ func newSolve(d Deps) *cobra.Command {
   deepswe solve --issue-file issue.md -k 8 --verifier hybrid
   deepswe solve --issue-file issue.md --image python:3.12 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if all {
+				return cmd.Help()
+			}
 			o.repoGiven, o.flags = o.Given("repo"), cmd.Flags()
 			return runSolve(cmd.Context(), d, &o, args)
 		},
@@ -159,6 +156,7 @@ func newSolve(d Deps) *cobra.Command {
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "show thoughts and outputs in full")
 	f.Float64Var(&o.maxCost, "max-cost", 0, "stop when the replies have cost `AMOUNT`, by the configuration's prices")
 	f.BoolVar(&o.json, "json", false, "print events as JSON lines; the last one is the result")
+	f.BoolVar(&all, "help-all", false, "help for all flags")
 	cmd.MarkFlagsMutuallyExclusive("dockerfile", "image")
 	for _, other := range []string{"repo", "issue-file", "apply", "branch", "dockerfile", "setup"} {
 		cmd.MarkFlagsMutuallyExclusive("demo", other)

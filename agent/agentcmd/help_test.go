@@ -1,0 +1,28 @@
+package agentcmd
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// Every flag of solve has a topic, and those that the help shows at once are few.
+func TestTopics(t *testing.T) {
+	placed := usualFlags()
+	for _, topic := range topics() {
+		placed = append(placed, topic.flags...)
+	}
+	shown := 0
+	newSolve(Deps{}).Flags().VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(placed, f.Name) {
+			t.Errorf("--%s is in no topic, and not usual", f.Name)
+		}
+		if slices.Contains(usualFlags(), f.Name) {
+			shown++
+		}
+	})
+	if shown > 15 {
+		t.Errorf("%d flags are shown at once", shown)
+	}
+}
