@@ -45,7 +45,8 @@ func TestMain(m *testing.M) {
 //
 //	nearby PORT        starts a server of a model at the port, which the condition [free:PORT] reports to be free
 //	endpoint FILE...   starts a model endpoint that answers with the files' texts, one after the other; judge:P answers
-//	                   as a judge does that gives YES the probability P
+//	                   as a judge does that gives YES the probability P; key:K is the key that it wants,
+//	                   call:TOOL a call without arguments
 //	terminal FILE COMMAND...  runs a command on a terminal of 80 columns: a line "< TEXT" of the file waits until the
 //	                   terminal shows the text, a line "> TEXT" types it, with an Enter unless a "\c" ends it; what is shown is
 //	                   then in the file "shown", without colours
@@ -134,7 +135,16 @@ func startEndpoint(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: endpoint FILE...")
 	}
 	var replies []llmtest.Reply
+	key := ""
 	for _, name := range args {
+		if secret, ok := strings.CutPrefix(name, "key:"); ok {
+			key = secret
+			continue
+		}
+		if tool, ok := strings.CutPrefix(name, "call:"); ok {
+			replies = append(replies, llmtest.UseTool(tool, "{}"))
+			continue
+		}
 		if p, judge := strings.CutPrefix(name, "judge:"); judge {
 			yes, err := strconv.ParseFloat(p, 64)
 			ts.Check(err)
@@ -143,7 +153,9 @@ func startEndpoint(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		replies = append(replies, llmtest.Text(ts.ReadFile(name)))
 	}
-	server := httptest.NewServer(llmtest.New(replies...))
+	fake := llmtest.New(replies...)
+	fake.Key = key
+	server := httptest.NewServer(fake)
 	ts.Defer(server.Close)
 	ts.Setenv("DEEPSWE_BASE_URL", server.URL+"/v1")
 }

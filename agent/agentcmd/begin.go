@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,20 +99,23 @@ type option struct {
 // choose finds the endpoint and the model: those that are configured, the only ones that were found, or the user's
 // choice.
 func (b *beginning) choose(ctx context.Context) error {
+	wanted := b.d.ResolveModel(b.config, "", "")
 	var options []option
 	for _, s := range b.found.servers {
-		if s.Problem != nil && answeredWith(s.Problem, http.StatusUnauthorized) && s.Name == "" {
+		switch {
+		case answeredWith(s.Problem, http.StatusUnauthorized) && s.Name == "":
 			return b.unlock(ctx, s)
+		case answeredWith(s.Problem, http.StatusNotFound) && s.BaseURL == wanted.BaseURL && wanted.Model != "":
+			b.server, b.model = s, llm.ServedModel{ID: wanted.Model}
+			return nil
 		}
 		for _, m := range s.Models {
 			options = append(options, option{s, m})
 		}
 	}
-	wanted := b.d.ResolveModel(b.config, "", "")
 	for _, o := range options {
-		known := o.server.Source != "" && o.server.Name != llm.Ollama && o.server.Name != llm.LMStudio ||
-			o.server.BaseURL == wanted.BaseURL
-		if known && (o.model.ID == wanted.Model || wanted.Model == "" && len(o.server.Models) == 1) {
+		named := o.model.ID == wanted.Model || o.model.ID == wanted.Model+":latest"
+		if o.server.BaseURL == wanted.BaseURL && (named || wanted.Model == "" && len(o.server.Models) == 1) {
 			b.server, b.model = o.server, o.model
 			return nil
 		}
@@ -178,7 +180,7 @@ func (b *beginning) askAddress(ctx context.Context) error {
 		}
 		s := cli.ModelServer{BaseURL: address}
 		s.List(ctx, "")
-		if s.Problem != nil && answeredWith(s.Problem, http.StatusUnauthorized) {
+		if answeredWith(s.Problem, http.StatusUnauthorized) {
 			return b.unlock(ctx, s)
 		}
 		if s.Problem != nil && !answeredWith(s.Problem, http.StatusNotFound) {
@@ -297,14 +299,9 @@ func (b *beginning) write(ctx context.Context) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	path := b.d.ConfigPath()
-	b.say("\nFor %s:", path)
+	b.say("\nFor %s:", b.d.ConfigPath())
 	for _, l := range lines {
-		value := l[1]
-		if l[0] == "api_key" {
-			value = "(hidden)"
-		}
-		b.say("  %s: %s", l[0], cli.Plain(cli.WithoutPassword(value)))
+		b.say("  %s: %s", l[0], shownValue(cli.Setting{Key: l[0], Value: l[1]}))
 	}
 	answer, err := b.ask(ctx, "Write this? [Y/n]")
 	if err != nil {
@@ -315,7 +312,7 @@ func (b *beginning) write(ctx context.Context) error {
 		return nil
 	}
 	for _, l := range lines {
-		if err := b.d.SetConfig(l[0], l[1]); err != nil {
+		if err := setConfig(b.d, l[0], l[1]); err != nil {
 			return err
 		}
 	}
@@ -331,11 +328,12 @@ func (b *beginning) advise() {
 	case b.found.root == "":
 		command = "cd REPOSITORY && " + command
 	}
-	b.say("\nTry it:\n  %s", command)
+	when := "Try it:"
+	if c := b.model.Context; c > 0 && c < llm.LeastContext {
+		when = "With a longer context, try it:"
+	}
+	b.say("\n%s\n  %s", when, command)
 	if b.server.BaseURL == "" {
 		b.say("It needs no model. Later: deepswe, or deepswe config set base_url URL")
-	}
-	if wd, err := os.Getwd(); err == nil && b.found.root != "" && wd != b.found.root {
-		b.say("The work is on %s; the model is told that you stand in a folder of it.", cli.Plain(b.found.root))
 	}
 }

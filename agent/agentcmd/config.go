@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -41,10 +42,19 @@ func showConfig(d Deps) error {
 		return err
 	}
 	w := tabwriter.NewWriter(d.Out, 0, 4, 2, ' ', 0)
+	profile := ""
 	for _, s := range all {
+		if s.Key == "profile" {
+			profile = fmt.Sprintf("profile of the model (%s): %s", cli.Plain(s.Source), shownValue(s))
+			continue
+		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Key, shownValue(s), cli.Plain(s.Source))
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(d.Out, "\n"+strings.Join(wrap(profile, 79), "\n"))
+	return err
 }
 
 // shownValue is a setting's value for people, who may show it to others.

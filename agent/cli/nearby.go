@@ -62,7 +62,7 @@ func (w World) named(c Config) []ModelServer {
 		{Source: "OLLAMA_HOST", Name: llm.Ollama, BaseURL: hostAddress(w.Getenv("OLLAMA_HOST"), "11434")},
 		{Source: "LMSTUDIO_BASE_URL", Name: llm.LMStudio, BaseURL: hostAddress(w.Getenv("LMSTUDIO_BASE_URL"), "1234")},
 	} {
-		if s.BaseURL != "" {
+		if s.BaseURL != "" && !slices.ContainsFunc(all, s.same) {
 			all = append(all, s)
 		}
 	}
@@ -95,42 +95,32 @@ func hostAddress(value, port string) string {
 // such servers do. It takes about a second. The user's key goes only where the user sends it in any case; no other host
 // is asked.
 func (w World) Servers(ctx context.Context, c Config) []ModelServer {
-	all := w.named(c)
-	known := len(all)
-	for _, place := range nearby() {
-		if !slices.ContainsFunc(all, func(s ModelServer) bool { return sameServer(s.BaseURL, place.BaseURL) }) {
-			all = append(all, place)
-		}
-	}
+	named := w.named(c)
+	places := slices.DeleteFunc(nearby(), func(place ModelServer) bool {
+		return slices.ContainsFunc(named, place.same)
+	})
 	var looking sync.WaitGroup
-	for i := range all {
+	looking.Go(func() { places = answering(ctx, places) })
+	for i := range named {
 		looking.Go(func() {
-			s := &all[i]
-			if i >= known {
-				if s.ask(ctx) != nil {
-					s.Models = nil
-				}
-				s.measure(ctx, "")
-				return
-			}
 			key := ""
-			if s.Name == "" { // the variables of other programs come without one
+			if named[i].Name == "" { // the variables of other programs come without one
 				key = cmp.Or(w.Getenv("OPENAI_API_KEY"), c.APIKey)
 			}
-			s.List(ctx, key)
+			named[i].List(ctx, key)
 		})
 	}
 	looking.Wait()
-	return slices.DeleteFunc(all, func(s ModelServer) bool { return len(s.Models) == 0 && s.Problem == nil })
+	return append(named, places...)
 }
 
-// sameServer reports whether two addresses are of the same server, by whatever name of this machine.
-func sameServer(a, b string) bool {
+// same reports whether two servers are the same, by whatever name of this machine.
+func (s ModelServer) same(other ModelServer) bool {
 	plain := func(address string) string {
-		address = strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(address, "/"), "/v1"), "/")
-		return strings.NewReplacer("://localhost:", "://127.0.0.1:", "://[::1]:", "://127.0.0.1:").Replace(address)
+		address = strings.TrimRight(strings.TrimSuffix(strings.TrimRight(address, "/"), "/v1"), "/")
+		return strings.Replace(address, "://localhost:", "://127.0.0.1:", 1)
 	}
-	return plain(a) == plain(b)
+	return plain(s.BaseURL) == plain(other.BaseURL)
 }
 
 // List asks a server that the user has named for its models, with a key if it is not empty.
@@ -171,7 +161,7 @@ var errNoModels = errors.New("it lists no models")
 // direct carries requests without a proxy, which is another host.
 func direct() http.RoundTripper { return &http.Transport{DisableKeepAlives: true} }
 
-// answering asks servers which models they serve, and returns those that answer, in their order. None gets a key.
+// answering asks servers about their models, and returns those that answer, in their order. None gets a key.
 func answering(ctx context.Context, places []ModelServer) []ModelServer {
 	var asking sync.WaitGroup
 	for i := range places {
@@ -179,6 +169,7 @@ func answering(ctx context.Context, places []ModelServer) []ModelServer {
 			if places[i].ask(ctx) != nil {
 				places[i].Models = nil
 			}
+			places[i].measure(ctx, "")
 		})
 	}
 	asking.Wait()
@@ -216,7 +207,6 @@ func (s *ModelServer) ask(ctx context.Context) error {
 	if len(s.Models) == 0 {
 		return errNoModels
 	}
-	s.Name = cmp.Or(s.Models[0].Server(), s.Name)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -41,26 +42,20 @@ func (d *dialect) refuses(key string) bool { return d.refused[key] }
 
 // taken returns the settings that the endpoint takes.
 func (d *dialect) taken(s agent.Sampling) agent.Sampling {
-	for _, key := range sampled() {
-		if !d.refuses(key) {
-			continue
-		}
-		switch key {
-		case "repetition_penalty":
-			s.RepetitionPenalty = nil
-		case "temperature":
-			s.Temperature = nil
-		case "top_k":
-			s.TopK = nil
-		case "top_p":
-			s.TopP = nil
-		case "min_p":
-			s.MinP = nil
-		case "seed":
-			s.Seed = nil
-		}
+	if len(d.refused) == 0 {
+		return s
 	}
-	return s
+	members := map[string]json.RawMessage{}
+	raw, err := json.Marshal(s)
+	if err != nil || json.Unmarshal(raw, &members) != nil {
+		return s // which fails when it is sent
+	}
+	maps.DeleteFunc(members, func(key string, _ json.RawMessage) bool { return d.refuses(key) })
+	var rest agent.Sampling
+	if raw, err = json.Marshal(members); err != nil || json.Unmarshal(raw, &rest) != nil {
+		return s
+	}
+	return rest
 }
 
 // objects matches how servers refuse a member that they do not know.
