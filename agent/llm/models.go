@@ -26,6 +26,8 @@ type ServedModel struct {
 	Context int
 	// Owner identifies the server: vllm, sglang, llamacpp, library (Ollama), organization_owner (LM Studio).
 	Owner string
+	// Root is the path or the name that a server of the vLLM kind was started with.
+	Root string
 	// Loaded is set if Context is that of the model as it is loaded; Slots is how many requests it is divided among.
 	Loaded bool
 	Slots  int
@@ -157,6 +159,7 @@ func ReadModels(raw []byte) ([]ServedModel, error) {
 		ID      string   `json:"id"`
 		Owner   string   `json:"owned_by"`
 		Parent  string   `json:"parent"`
+		Root    string   `json:"root"`
 		Aliases []string `json:"aliases"`
 		VLLM    int      `json:"max_model_len"`
 		Router  int      `json:"context_length"`
@@ -181,7 +184,7 @@ func ReadModels(raw []byte) ([]ServedModel, error) {
 	parents := map[string]string{}
 	contexts := map[string]int{}
 	for _, e := range entries {
-		m := ServedModel{ID: e.ID, Owner: e.Owner, Aliases: e.Aliases, Trained: e.Meta.Train}
+		m := ServedModel{ID: e.ID, Owner: e.Owner, Aliases: e.Aliases, Root: e.Root, Trained: e.Meta.Train}
 		if e.Meta.Train > 0 { // which only llama.cpp tells
 			m.Owner = "llamacpp"
 		}

@@ -86,9 +86,9 @@ func (m ServedModel) widening() string {
 		}
 		return fmt.Sprintf("llama-server … -c %d", n)
 	case SGLang:
-		return fmt.Sprintf("python3 -m sglang.launch_server --model-path %s --context-length %d", m.ID, n)
+		return fmt.Sprintf("python3 -m sglang.launch_server --model-path %s --context-length %d", cmp.Or(m.Root, m.ID), n)
 	case VLLM:
-		return fmt.Sprintf("vllm serve %s --max-model-len %d", m.ID, n)
+		return fmt.Sprintf("vllm serve %s --max-model-len %d", cmp.Or(m.Root, m.ID), n)
 	}
 	return fmt.Sprintf("serve it with a context of %d tokens", n)
 }

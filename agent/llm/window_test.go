@@ -95,8 +95,8 @@ func TestMeasure(t *testing.T) {
 			llm.ServedModel{ID: "q", Owner: "sglang", Context: 20480}, "--context-length 65536",
 		},
 		"vLLM": {
-			map[string]string{"/v1/models": `{"object":"list","data":[{"id":"q","owned_by":"vllm","max_model_len":8192}]}`},
-			llm.ServedModel{ID: "q", Owner: "vllm", Context: 8192}, "vllm serve q --max-model-len 65536",
+			map[string]string{"/v1/models": `{"object":"list","data":[{"id":"q","owned_by":"vllm","root":"/m/q","max_model_len":8192}]}`},
+			llm.ServedModel{ID: "q", Root: "/m/q", Owner: "vllm", Context: 8192}, "vllm serve /m/q --max-model-len 65536",
 		},
 		"a small model": {
 			map[string]string{
