@@ -120,19 +120,19 @@ func (b *beginning) choose(ctx context.Context) error {
 			return nil
 		}
 	}
-	switch len(options) {
-	case 0:
+	if len(options) == 0 {
 		return b.askAddress(ctx)
-	case 1:
+	}
+	return b.pick(ctx, options)
+}
+
+// pick takes the only model, or asks which of several to take. One that is loaded with room enough comes first: to load
+// another may unload it.
+func (b *beginning) pick(ctx context.Context, options []option) error {
+	if len(options) == 1 {
 		b.server, b.model = options[0].server, options[0].model
 		return nil
 	}
-	return b.askModel(ctx, options)
-}
-
-// askModel asks which of several models to take. One that is loaded with room enough comes first: to load another may
-// unload it.
-func (b *beginning) askModel(ctx context.Context, options []option) error {
 	slices.SortStableFunc(options, func(x, y option) int { return cmp.Compare(rank(y.model), rank(x.model)) })
 	const most = 9
 	for i, o := range options[:min(len(options), most)] {
@@ -214,16 +214,12 @@ func (b *beginning) settle(ctx context.Context, s cli.ModelServer) error {
 	for _, m := range s.Models {
 		options = append(options, option{s, m})
 	}
-	switch len(options) {
-	case 0:
+	if len(options) == 0 {
 		name, err := b.ask(ctx, "Name of the model:")
 		b.server, b.model = s, llm.ServedModel{ID: name}
 		return err
-	case 1:
-		b.server, b.model = s, s.Models[0]
-		return nil
 	}
-	return b.askModel(ctx, options)
+	return b.pick(ctx, options)
 }
 
 func answeredWith(err error, status int) bool {
@@ -242,7 +238,7 @@ func (b *beginning) try(ctx context.Context) {
 		b.say("%s", strings.ReplaceAll(scarce, "\n", "\n  "))
 	}
 	p := b.d.ProfileOf(b.config, b.model.ID)
-	decided := b.config.Format != "" || p.Format != "" || p.Parser != "" ||
+	decided := b.config.Format != "" || p.Format != "" ||
 		agent.FormatFor(b.model.ID).Name() == trajectory.FormatXML
 	if decided || b.model.Tools != nil && *b.model.Tools || b.model.Server() == llm.Ollama && !b.model.Loaded {
 		return
@@ -258,6 +254,9 @@ func (b *beginning) try(ctx context.Context) {
 	default:
 		b.format = trajectory.FormatXML
 		b.say("no tool call came back: the XML format is used, which needs no support of the server")
+		if p.Parser != "" && b.model.Server() == llm.VLLM {
+			b.say("(vLLM makes them with --enable-auto-tool-choice --tool-call-parser %s)", p.Parser)
+		}
 	}
 }
 

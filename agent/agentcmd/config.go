@@ -14,6 +14,11 @@ const configHelp = `Show the settings in force, and where each comes from: a var
 environment, the configuration in ~/.config/deepswe/config.yaml, or the default.
 Flags of a command come before all of them.
 
+The profile is what is known of the model by its name: sampling, where defaults
+are bad for an agent; the context to assume where the endpoint reports none; and
+vLLM's parser of its calls. profiles, a list in the configuration, comes before
+those that are built in.
+
 config set KEY VALUE checks a value and writes it to the configuration; an empty
 VALUE removes the key.`
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,36 +48,28 @@ func lookAround(ctx context.Context, d Deps, c cli.Config) surroundings {
 
 // lookForSandboxes tries the kinds that isolate what runs in them and are on this machine.
 func lookForSandboxes(ctx context.Context, d Deps) (works, lacks []string) {
-	type tried struct {
-		name string
-		err  error
-	}
-	var all []*tried
+	kinds := slices.DeleteFunc(slices.Clone(d.SandboxKinds()), func(k cli.SandboxKind) bool {
+		return k.Elsewhere != nil || k.Name == cli.EnvHost
+	})
+	errs := make([]error, len(kinds))
 	var trying sync.WaitGroup
-	for _, k := range d.SandboxKinds() {
-		if k.Elsewhere != nil || k.Name == cli.EnvHost {
-			continue
-		}
-		t := &tried{name: k.Name}
-		all = append(all, t)
+	for i, k := range kinds {
 		trying.Go(func() {
 			p, err := k.Open(ctx, nil, cli.SandboxChoice{})
 			if err == nil {
 				err = p.Close()
 			}
-			if err != nil {
-				f := failure(k.Name, err, k.Fix)
-				t.err = errors.New(cli.FirstLine(f.Detail, 0) + "\nto fix: " + f.Fix)
-			}
+			errs[i] = err
 		})
 	}
 	trying.Wait()
-	for _, t := range all {
-		if t.err == nil {
-			works = append(works, t.name)
-		} else {
-			lacks = append(lacks, t.name+": "+t.err.Error())
+	for i, k := range kinds {
+		if errs[i] == nil {
+			works = append(works, k.Name)
+			continue
 		}
+		f := failure(k.Name, errs[i], k.Fix)
+		lacks = append(lacks, fmt.Sprintf("%s: %s\nto fix: %s", k.Name, cli.FirstLine(f.Detail, 0), f.Fix))
 	}
 	return works, lacks
 }
@@ -97,32 +89,12 @@ func (s *surroundings) lookAtRepository(ctx context.Context, d Deps) {
 	s.root = root
 	machine := project.FindMachine(d.Getenv)
 	s.test, s.due = project.TestCommand(root, machine, nil), project.Due(root, machine)
-	if host := hostOf(remote); host != "" {
-		s.login = loginAt(host, d.Getenv)
-	}
-}
-
-// hostOf is the host in the address of a remote; empty for a path.
-func hostOf(remote string) string {
-	if u, err := url.Parse(remote); err == nil && u.Host != "" {
-		return u.Hostname()
-	}
-	before, _, found := strings.Cut(remote, ":") // git@host:owner/repo
-	if !found || strings.Contains(before, "/") {
-		return ""
-	}
-	_, host, _ := strings.Cut(before, "@")
-	return host
-}
-
-// loginAt says whether the issues of a host can be read with a token.
-func loginAt(host string, getenv func(string) string) string {
-	for _, name := range []string{"GITHUB_TOKEN", "GH_TOKEN"} {
-		if getenv(name) != "" {
-			return host + ", with the token in " + name
+	if s.login = cli.WithoutPassword(remote); remote != "" {
+		s.login += ", without a token: public issues only (to fix: export GITHUB_TOKEN=…)"
+		if cmp.Or(d.Getenv("GITHUB_TOKEN"), d.Getenv("GH_TOKEN")) != "" {
+			s.login = cli.WithoutPassword(remote) + ", with a token"
 		}
 	}
-	return host + ", without a token: public issues only (to fix: export GITHUB_TOKEN=…)"
 }
 
 // lines are what was found, as a table of names and lines for people.

@@ -21,19 +21,19 @@ var bundledProfiles []byte
 // Profile is what is known of a model by its name.
 type Profile struct {
 	// Models are patterns of names, in lower case and without what precedes the last slash; a * matches anything.
-	Models []string `yaml:"models"`
+	Models []string `yaml:"models,omitempty"`
 	// Format is xml or tools; empty leaves it to the model's name.
-	Format            string   `yaml:"format"`
-	Temperature       *float64 `yaml:"temperature"`
-	TopP              *float64 `yaml:"top_p"`
-	TopK              *int     `yaml:"top_k"`
-	RepetitionPenalty *float64 `yaml:"repetition_penalty"`
+	Format            string   `yaml:"format,omitempty"`
+	Temperature       *float64 `yaml:"temperature,omitempty"`
+	TopP              *float64 `yaml:"top_p,omitempty"`
+	TopK              *int     `yaml:"top_k,omitempty"`
+	RepetitionPenalty *float64 `yaml:"repetition_penalty,omitempty"`
 	// Thoughts is dropped if those of earlier turns must not be sent back, and empty or kept otherwise.
-	Thoughts string `yaml:"thoughts"`
+	Thoughts string `yaml:"thoughts,omitempty"`
 	// Context is the length to assume if the endpoint does not report it.
-	Context int `yaml:"context"`
+	Context int `yaml:"context,omitempty"`
 	// Parser is the name of vLLM's parser of the model's tool calls.
-	Parser string `yaml:"parser"`
+	Parser string `yaml:"parser,omitempty"`
 
 	// Source is the path of the configuration that it comes from; empty if it is built in.
 	Source string `yaml:"-"`
@@ -115,32 +115,14 @@ func (p Profile) sampling() agent.Sampling {
 	}
 }
 
-// String describes what the profile sets.
+// String describes what the profile sets, in the words of the file.
 func (p Profile) String() string {
-	var parts []string
-	add := func(format string, value any) { parts = append(parts, fmt.Sprintf(format, value)) }
-	if p.Format != "" {
-		add("format %s", p.Format)
+	p.Models = nil
+	text, err := yaml.Marshal(p)
+	if err != nil || string(text) == "{}\n" {
+		return ""
 	}
-	if p.Temperature != nil {
-		add("temperature %g", *p.Temperature)
-	}
-	if p.TopP != nil {
-		add("top_p %g", *p.TopP)
-	}
-	if p.TopK != nil {
-		add("top_k %d", *p.TopK)
-	}
-	if p.RepetitionPenalty != nil {
-		add("repetition_penalty %g", *p.RepetitionPenalty)
-	}
-	if p.Thoughts != "" {
-		add("thoughts %s", p.Thoughts)
-	}
-	if p.Context > 0 {
-		add("context %d where none is reported", p.Context)
-	}
-	return strings.Join(parts, ", ")
+	return strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", ", ")
 }
 
 // roomEnough refuses a context that is too short for an agent unless a flag asks for it, and warns of a short one. Where

@@ -23,19 +23,19 @@ func TestProfileOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"agentica-org/DeepSWE-Preview":         "context 65536 where none is reported",
-		"Qwen/Qwen3-Coder-30B-A3B-Instruct":    "temperature 0.7, top_p 0.8, top_k 20, repetition_penalty 1.05, context 262144 where none is reported",
-		"qwen3-coder:30b":                      "temperature 0.7, top_p 0.8, top_k 20, repetition_penalty 1.05, context 262144 where none is reported",
-		"Qwen/Qwen3-Coder-Next":                "context 262144 where none is reported",
-		"qwen3:8b":                             "context 40960 where none is reported",
-		"mistralai/Devstral-Small-2507":        "temperature 0.15, context 131072 where none is reported",
-		"devstral-small":                       "format xml, thoughts kept",
-		"me/My-Own":                            "format xml, thoughts kept",
-		"moonshotai/Kimi-K2-Instruct-0905":     "temperature 0.6, context 131072 where none is reported",
-		"moonshotai/Kimi-K2-Thinking":          "context 262144 where none is reported",
-		"deepseek-reasoner":                    "thoughts dropped, context 65536 where none is reported",
+		"agentica-org/DeepSWE-Preview":         "context: 65536",
+		"Qwen/Qwen3-Coder-30B-A3B-Instruct":    "temperature: 0.7, top_p: 0.8, top_k: 20, repetition_penalty: 1.05, context: 262144, parser: qwen3_coder",
+		"qwen3-coder:30b":                      "temperature: 0.7, top_p: 0.8, top_k: 20, repetition_penalty: 1.05, context: 262144, parser: qwen3_coder",
+		"Qwen/Qwen3-Coder-Next":                "context: 262144, parser: qwen3_coder",
+		"qwen3:8b":                             "context: 40960, parser: hermes",
+		"mistralai/Devstral-Small-2507":        "temperature: 0.15, context: 131072, parser: mistral",
+		"devstral-small":                       "format: xml, thoughts: kept",
+		"me/My-Own":                            "format: xml, thoughts: kept",
+		"moonshotai/Kimi-K2-Instruct-0905":     "temperature: 0.6, context: 131072, parser: kimi_k2",
+		"moonshotai/Kimi-K2-Thinking":          "context: 262144, parser: kimi_k2",
+		"deepseek-reasoner":                    "thoughts: dropped, context: 65536",
 		"unknown":                              "",
-		"deepseek-ai/DeepSeek-R1-Distill-0528": "thoughts dropped, context 65536 where none is reported",
+		"deepseek-ai/DeepSeek-R1-Distill-0528": "thoughts: dropped, context: 65536",
 	} {
 		if got := w.ProfileOf(c, name).String(); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)

@@ -160,9 +160,9 @@ func (c *Client) measureOllama(ctx context.Context, m *ServedModel) {
 	}
 }
 
-// measureLMStudio reads the context with which the model is loaded, in the words of its newer and of its older API.
+// measureLMStudio reads the context with which the model is loaded.
 func (c *Client) measureLMStudio(ctx context.Context, m *ServedModel) {
-	var newer struct {
+	var answer struct {
 		Models []struct {
 			Key    string `json:"key"`
 			Loaded []struct {
@@ -177,32 +177,15 @@ func (c *Client) measureLMStudio(ctx context.Context, m *ServedModel) {
 			} `json:"capabilities"`
 		} `json:"models"`
 	}
-	if c.learnFrom(ctx, "/api/v1/models", nil, &newer) {
-		for _, l := range newer.Models {
-			for _, instance := range l.Loaded {
-				if instance.ID == m.ID || l.Key == m.ID {
-					m.Context, m.Loaded = instance.Config.Context, true
-				}
-			}
-			if l.Key == m.ID || m.Loaded && m.Trained == 0 {
-				m.Trained, m.Tools = l.Trained, l.Capabilities.Tools
+	c.learnFrom(ctx, "/api/v1/models", nil, &answer)
+	for _, l := range answer.Models {
+		for _, instance := range l.Loaded {
+			if instance.ID == m.ID || l.Key == m.ID {
+				m.Context, m.Loaded = instance.Config.Context, true
 			}
 		}
-		return
-	}
-	var older struct {
-		Models []struct {
-			ID           string   `json:"id"`
-			Context      int      `json:"loaded_context_length"` // absent where it is not loaded
-			Trained      int      `json:"max_context_length"`
-			Capabilities []string `json:"capabilities"`
-		} `json:"data"`
-	}
-	c.learnFrom(ctx, "/api/v0/models", nil, &older)
-	for _, l := range older.Models {
-		if l.ID == m.ID {
-			m.Context, m.Loaded, m.Trained = l.Context, l.Context > 0, l.Trained
-			m.Tools = new(slices.Contains(l.Capabilities, "tool_use"))
+		if l.Key == m.ID || m.Loaded && m.Trained == 0 {
+			m.Trained, m.Tools = l.Trained, l.Capabilities.Tools
 		}
 	}
 }

@@ -70,15 +70,6 @@ func TestMeasure(t *testing.T) {
 			llm.ServedModel{ID: "q", Owner: "organization_owner", Context: 4096, Loaded: true, Trained: 262144, Tools: new(true)},
 			"lms load q --context-length 65536",
 		},
-		"older LM Studio": {
-			map[string]string{
-				"/v1/models": `{"object":"list","data":[{"id":"q","owned_by":"organization_owner"}]}`,
-				"/api/v0/models": `{"object":"list","data":[{"id":"p","state":"not-loaded","max_context_length":8192},{"id":"q",` +
-					`"state":"loaded","max_context_length":32768,"loaded_context_length":16384,"capabilities":["tool_use"]}]}`,
-			},
-			llm.ServedModel{ID: "q", Owner: "organization_owner", Context: 16384, Loaded: true, Trained: 32768, Tools: new(true)},
-			"lms load q --context-length 32768",
-		},
 		"llama.cpp": {
 			map[string]string{
 				"/v1/models": `{"object":"list","data":[{"id":"q.gguf","owned_by":"llamacpp","meta":{"n_ctx_train":40960}}]}`,
