@@ -174,7 +174,7 @@ func rank(m llm.ServedModel) int {
 // askAddress asks for an endpoint elsewhere. An empty answer leaves it open.
 func (b *beginning) askAddress(ctx context.Context) error {
 	for {
-		address, err := b.ask(ctx, "Address of an OpenAI-compatible endpoint (https://HOST/v1), or nothing to do that later:")
+		address, err := b.ask(ctx, "Address of an OpenAI-compatible endpoint, https://HOST/v1 (nothing: later):")
 		if err != nil || address == "" {
 			return err
 		}
@@ -194,7 +194,7 @@ func (b *beginning) askAddress(ctx context.Context) error {
 // unlock asks for the key of an endpoint that wants one.
 func (b *beginning) unlock(ctx context.Context, s cli.ModelServer) error {
 	for {
-		b.say("%s wants a key (it is not shown; nothing to do that later):", cli.Plain(cli.WithoutPassword(s.BaseURL)))
+		b.say("%s wants a key (not shown; nothing: later):", cli.Plain(cli.WithoutPassword(s.BaseURL)))
 		key, err := b.questions.secret(ctx)
 		if err != nil || key == "" {
 			return err

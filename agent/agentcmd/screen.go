@@ -287,7 +287,11 @@ func (s *screen) finish(o outcome) error {
 		s.sentence(o)
 		o.Detail = ""
 	}
-	s.Line(s.verdict(o))
+	if verdict := s.verdict(o); s.Live() {
+		s.Line(ansi.Wordwrap(verdict, s.Width()-1, ""))
+	} else {
+		s.Line(verdict)
+	}
 	if o.Detail != "" {
 		s.Line(o.Detail)
 	}
