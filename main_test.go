@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 //	                   as a judge does that gives YES the probability P; key:K is the key that it wants,
 //	                   call:TOOL a call without arguments
 //	terminal FILE COMMAND...  runs a command on a terminal of 80 columns: a line "< TEXT" of the file waits until the
-//	                   terminal shows the text, a line "> TEXT" types it, with an Enter unless a "\c" ends it; what is shown is
-//	                   then in the file "shown", without colours
+//	                   terminal shows the text, a line "> TEXT" types it, with an Enter unless a "\c" ends it; what is
+//	                   shown is then in the file "shown", without colours
 //	result FILE KEY V  checks a key of the last line of a file of JSON lines
 //	waitfor FILE TEXT  waits until the file holds the text
 //	static             makes deepswe a static program, as Docker needs it: the tests' own is not under the race detector
@@ -171,7 +171,8 @@ func onTerminal(ts *testscript.TestScript, neg bool, args []string) {
 	cmd := exec.Command("script", "-qefc", strings.Join(words, " "), "/dev/null")
 	cmd.Dir = ts.MkAbs(".")
 	for _, name := range []string{
-		"PATH", "HOME", "TMPDIR", "GOCACHE", "NO_PROXY", "DEEPSWE_BASE_URL", "OPENAI_API_KEY", "OLLAMA_HOST", "LMSTUDIO_BASE_URL",
+		"PATH", "HOME", "TMPDIR", "GOCACHE", "NO_PROXY", "DEEPSWE_BASE_URL", "OPENAI_API_KEY", "OLLAMA_HOST",
+		"LMSTUDIO_BASE_URL",
 	} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}

@@ -150,7 +150,8 @@ func branchName(s solveSettings) string {
 	if n := path.Base(s.Issue); numeral.MatchString(n) {
 		return "fix-" + n
 	}
-	words := strings.Split(strings.Trim(noWord.ReplaceAllString(strings.ToLower(cli.FirstLine(s.Statement, 0)), "-"), "-"), "-")
+	plain := noWord.ReplaceAllString(strings.ToLower(cli.FirstLine(s.Statement, 0)), "-")
+	words := strings.Split(strings.Trim(plain, "-"), "-")
 	const most = 5
 	return strings.TrimSuffix("fix-"+strings.Join(words[:min(len(words), most)], "-"), "-")
 }

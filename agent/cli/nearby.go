@@ -69,7 +69,7 @@ func (w World) named(c Config) []ModelServer {
 	return all
 }
 
-// hostAddress completes what servers' own variables hold: a host without a scheme or a port, or an address to listen on.
+// hostAddress completes what servers' own variables hold: a host without scheme or port, or an address to listen on.
 func hostAddress(value, port string) string {
 	if value == "" {
 		return ""
@@ -91,8 +91,8 @@ func hostAddress(value, port string) string {
 	return u.Scheme + "://" + host + "/v1"
 }
 
-// Servers looks for servers of models: those that the user has named, first, and those that listen on this machine where
-// such servers do. It takes about a second. The user's key goes only where the user sends it in any case; no other host
+// Servers looks for servers of models: those that the user has named, first, and those that listen on this machine
+// where such servers do. It takes about a second. The user's key goes only where the user sends it in any case; no other host
 // is asked.
 func (w World) Servers(ctx context.Context, c Config) []ModelServer {
 	named := w.named(c)

@@ -125,8 +125,8 @@ func (p Profile) String() string {
 	return strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", ", ")
 }
 
-// roomEnough refuses a context that is too short for an agent unless a flag asks for it, and warns of a short one. Where
-// none is reported, it takes the profile's, or a cautious one.
+// roomEnough refuses a context that is too short for an agent unless a flag asks for it, and warns of a short one.
+// Where none is reported, it takes the profile's, or a cautious one.
 func (o *ModelFlags) roomEnough(w World, m LiveModel, p Profile) error {
 	scarce := m.Served.Scarce()
 	switch {

@@ -22,10 +22,11 @@ func TestProfileOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const coder = "temperature: 0.7, top_p: 0.8, top_k: 20, repetition_penalty: 1.05, context: 262144, parser: qwen3_coder"
 	for name, want := range map[string]string{
 		"agentica-org/DeepSWE-Preview":         "context: 65536",
-		"Qwen/Qwen3-Coder-30B-A3B-Instruct":    "temperature: 0.7, top_p: 0.8, top_k: 20, repetition_penalty: 1.05, context: 262144, parser: qwen3_coder",
-		"qwen3-coder:30b":                      "temperature: 0.7, top_p: 0.8, top_k: 20, repetition_penalty: 1.05, context: 262144, parser: qwen3_coder",
+		"Qwen/Qwen3-Coder-30B-A3B-Instruct":    coder,
+		"qwen3-coder:30b":                      coder,
 		"Qwen/Qwen3-Coder-Next":                "context: 262144, parser: qwen3_coder",
 		"qwen3:8b":                             "context: 40960, parser: hermes",
 		"mistralai/Devstral-Small-2507":        "temperature: 0.15, context: 131072, parser: mistral",
@@ -70,7 +71,8 @@ func TestRoomEnough(t *testing.T) {
 			err: "to fix: OLLAMA_CONTEXT_LENGTH=65536 ollama serve\nor go on all the same: --context 4096"},
 		"asked for": {served: llm.ServedModel{ID: "m", Owner: "library", Context: 4096}, context: "4k",
 			warning: "OLLAMA_CONTEXT_LENGTH", want: 4096},
-		"short":      {served: llm.ServedModel{ID: "m", Context: 16384}, warning: "an agent needs 16384", want: defaultContext},
+		"short": {served: llm.ServedModel{ID: "m", Context: 16384}, warning: "an agent needs 16384",
+			want: defaultContext},
 		"long":       {served: llm.ServedModel{ID: "m", Context: 32768}, want: defaultContext},
 		"by profile": {profile: Profile{Context: 40960}, want: 40960},
 		"unknown":    {warning: "32768 tokens are assumed", want: 32768},
@@ -84,7 +86,8 @@ func TestRoomEnough(t *testing.T) {
 				}
 			}
 			var said bytes.Buffer
-			err := o.roomEnough(World{Err: &said}, LiveModel{Name: "m", Context: tt.served.Context, Served: tt.served}, tt.profile)
+			m := LiveModel{Name: "m", Context: tt.served.Context, Served: tt.served}
+			err := o.roomEnough(World{Err: &said}, m, tt.profile)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("got %v", err)
 			}

@@ -54,8 +54,8 @@ func (m ServedModel) Server() string {
 	return ""
 }
 
-// Scarce says that the model's context is too short for an agent, with the command that serves a longer one; empty if it
-// is long enough, or not known.
+// Scarce says that the model's context is too short for an agent, with the command that serves a longer one; empty if
+// it is long enough, or not known.
 func (m ServedModel) Scarce() string {
 	if m.Context == 0 || m.Context >= GoodContext {
 		return ""
@@ -123,7 +123,7 @@ func (c *Client) Measure(ctx context.Context, m *ServedModel) {
 	}
 }
 
-// measureOllama reads the context of the model as it is loaded or, where it is not, the one that its own parameters set.
+// measureOllama reads the context of the model as it is loaded or, where it is not, the one that its parameters set.
 // Otherwise the server decides when it loads the model, and nothing is known. The model's training length is no limit.
 func (c *Client) measureOllama(ctx context.Context, m *ServedModel) {
 	var loaded struct {
@@ -190,8 +190,8 @@ func (c *Client) measureLMStudio(ctx context.Context, m *ServedModel) {
 	}
 }
 
-// Load makes an Ollama server load the model that requests go to, as the first of them would, so that its context can be
-// measured.
+// Load makes an Ollama server load the model that requests go to, as the first of them would, so that its context can
+// be measured.
 func (c *Client) Load(ctx context.Context, m *ServedModel) {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
@@ -246,8 +246,8 @@ func (c *Client) cut(ctx context.Context, r agent.Request, read agent.Usage) *Er
 		e.Hint = "use --format xml, or a longer context"
 		return e
 	}
-	e.Message = fmt.Sprintf("it has read only %d tokens of a prompt with %d words: it drops the beginning of what exceeds "+
-		"its context, and with it what the model is told to do", read.Prompt, spoken)
+	e.Message = fmt.Sprintf("it has read only %d tokens of a prompt with %d words: it drops the beginning of what "+
+		"exceeds its context, and with it what the model is told to do", read.Prompt, spoken)
 	m := ServedModel{ID: *c.model.Load()}
 	if served, err := c.Discover(ctx); err == nil {
 		m = served

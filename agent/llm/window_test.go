@@ -57,17 +57,20 @@ func TestMeasure(t *testing.T) {
 			map[string]string{
 				"/v1/models": `{"object":"list","data":[{"id":"old","owned_by":"library"}]}`,
 				"/api/ps":    `{"models":null}`,
-				"/api/show":  `POST {"model_info":{"general.architecture":"llama","llama.context_length":8192},"capabilities":["completion"]}`,
+				"/api/show": `POST {"model_info":{"general.architecture":"llama","llama.context_length":8192},` +
+					`"capabilities":["completion"]}`,
 			},
 			llm.ServedModel{ID: "old", Owner: "library", Trained: 8192, Tools: new(false)}, "",
 		},
 		"LM Studio": {
 			map[string]string{
 				"/v1/models": `{"object":"list","data":[{"id":"q","object":"model","owned_by":"organization_owner"}]}`,
-				"/api/v1/models": `{"models":[{"type":"llm","key":"q","loaded_instances":[{"id":"q","config":{"context_length":4096}}],` +
-					`"max_context_length":262144,"capabilities":{"trained_for_tool_use":true}}]}`,
+				"/api/v1/models": `{"models":[{"type":"llm","key":"q",` +
+					`"loaded_instances":[{"id":"q","config":{"context_length":4096}}],"max_context_length":262144,"capabilities":{"trained_for_tool_use":true}}]}`,
 			},
-			llm.ServedModel{ID: "q", Owner: "organization_owner", Context: 4096, Loaded: true, Trained: 262144, Tools: new(true)},
+			llm.ServedModel{
+				ID: "q", Owner: "organization_owner", Context: 4096, Loaded: true, Trained: 262144, Tools: new(true),
+			},
 			"lms load q --context-length 65536",
 		},
 		"llama.cpp": {
@@ -86,12 +89,15 @@ func TestMeasure(t *testing.T) {
 			llm.ServedModel{ID: "q", Owner: "sglang", Context: 20480}, "--context-length 65536",
 		},
 		"vLLM": {
-			map[string]string{"/v1/models": `{"object":"list","data":[{"id":"q","owned_by":"vllm","root":"/m/q","max_model_len":8192}]}`},
+			map[string]string{
+				"/v1/models": `{"object":"list","data":[{"id":"q","owned_by":"vllm","root":"/m/q","max_model_len":8192}]}`,
+			},
 			llm.ServedModel{ID: "q", Root: "/m/q", Owner: "vllm", Context: 8192}, "vllm serve /m/q --max-model-len 65536",
 		},
 		"a small model": {
 			map[string]string{
-				"/v1/models": `{"object":"list","data":[{"id":"q","owned_by":"llamacpp","meta":{"n_ctx":2048,"n_ctx_train":2048}}]}`,
+				"/v1/models": `{"object":"list","data":[{"id":"q","owned_by":"llamacpp",` +
+					`"meta":{"n_ctx":2048,"n_ctx_train":2048}}]}`,
 			},
 			llm.ServedModel{ID: "q", Owner: "llamacpp", Context: 2048, Trained: 2048}, "choose another model",
 		},
