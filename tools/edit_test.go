@@ -230,7 +230,7 @@ func part(t *rapid.T, file string) string {
 	return old
 }
 
-// checkReplaced compares with the plain meaning of str_replace, line breaks aside.
+// checkReplaced compares with the plain meaning of str_replace, but for line breaks.
 func checkReplaced(t *rapid.T, was, old, new, is string, r tools.Result) {
 	plain := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 	once := func(s, part string) bool {

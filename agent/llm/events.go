@@ -43,10 +43,10 @@ func (e *events) Close() error {
 	return e.body.Close()
 }
 
-// next returns the data of the next event. The error is io.EOF after the end mark, io.ErrUnexpectedEOF if the stream
-// ends without it, and an errorEvent if the server reports an error. Comments are skipped. A last line without a line
-// break counts if it is complete otherwise.
-func (e *events) next() ([]byte, error) {
+// nextEvent returns the data of the next event. The error is io.EOF after the end mark, io.ErrUnexpectedEOF if the
+// stream ends without it, and an errorEvent if the server reports an error. Comments are skipped. A last line without a
+// line break counts if it is complete otherwise.
+func (e *events) nextEvent() ([]byte, error) {
 	for e.err == nil {
 		var line []byte
 		line, e.err = e.line()

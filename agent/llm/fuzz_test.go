@@ -48,7 +48,7 @@ func FuzzEvents(f *testing.F) {
 		read := func(r io.Reader) (all []string, err error) {
 			e := &events{in: bufio.NewReader(r), alive: func() {}, left: maxStream}
 			for {
-				data, err := e.next()
+				data, err := e.nextEvent()
 				if err != nil {
 					return all, err
 				}

@@ -22,7 +22,7 @@ func receive(ctx context.Context, x *exchange, onText func(string)) (completion,
 	defer x.events.Close()
 	var j joined
 	for {
-		raw, err := x.events.next()
+		raw, err := x.events.nextEvent()
 		if err == nil {
 			var chunk completion
 			if err = json.Unmarshal(raw, &chunk); err == nil {

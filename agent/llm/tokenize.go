@@ -30,18 +30,18 @@ func (s *serverCodec) Prompt(ctx context.Context, r agent.Request) ([]int32, err
 	if r.Fresh < 1 || r.Fresh > len(r.Messages) {
 		return nil, errors.New("a request whose fresh messages are not among its messages")
 	}
-	next, err := s.next(ctx, r)
+	next, err := s.nextIDs(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	return chatml.Extend(r.Sampled, next), nil
 }
 
-// next returns the ids after the last reply: the end of its message, the fresh messages, and the beginning of a reply.
-// The template never gets the reply itself, because it might write it in another way than the model did. Instead, the
-// conversation is rendered twice, with two different short replies: the ids that both end with are those after the
+// nextIDs returns the ids after the last reply: the end of its message, the fresh messages, and the beginning of a
+// reply. The template never gets the reply itself, because it might write it in another way than the model did. Instead,
+// the conversation is rendered twice, with two different short replies: the ids that both end with are those after the
 // reply, whatever the template does with thoughts and earlier messages.
-func (s *serverCodec) next(ctx context.Context, r agent.Request) ([]int32, error) {
+func (s *serverCodec) nextIDs(ctx context.Context, r agent.Request) ([]int32, error) {
 	var both [2][]int32
 	for i, word := range []string{"a", "b"} {
 		// Templates may check that calls and results belong together.

@@ -176,7 +176,7 @@ func (o Options) delay(j Job, retry int) time.Duration {
 
 // attempt plays one attempt to its end, including retries.
 func (r *run) attempt(playing context.Context, job Job) {
-	r.observe(Event{Kind: Started, Job: job})
+	r.observeEvent(Event{Kind: Started, Job: job})
 	start := time.Now()
 	var waited waits
 	playing = context.WithValue(playing, waitKey{}, &waited)
@@ -240,7 +240,7 @@ func (r *run) again(j Job, try int, err error) bool {
 	delay := r.Options.delay(j, try)
 	r.Log.Warn("rollout failed, retrying",
 		"task", j.Task, "attempt", j.Index, "try", try, "delay", delay, "error", err)
-	r.observe(Event{Kind: Retrying, Job: j, Err: err, Delay: delay})
+	r.observeEvent(Event{Kind: Retrying, Job: j, Err: err, Delay: delay})
 	return env.Sleep(r.admit, delay) == nil
 }
 

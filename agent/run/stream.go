@@ -40,7 +40,7 @@ func (e *Engine) stream(ctx context.Context, jobs iter.Seq[Job], sizes map[strin
 		}
 		defer r.start(ctx, jobs)()
 		for {
-			o, ok := r.take()
+			o, ok := r.takeOutcome()
 			if !ok {
 				break
 			}
@@ -145,7 +145,7 @@ func (r *run) dispatch(playing context.Context, jobs iter.Seq[Job]) bool {
 		return false
 	}
 	for job := range jobs {
-		play, ok := r.begin(job)
+		play, ok := r.beginJob(job)
 		if !ok {
 			return false
 		}
@@ -154,7 +154,7 @@ func (r *run) dispatch(playing context.Context, jobs iter.Seq[Job]) bool {
 		}
 		go func() {
 			defer r.jobs.Done()
-			w := &worker{places: workers, held: true, early: func() { r.observe(Event{Kind: Released, Job: job}) }}
+			w := &worker{places: workers, held: true, early: func() { r.observeEvent(Event{Kind: Released, Job: job}) }}
 			defer w.release()
 			r.attempt(context.WithValue(playing, workerKey{}, w), job)
 		}()
@@ -165,9 +165,9 @@ func (r *run) dispatch(playing context.Context, jobs iter.Seq[Job]) bool {
 	return true
 }
 
-// begin registers a job, or returns its outcome from the journal to the caller. play reports whether to play the
+// beginJob registers a job, or returns its outcome from the journal to the caller. play reports whether to play the
 // job, ok whether the run continues.
-func (r *run) begin(job Job) (play, ok bool) {
+func (r *run) beginJob(job Job) (play, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -179,7 +179,7 @@ func (r *run) begin(job Job) (play, ok bool) {
 	}
 	r.seen[key(job)] = true
 	o, replayed := r.find(job)
-	r.groupDone(r.groups.begin(job, replayed))
+	r.groupDone(r.groups.beginJob(job, replayed))
 	if replayed {
 		r.handOut(o)
 		return false, true
@@ -194,8 +194,8 @@ func (r *run) handOut(o Outcome) {
 	r.changed.Signal()
 }
 
-// take waits for the next outcome. It returns false when the last attempt has ended.
-func (r *run) take() (Outcome, bool) {
+// takeOutcome waits for the next outcome. It returns false when the last attempt has ended.
+func (r *run) takeOutcome() (Outcome, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.ready) == 0 {
@@ -231,8 +231,8 @@ func (r *run) end(err error) {
 	}
 }
 
-// observe passes an event to the observer.
-func (r *run) observe(e Event) {
+// observeEvent passes an event to the observer.
+func (r *run) observeEvent(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Options.Observe(e)
@@ -269,9 +269,9 @@ func newGroups(sizes map[string]int) groups {
 	return g
 }
 
-// begin registers a job. If it is the first one of a group, the previous group is closed, and returned if it is
+// beginJob registers a job. If it is the first one of a group, the previous group is closed, and returned if it is
 // done.
-func (g *groups) begin(job Job, replayed bool) (done *group) {
+func (g *groups) beginJob(job Job, replayed bool) (done *group) {
 	if g.sized {
 		return nil
 	}

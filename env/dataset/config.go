@@ -28,8 +28,8 @@ func (f *fieldReader) nested(field string) *fieldReader {
 	return in
 }
 
-// take reports the first error in an object, which is the value of a field, as an error of the record.
-func (f *fieldReader) take(field string, in *fieldReader) {
+// takeError reports the first error in an object, which is the value of a field, as an error of the record.
+func (f *fieldReader) takeError(field string, in *fieldReader) {
 	if in.err != nil {
 		f.fail(field+"."+in.err.Field, in.err.Err)
 	}

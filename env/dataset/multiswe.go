@@ -37,7 +37,7 @@ func (f *fieldReader) multiSWE() env.Task {
 	}
 	base := f.nested("base")
 	commit := base.text("sha")
-	f.take("base", base)
+	f.takeError("base", base)
 	patch := f.text("test_patch")
 	dir := "/home/" + name
 	setup := append([]string{"cd " + quoted([]string{dir})},

@@ -27,7 +27,7 @@ func (f *fieldReader) rebench() env.Task {
 	if c.has("base_image_name") || strings.Contains(image, "swerebenchv2") {
 		return f.rebench2(c, image)
 	}
-	defer f.take("install_config", c)
+	defer f.takeError("install_config", c)
 	test := c.text("test_cmd")
 	parser := c.parser(rebenchParsers)
 	repo, commit, patch := f.text("repo"), f.text("base_commit"), f.text("test_patch")
@@ -91,7 +91,7 @@ var rebenchData = []string{
 
 // rebench2 converts a record of SWE-rebench V2, whose images have the repository at the root, under its own name.
 func (f *fieldReader) rebench2(c *fieldReader, image string) env.Task {
-	defer f.take("install_config", c)
+	defer f.takeError("install_config", c)
 	known := map[string]string{}
 	for _, name := range strings.Fields(rebench2Parsers) {
 		known[name] = "swe_rebench_v2/" + name

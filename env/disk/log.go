@@ -155,7 +155,7 @@ func ReadLines(r io.Reader, each func(line []byte) error) error {
 func readLines(log io.Reader, each func([]byte) error) (good int64, err error) {
 	r := lineReader{r: bufio.NewReaderSize(log, 1<<16)}
 	for n := 1; ; n++ {
-		line, err := r.next()
+		line, err := r.nextLine()
 		if errors.Is(err, io.EOF) {
 			return good, nil
 		}
@@ -191,9 +191,9 @@ type lineReader struct {
 	buf []byte
 }
 
-// next returns a line that is valid until the next call. A last line without a line break is returned as it is,
+// nextLine returns a line that is valid until the next call. A last line without a line break is returned as it is,
 // then io.EOF.
-func (l *lineReader) next() ([]byte, error) {
+func (l *lineReader) nextLine() ([]byte, error) {
 	l.buf = l.buf[:0]
 	for {
 		part, err := l.r.ReadSlice('\n')

@@ -210,7 +210,7 @@ func (d *daemon) downloadOnce(ctx context.Context, ref string, p *progress) erro
 		if message.Error != nil {
 			return message.Error
 		}
-		p.take(message)
+		p.takeMessage(message)
 	}
 	return ctx.Err()
 }
@@ -265,8 +265,8 @@ type layer struct {
 	ready        bool
 }
 
-// take adds a message, and reports progress at most five times a second.
-func (p *progress) take(m jsonstream.Message) {
+// takeMessage adds a message, and reports progress at most five times a second.
+func (p *progress) takeMessage(m jsonstream.Message) {
 	if m.ID == "" || p.to == nil {
 		return
 	}

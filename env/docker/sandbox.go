@@ -163,7 +163,7 @@ func (s *stream) read(p []byte) (int, error) {
 		return 0, nil
 	}
 	for s.left == 0 {
-		if err := s.next(); err != nil {
+		if err := s.nextPayload(); err != nil {
 			return 0, err
 		}
 	}
@@ -181,8 +181,8 @@ func within(err error) error {
 	return err
 }
 
-// next reads frames up to the next payload of standard output.
-func (s *stream) next() error {
+// nextPayload reads frames up to the next payload of standard output.
+func (s *stream) nextPayload() error {
 	var header [8]byte
 	if _, err := io.ReadFull(s.in, header[:]); err != nil {
 		return err

@@ -159,13 +159,13 @@ func (c *Client) receive(in *bufio.Reader) error {
 		if p == nil {
 			continue // the caller has given up
 		}
-		if err := p.take(f); err != nil {
+		if err := p.takeFrame(f); err != nil {
 			return err // ends the stream, and this call with it
 		}
 	}
 }
 
-func (p *pending) take(f frame) error {
+func (p *pending) takeFrame(f frame) error {
 	switch f.kind {
 	case kindData:
 		if p.data == nil {

@@ -49,7 +49,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	ours, theirs := net.Pipe()
 	arrived, failed := make(chan struct{}), make(chan error, 1)
-	begun := l.begin(func() {
+	begun := l.beginWork(func() {
 		defer func() {
 			theirs.Close()
 			<-l.open
@@ -71,8 +71,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// begin runs f on a goroutine that Close waits for. It reports false where the listener has ended.
-func (l *listener) begin(f func()) bool {
+// beginWork runs f on a goroutine that Close waits for. It reports false where the listener has ended.
+func (l *listener) beginWork(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ctx.Err() != nil {

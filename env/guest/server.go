@@ -264,7 +264,7 @@ func (b *body) update(f func()) {
 
 func (b *body) Read(p []byte) (int, error) {
 	for {
-		n, err := b.take(p)
+		n, err := b.takeBytes(p)
 		if n > 0 || err != nil || len(p) == 0 {
 			return n, err
 		}
@@ -276,7 +276,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 }
 
-func (b *body) take(p []byte) (int, error) {
+func (b *body) takeBytes(p []byte) (int, error) {
 	b.mu.Lock()
 	if len(b.held) == 0 {
 		defer b.mu.Unlock()

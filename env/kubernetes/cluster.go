@@ -94,8 +94,8 @@ func (c *cluster) where() string { return c.context + ", namespace " + c.namespa
 // now returns the server's time, as far as it is known.
 func (c *cluster) now() time.Time { return time.Now().Add(time.Duration(c.skew.Load())) }
 
-// begin starts the provider's background work in this cluster.
-func (c *cluster) begin() {
+// beginWork starts the provider's background work in this cluster.
+func (c *cluster) beginWork() {
 	c.begun.Do(func() {
 		c.work.Go(c.follow)
 		c.work.Go(c.keepLease)

@@ -59,7 +59,7 @@ func (c *cluster) Fetch(ctx context.Context, s env.Spec) (err error) {
 			err = c.failed(ctx, err)
 		}
 	}()
-	c.begin()
+	c.beginWork()
 	if err := c.takeLease(ctx); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ const (
 
 // start starts a sandbox; see turn for giveWay. copyAndPrepare copies and prepares the repository afterwards.
 func (c *cluster) start(ctx context.Context, kind string, s env.Spec, r rank, giveWay func()) (*Sandbox, error) {
-	c.begin()
+	c.beginWork()
 	queued := &turn{c: c, rank: r, giveWay: giveWay}
 	defer queued.end()
 	if err := c.takeLease(ctx); err != nil {

@@ -86,14 +86,14 @@ func (s *stream) Read(p []byte) (int, error) {
 			}
 			continue
 		}
-		if err := s.next(); err != nil {
+		if err := s.nextMessage(); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// next reads up to and including the next message that carries standard output.
-func (s *stream) next() error {
+// nextMessage reads up to and including the next message that carries standard output.
+func (s *stream) nextMessage() error {
 	_, r, err := s.conn.Reader(s.ctx)
 	if err != nil {
 		return fmt.Errorf("the stream to the pod broke: %w", s.withStderr(err))

@@ -39,7 +39,7 @@ func TestPatchReproducesTheChange(t *testing.T) {
 			map[string]string{"a b": "y\n", `q"uo\te`: "y\n", "new\nline\ttab": "z\n", "ümläut": "z\n", "not\xffutf8": "z\n",
 				"-rf": "z\n", " lead": "z\n"},
 		},
-		"a planted .gitattributes": {
+		"a .gitattributes that the agent wrote": {
 			map[string]string{"a": "x\n"},
 			map[string]string{"a": "y\n", ".gitattributes": "* -diff filter=evil diff=evil\n"},
 		},

@@ -89,10 +89,10 @@ type Options struct {
 // Take copies dir or, if dir is in a git work tree, the whole work tree. It leaves out ignored files, devices,
 // sockets and pipes, and only reads the source.
 func Take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
-	s, err := take(ctx, dir, o)
+	s, err := takeSnapshot(ctx, dir, o)
 	if err != nil && o.Stream && ctx.Err() == nil { // for example because git objects are missing
 		o.Stream, o.Ignored = false, true
-		s, err = take(ctx, dir, o)
+		s, err = takeSnapshot(ctx, dir, o)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
@@ -100,7 +100,7 @@ func Take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 	return s, nil
 }
 
-func take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
+func takeSnapshot(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 	w, err := find(ctx, dir)
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func (l language) lex(data []byte) (tokens []lexeme, ok bool) {
 			at += n
 			continue
 		}
-		kind, n := l.next(data, at, tokens)
+		kind, n := l.nextToken(data, at, tokens)
 		if n == 0 {
 			return nil, false
 		}
@@ -113,8 +113,8 @@ func (l language) blank(data []byte, at int) int {
 	return 0
 }
 
-// next returns the kind and the length of the token at an offset; 0 if it does not end.
-func (l language) next(data []byte, at int, before []lexeme) (kind byte, n int) {
+// nextToken returns the kind and the length of the token at an offset; 0 if it does not end.
+func (l language) nextToken(data []byte, at int, before []lexeme) (kind byte, n int) {
 	rest, n := data[at:], 1
 	switch c := rest[0]; {
 	case strings.IndexByte(l.quotes, c) >= 0:

@@ -127,7 +127,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req Request) {
 		refuse(w, status, message, map[int]string{404: "NotFoundError"}[status])
 		return
 	}
-	reply, ok := s.next(req)
+	reply, ok := s.nextReply(req)
 	if !ok {
 		refuse(w, http.StatusBadRequest, "llmtest: the script has no further reply", "ScriptExhausted")
 		return
@@ -156,7 +156,7 @@ func (s *Server) record(req *Request) {
 	s.requests = append(s.requests, *req)
 }
 
-func (s *Server) next(req Request) (Reply, bool) {
+func (s *Server) nextReply(req Request) (Reply, bool) {
 	if s.Answer != nil {
 		return s.Answer(req), true
 	}

@@ -117,8 +117,8 @@ func newDiskWatch(o options, kill func()) *diskWatch {
 	return w
 }
 
-// begin tells the watch that a command starts. Its result has to be passed to end.
-func (w *diskWatch) begin(asGuest bool) (before int) {
+// beginCommand tells the watch that a command starts. Its result has to be passed to end.
+func (w *diskWatch) beginCommand(asGuest bool) (before int) {
 	if w == nil {
 		return 0
 	}

@@ -183,7 +183,7 @@ func (p pattern) findStream(line *lineReader) ([]int, error) {
 	}
 	held := make([]byte, 0, 256<<10+len(p.text))
 	for dropped := 0; ; {
-		part, more := line.next()
+		part, more := line.nextPiece()
 		held = append(held, part...)
 		if i := bytes.Index(held, p.text); i >= 0 {
 			return []int{dropped + i, dropped + i + len(p.text)}, nil
@@ -216,8 +216,8 @@ func (l *lineReader) length() int64 {
 	return l.read
 }
 
-// next returns the next piece of the line, and whether there may be more.
-func (l *lineReader) next() ([]byte, bool) {
+// nextPiece returns the next piece of the line, and whether there may be more.
+func (l *lineReader) nextPiece() ([]byte, bool) {
 	if l.ended || l.err != nil {
 		return nil, false
 	}
@@ -240,7 +240,7 @@ func (l *lineReader) next() ([]byte, bool) {
 
 func (l *lineReader) skip() error {
 	for more := !l.ended; more; {
-		_, more = l.next()
+		_, more = l.nextPiece()
 	}
 	return l.err
 }

@@ -57,7 +57,7 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 	}
 	r.Shell = lookPath(r.Shell, p.options.environment)
 	killed, _ := p.oom.count()
-	filled := p.disk.begin(r.AsGuest)
+	filled := p.disk.beginCommand(r.AsGuest)
 	var result guest.Result
 	j, note, err := p.launchPatiently(c, r)
 	if err != nil {

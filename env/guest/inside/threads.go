@@ -175,10 +175,10 @@ func (f *fan[T, R]) hand() error {
 	if len(f.queue) < groupsAhead {
 		return nil
 	}
-	return f.next()
+	return f.nextResult()
 }
 
-func (f *fan[T, R]) next() error {
+func (f *fan[T, R]) nextResult() error {
 	s := f.queue[0]
 	f.queue = f.queue[1:]
 	<-s.done
@@ -195,7 +195,7 @@ func (f *fan[T, R]) finish(err error) error {
 		err = f.hand()
 	}
 	for err == nil && len(f.queue) > 0 {
-		err = f.next()
+		err = f.nextResult()
 	}
 	f.workers.Wait()
 	return err

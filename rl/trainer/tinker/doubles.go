@@ -30,13 +30,13 @@ type doubles struct {
 
 // Limits of a look. Other clients of the server have results there as well.
 const (
-	mostStrangers   = 64
-	strangerTimeout = 3 * time.Second
-	lookTimeout     = 20 * time.Second
+	mostForeign    = 64
+	foreignTimeout = 3 * time.Second
+	lookTimeout    = 20 * time.Second
 )
 
-// stranger is the result of an operation that this client did not ask for.
-type stranger struct {
+// foreignResult is the result of an operation that this client did not ask for.
+type foreignResult struct {
 	Metrics map[string]*float64 `json:"metrics"`
 	Outputs []struct {
 		Losses struct {
@@ -63,13 +63,13 @@ func (m *Model) single(ctx context.Context, request string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	own := m.client.numbers(to)
-	for n, looked := from+1, 0; n < to && looked < mostStrangers && ctx.Err() == nil; n++ {
+	for n, looked := from+1, 0; n < to && looked < mostForeign && ctx.Err() == nil; n++ {
 		if own[n] {
 			continue
 		}
 		looked++
 		id := strconv.FormatInt(n, 10)
-		s, ok := m.client.stranger(ctx, id)
+		s, ok := m.client.foreignResult(ctx, id)
 		if !ok {
 			continue
 		}
@@ -82,7 +82,7 @@ func (m *Model) single(ctx context.Context, request string) error {
 }
 
 // match returns the name of the model's operation that a result is of, or "".
-func (d *doubles) match(s *stranger) string {
+func (d *doubles) match(s *foreignResult) string {
 	rate, hasRate := valueOf(s.Metrics, "learning_rate")
 	norm, hasNorm := valueOf(s.Metrics, "grad_norm")
 	// The first execution has used up the gradient. A step of another client's model has one.
@@ -158,13 +158,13 @@ func (c *Client) numbers(below int64) map[int64]bool {
 	return all
 }
 
-// stranger reads a result that this client did not ask for. ok is false if there is none.
-func (c *Client) stranger(ctx context.Context, request string) (s stranger, ok bool) {
+// foreignResult reads a result that this client did not ask for. ok is false if there is none.
+func (c *Client) foreignResult(ctx context.Context, request string) (s foreignResult, ok bool) {
 	body, err := json.Marshal(map[string]string{"request_id": request})
 	if err != nil {
 		return s, false
 	}
-	a, _, err := c.send(ctx, c.http, http.MethodPost, "retrieve_future", body, strangerTimeout)
+	a, _, err := c.send(ctx, c.http, http.MethodPost, "retrieve_future", body, foreignTimeout)
 	if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &s) != nil {
 		c.log.Debug("trainer: another client's result is not known", "request", request, "status", a.status, "error", err)
 		return s, false

@@ -168,7 +168,7 @@ func (r *Ranking) work(ctx context.Context, part Part, jobs map[run.Job]func(con
 	if len(plan) == 0 {
 		return nil
 	}
-	r.observe(Event{Part: part, Begin: true, Total: len(plan)})
+	r.observeEvent(Event{Part: part, Begin: true, Total: len(plan)})
 	texts := map[run.Job]string{}
 	runner := run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
 		text, err := jobs[j](ctx)
@@ -190,7 +190,7 @@ func (r *Ranking) work(ctx context.Context, part Part, jobs map[run.Job]func(con
 				r.cost.Failures++
 			}
 			r.mu.Unlock()
-			r.observe(Event{Part: part, Run: e, Name: e.Job.Task, Text: text})
+			r.observeEvent(Event{Part: part, Run: e, Name: e.Job.Task, Text: text})
 		},
 	}}
 	_, err := engine.Run(ctx, plan)
@@ -202,7 +202,7 @@ func (r *Ranking) work(ctx context.Context, part Part, jobs map[run.Job]func(con
 
 const defaultWorkers = 4
 
-func (r *Ranking) observe(e Event) {
+func (r *Ranking) observeEvent(e Event) {
 	if r.Observe != nil {
 		r.Observe(e)
 	}
