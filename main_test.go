@@ -444,6 +444,49 @@ func TestHouse(t *testing.T) {
 	}
 }
 
+// TestLinks follows the links between the pages, to their headings, too.
+func TestLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:\s]*)(?:#([^)\s]*))?\)`)
+	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "*.md").Output()
+	if err != nil {
+		t.Skip("this is not a clone")
+	}
+	for page := range strings.FieldsSeq(string(out)) {
+		text, err := os.ReadFile(page)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed, and not committed yet
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target := page
+			if m[1] != "" {
+				target = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: %v", page, err)
+			} else if m[2] != "" && !slices.Contains(headings(t, target), m[2]) {
+				t.Errorf("%s: %s has no heading #%s", page, target, m[2])
+			}
+		}
+	}
+}
+
+// headings returns the addresses that forges give to the headings of a page.
+func headings(t *testing.T, page string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		plain := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		names = append(names, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return names
+}
+
 // TestSecurityNamesItsTests holds SECURITY.md to the tests that it names: each exists, and each sentence of
 // a promise names one.
 func TestSecurityNamesItsTests(t *testing.T) {
