@@ -213,8 +213,8 @@ func commitMessage(s solveSettings, answer string) string {
 	if answer = strings.TrimSpace(answer); answer != "" {
 		text += "\n" + answer + "\n"
 	}
-	if s.Issue != "" {
-		text += "\nFixes " + s.Issue + "\n"
+	if s.Issue != "" { // no word that closes it: commits travel to forks and to other branches
+		text += "\nIssue: " + s.Issue + "\n"
 	}
 	return text
 }

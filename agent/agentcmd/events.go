@@ -14,8 +14,8 @@ import (
 
 // watcher shows the progress of a rollout.
 type watcher interface {
-	// show shows a started, note, remark, env.Progress, env.SetupProgress, installed, attempt.Phase, ready, agent.Event or
-	// checked. Progress comes from several goroutines.
+	// show shows a started, note, remark, env.Progress, env.SetupProgress, installed, attempt.Phase, ready, agent.Event,
+	// checked or proposal. Progress comes from several goroutines.
 	show(happened any)
 	// finish shows the result, and ends the watcher. It returns the error of writing the result.
 	finish(o outcome) error

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/forge"
 	"deepswe/env/repo"
 )
 
@@ -39,7 +40,9 @@ type outcome struct {
 	Applied bool     `json:"applied"`
 	Branch  string   `json:"branch,omitempty"`
 	Commit  string   `json:"commit,omitempty"`
-	Error   string   `json:"error,omitempty"`
+	// PullRequest is the one that --pr has opened or updated.
+	PullRequest *forge.Published `json:"pull_request,omitempty"`
+	Error       string           `json:"error,omitempty"`
 
 	// Detail is a sentence that explains Status, if that is necessary.
 	Detail string `json:"detail,omitempty"`
@@ -92,6 +95,7 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 	}
 	if err == nil && patched && out.StopReason == agent.Submitted {
 		j.verify(ctx, &report)
+		err = j.journal.Note(noteVerified, verification{Text: verifiedBy(&report)})
 	}
 	switch wanted := j.o.apply != "" || j.o.branch != ""; {
 	case !wanted || !patched || err != nil:
@@ -99,6 +103,9 @@ func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (out
 		err = j.deliver(ctx, &report)
 	case report.Patch != nil:
 		report.add("not applied, because the agent did not finish (git apply " + *report.Patch + ")")
+	}
+	if err == nil && j.o.pull != "" && patched && out.StopReason == agent.Submitted {
+		err = j.propose(ctx, &report)
 	}
 	if err == nil && j.o.demo && out.StopReason == agent.Submitted {
 		err = j.checkDemo(ctx, r.Patch.Diff)

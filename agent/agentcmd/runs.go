@@ -41,6 +41,8 @@ type runLine struct {
 	Status  string `json:"status"`
 	Applied bool   `json:"applied"`
 	Branch  string `json:"branch,omitempty"`
+	// PullRequest is the address of the one that was opened last.
+	PullRequest string `json:"pull_request,omitempty"`
 }
 
 func newRuns(d Deps) *cobra.Command {
@@ -123,6 +125,7 @@ func describeRun(f run.Listed) runLine {
 	l.Issue = cmp.Or(s.settings.Issue, cli.FirstLine(s.settings.Statement, 0))
 	l.Status = s.status(alive)
 	l.Applied, l.Branch = s.delivered()
+	l.PullRequest = s.proposed()
 	return l
 }
 
@@ -184,6 +187,9 @@ func printRuns(out io.Writer, lines []runLine, width int) error {
 		}
 		if l.Branch != "" {
 			status += ", branch " + l.Branch
+		}
+		if l.PullRequest != "" {
+			status += ", " + l.PullRequest
 		}
 		rows = append(rows, []string{
 			l.Created.Local().Format("01-02 15:04"), shortID(l.ID, width), cmp.Or(filepath.Base(l.Repo), "."),
@@ -268,6 +274,7 @@ func aboutSolve(path string) string {
 		line("time", fmt.Sprintf("%s (start %.0fs, model %.0fs, tools %.0fs)",
 			cli.Clock(time.Duration((t.Start+t.Model+t.Tools+t.Patch)*float64(time.Second))), t.Start, t.Model, t.Tools))
 	}
+	line("pull", s.proposed())
 	switch applied, branch := s.delivered(); {
 	case applied && branch != "":
 		line("delivered", "applied, and committed as "+branch)

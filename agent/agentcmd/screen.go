@@ -125,6 +125,12 @@ func (s *screen) show(happened any) {
 		s.event(h)
 	case checked:
 		s.check(h)
+	case proposal:
+		var text strings.Builder
+		showDraft(&text, h.Draft)
+		for line := range strings.Lines(text.String()) {
+			s.Line(strings.TrimSuffix(line, "\n"))
+		}
 	case question:
 		s.ask(h)
 	case raced:

@@ -29,7 +29,7 @@ type solveSettings struct {
 }
 
 // momentary are the flags that a resumed run does not take over, or that have a separate setting.
-var momentary = []string{"repo", "issue-file", "demo", "out", "json", "resume", "continue", "verbose"}
+var momentary = []string{"repo", "issue-file", "demo", "out", "json", "resume", "continue", "verbose", "allow"}
 
 // givenFlags returns the flags that were given, with paths made absolute. A base URL with a password is left out: no
 // secret is written down.

@@ -14,6 +14,7 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/forge"
 )
 
 // Deps are the dependencies of the commands.
@@ -38,7 +39,8 @@ type Deps struct {
 // New returns the commands about a rollout.
 func New(d Deps) []*cobra.Command {
 	solve := newSolve(d)
-	all := []*cobra.Command{solve, newRuns(d), newApply(d), newBranch(d), newUndo(d), newReplay(d), newView(d)}
+	all := []*cobra.Command{solve, newRuns(d), newApply(d), newBranch(d), newPR(d), newUndo(d)}
+	all = append(all, newReplay(d), newView(d))
 	return append(all, newTopics(solve)...)
 }
 
@@ -59,6 +61,8 @@ type solveOptions struct {
 	demo      bool
 	apply     string // how the patch is applied: applyAll or, without --apply, empty
 	branch    string
+	pull      string // how a pull request is opened; empty without --pr
+	allow     []string
 	// dockerfile is the file that the user wants an image built from.
 	dockerfile string
 	resume     string // the run to go on with
@@ -89,8 +93,9 @@ The issue is a URL (https://HOST/OWNER/REPO/issues/N), a text, a file
 (--issue-file), or standard input (-). The repository is the current directory,
 or --repo DIR, or the one that the issue's URL belongs to. It is copied,
 uncommitted changes included, into a sandbox; nothing on disk changes without
---apply or --branch, which are for work that the agent has finished. The patch
-goes to standard output and to the run's directory.
+--apply or --branch, and nothing leaves the machine without --pr, which are for
+work that the agent has finished. The patch goes to standard output and to the
+run's directory. deepswe pr --help says what --pr does.
 
 Dependencies that are not installed yet are installed by --setup CMD, once, in
 the sandbox, which has a network for that alone: an HTTP proxy that leads
@@ -149,6 +154,9 @@ func newSolve(d Deps) *cobra.Command {
 	f.StringVar(&o.apply, "apply", "", "apply the patch to the repository, all of it or nothing; =ask shows it first")
 	f.Lookup("apply").NoOptDefVal = applyAll
 	f.StringVar(&o.branch, "branch", "", "commit the patch as the new branch `NAME`")
+	f.StringVar(&o.pull, "pr", "", "open a draft pull request with the patch; =branch, =fork or =agit says how")
+	f.Lookup("pr").NoOptDefVal = string(forge.Auto)
+	f.StringSliceVar(&o.allow, "allow", nil, "let the pull request change what needs a yes: `CLASS` (see pr --help)")
 	f.StringVar(&o.resume, "resume", "", "go on with the `RUN` that was killed, interrupted or stopped by a limit")
 	f.StringVar(&o.further, "continue", "", "go on with `RUN` after a further instruction, which is the argument")
 	f.StringVar(&o.out, "out", "", "keep the run in `DIR`, which must not hold one yet")
@@ -158,7 +166,7 @@ func newSolve(d Deps) *cobra.Command {
 	f.BoolVar(&o.json, "json", false, "print events as JSON lines; the last one is the result")
 	f.BoolVar(&all, "help-all", false, "help for all flags")
 	cmd.MarkFlagsMutuallyExclusive("dockerfile", "image")
-	for _, other := range []string{"repo", "issue-file", "apply", "branch", "dockerfile", "setup"} {
+	for _, other := range []string{"repo", "issue-file", "apply", "branch", "pr", "dockerfile", "setup"} {
 		cmd.MarkFlagsMutuallyExclusive("demo", other)
 	}
 	for _, other := range []string{"continue", "issue-file", "demo", "out"} {
@@ -211,6 +219,9 @@ func (o *solveOptions) checkDelivery(w cli.World) error {
 		o.apply = ""
 	default:
 		return cli.Usagef("invalid --apply=%s: choose all or ask", o.apply)
+	}
+	if err := (pullOptions{via: cmp.Or(o.pull, string(forge.Auto)), allow: o.allow}).check(); err != nil {
+		return err
 	}
 	if o.maxCost < 0 {
 		return cli.Usagef("--max-cost must not be negative")

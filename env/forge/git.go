@@ -82,23 +82,29 @@ var settings = [][2]string{
 // git runs a command of git that may talk to the remote, in dir or, if that is empty, anywhere. Nothing of a repository
 // is executed, and git never prompts. The token is in git's environment alone, for the remote's own host.
 func (r *remote) git(ctx context.Context, dir string, args ...string) (string, error) {
+	out, _, err := r.run(ctx, dir, args...)
+	return strings.TrimSpace(out), err
+}
+
+// run is git, and returns standard error as well.
+func (r *remote) run(ctx context.Context, dir string, args ...string) (out, said string, err error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
-		return "", fmt.Errorf("%w; install git, or pass a copy of the repository with --repo", err)
+		return "", "", fmt.Errorf("%w; install git, or pass a copy of the repository with --repo", err)
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir, cmd.Env = dir, r.environment(ctx, path)
 	repo.OwnGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err = cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return "", "", ctx.Err()
 		}
-		return "", r.explainGit(err, said.String())
+		return "", "", r.explainGit(err, stderr.String())
 	}
-	return strings.TrimSpace(out.String()), nil
+	return stdout.String(), stderr.String(), nil
 }
 
 // environment returns git's environment: this process's, without tokens and variables that redirect git, and with

@@ -1,9 +1,11 @@
 package forge_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"deepswe/env/forge"
 	"deepswe/env/testkit"
@@ -51,5 +53,109 @@ func TestGiteaIssue(t *testing.T) {
 	if _, err := readIssue(t.Context(), as(t, f, "bot"), page); err == nil || !strings.Contains(err.Error(),
 		"GITEA_TOKEN may not read") {
 		t.Errorf("a private repository: %v", err)
+	}
+}
+
+// hello is a patch of hello.txt.
+const hello = "diff --git a/hello.txt b/hello.txt\n--- a/hello.txt\n+++ b/hello.txt\n@@ -1 +1 @@\n-goodbye\n+hello\n"
+
+func proposal(t *testing.T, page string) forge.Proposal {
+	t.Helper()
+	to, err := forge.Parse(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return forge.Proposal{
+		To: to, Patch: []byte(hello), Run: "20261124-101500-7a1c02", Title: "Say hello\x1b[31m",
+		Summary:  "It says hello now, which fixes #999 as @alice asked.\n/close",
+		Verified: "`make test` fails without the patch and passes with it", Made: "Made by deepswe with a model.",
+		Name: "Ann", Email: "ann@example.invalid",
+	}
+}
+
+// publish prepares and publishes.
+func publish(t *testing.T, c *forge.Client, p forge.Proposal) (forge.Published, *forge.Draft, error) {
+	t.Helper()
+	d, err := c.Prepare(t.Context(), p, t.TempDir())
+	if err != nil {
+		return forge.Published{}, nil, err
+	}
+	done, err := d.Publish(t.Context())
+	return done, d, err
+}
+
+// From an issue to a draft, as its owner, as a stranger by a fork, and by a push alone.
+func TestGiteaDraft(t *testing.T) {
+	f := testkit.OpenForge(t)
+	for name, c := range map[string]struct {
+		user string
+		via  forge.Via
+		from string
+	}{
+		"its owner":  {"alice", forge.Auto, "alice"},
+		"a stranger": {"bot", forge.Auto, "bot"},
+		"AGit":       {"bot", forge.AGit, "alice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			project := f.NewRepository(t, map[string]string{"hello.txt": "goodbye\n", "CONTRIBUTING.md": "Sign off (git commit -s).\n",
+				".gitea/pull_request_template.md": "<!-- help -->\n## Summary\n\n## Testing\n\n- [ ] fixes #998\n"})
+			page := newIssue(t, f, project, "It says goodbye", "Say hello.")
+			p := proposal(t, page)
+			p.Via = c.via
+			done, d, err := publish(t, as(t, f, c.user), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.user == "bot" && c.via != forge.AGit {
+				t.Cleanup(func() { f.Call(t, "bot", http.MethodDelete, "/repos/"+d.From, nil) })
+			}
+			number := fmt.Sprintf("/repos/%s/pulls/%d", project, done.Number)
+			got := f.Call(t, "alice", http.MethodGet, number, nil)
+			head := got["head"].(map[string]any)
+			if got["draft"] != true || got["title"] != "WIP: Say hello[31m" || !strings.HasPrefix(d.From, c.from+"/") ||
+				head["sha"] != done.Commit || got["html_url"] != done.URL {
+				t.Errorf("got %v from %s", got, d.From)
+			}
+			body := got["body"].(string)
+			want := "## Summary\n\nIt says hello now, which fixes #\u200b999 as @\u200balice asked.\n/\u200bclose\n\n## Testing\n\n" +
+				"`make test` fails without the patch and passes with it\n\n- [ ] fixes #\u200b998\n\nFixes #1\n\n---\n" +
+				"Made by deepswe with a model.\n<!-- deepswe "
+			if !strings.HasPrefix(body, want) {
+				t.Errorf("the body is\n%s\nwant\n%s", body, want)
+			}
+			commit := f.Call(t, "alice", http.MethodGet, "/repos/"+project+"/git/commits/"+done.Commit, nil)
+			message := commit["commit"].(map[string]any)["message"].(string)
+			if !strings.Contains(message, "\nIssue: "+page+"\n") || !strings.Contains(message, "Signed-off-by: Ann <ann@") ||
+				strings.Contains(message, "ixes #1") || strings.Contains(message, "@alice") {
+				t.Errorf("the commit says\n%s", message)
+			}
+
+			// A second run updates it.
+			p.Run, p.Summary = "20261125-101500-7a1c03", "It says hello, and more."
+			p.Patch = []byte(strings.Replace(hello, "+hello", "+hello!", 1))
+			again, d, err := publish(t, as(t, f, c.user), p)
+			if err != nil || again.Number != done.Number || !again.Updated || d.Updates != done.URL {
+				t.Fatalf("got %+v, %v", again, err)
+			}
+			got = f.Call(t, "alice", http.MethodGet, number, nil)
+			if got["head"].(map[string]any)["sha"] != again.Commit || !strings.Contains(got["body"].(string), "and more") {
+				t.Errorf("after the second run: %v", got)
+			}
+
+			// Without anything new, there is nothing to push. The merge closes the issue.
+			if third, _, err := publish(t, as(t, f, c.user), p); err != nil || third.Commit != again.Commit {
+				t.Errorf("got %+v, %v", third, err)
+			}
+			f.Call(t, "alice", http.MethodPatch, number, map[string]any{"title": "Say hello"})
+			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+				if f.Call(t, "alice", http.MethodGet, number, nil)["mergeable"] == true {
+					break
+				}
+			}
+			f.Call(t, "alice", http.MethodPost, number+"/merge", map[string]any{"Do": "merge"})
+			if issue := f.Call(t, "alice", http.MethodGet, "/repos/"+project+"/issues/1", nil); issue["state"] != "closed" {
+				t.Errorf("after the merge the issue is %v", issue["state"])
+			}
+		})
 	}
 }

@@ -42,12 +42,8 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 	if commit, err = g.line(ctx, nil, "rev-parse", "--verify", "HEAD^{commit}"); err != nil {
 		return g, "", fmt.Errorf("branch: %s has no commit to build on: %w", dir, err)
 	}
-	if _, err := g.run(ctx, nil, "var", "GIT_COMMITTER_IDENT"); err != nil {
-		if ctx.Err() != nil {
-			return g, "", context.Cause(ctx)
-		}
-		return g, "", errors.New("branch: git has no committer identity; " +
-			"to fix: git config --global user.name NAME, and user.email ADDRESS")
+	if _, _, err := Identity(ctx, root); err != nil {
+		return g, "", fmt.Errorf("branch: %w", err)
 	}
 	return g, commit, nil
 }
@@ -67,12 +63,6 @@ func Branch(
 			err = fmt.Errorf("branch: %w", err)
 		}
 	}()
-	private, err := disk.MakeScratch("", "branch")
-	if err != nil {
-		return "", "", err
-	}
-	defer disk.RemoveScratch(private)
-	g.env = []string{"GIT_INDEX_FILE=" + filepath.Join(private, "index")}
 	parents := []string{head}
 	if base != "" && base != head {
 		parents = append(parents, base)
@@ -125,9 +115,15 @@ func RemoveBranch(ctx context.Context, dir, name, commit string) error {
 	return err
 }
 
-// patched returns the tree of a commit with the patch applied, merged if it does not apply directly. It uses g's
-// own index.
+// patched returns the tree of a commit with the patch applied, merged if it does not apply directly. It uses an index
+// of its own.
 func (g git) patched(ctx context.Context, commit string, patch []byte) (tree string, err error) {
+	private, err := disk.MakeScratch("", "branch")
+	if err != nil {
+		return "", err
+	}
+	defer disk.RemoveScratch(private)
+	g.env = append(slices.Clone(g.env), "GIT_INDEX_FILE="+filepath.Join(private, "index"))
 	for _, merge := range [][]string{nil, {"--3way"}} {
 		if _, rerr := g.run(ctx, nil, "read-tree", commit); rerr != nil {
 			return "", rerr

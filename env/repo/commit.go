@@ -4,114 +4,101 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-
-	"deepswe/env"
-	"deepswe/env/disk"
 )
 
-// Read runs a git command in a repository that it does not change, and returns what the command prints. The user's
-// configuration, and whatever of the repository's could start a program, is ignored.
-func Read(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	return git{dir: dir}.run(ctx, nil, args...)
+// Identity returns the name and the address that git would put on a commit in dir.
+func Identity(ctx context.Context, dir string) (name, email string, err error) {
+	who, err := git{dir: dir, user: true}.line(ctx, nil, "var", "GIT_COMMITTER_IDENT")
+	if ctx.Err() != nil {
+		return "", "", context.Cause(ctx)
+	}
+	name, rest, _ := strings.Cut(who, " <")
+	email, _, ok := strings.Cut(rest, ">")
+	if err != nil || !ok {
+		return "", "", errors.New("git has no committer identity; " +
+			"to fix: git config --global user.name NAME, and user.email ADDRESS")
+	}
+	return name, email, nil
 }
 
-// StartAt starts a sandbox with a copy of the spec's commit in place of its repository. A spec without a commit stays as
-// it is.
-func StartAt(ctx context.Context, s env.Spec, start func(env.Spec) (env.Sandbox, error)) (env.Sandbox, error) {
-	if s.Commit == "" {
-		return start(s)
+// Patched returns the tree of a commit with a patch applied, merged if necessary. It touches neither the work tree nor the
+// index. The error wraps [ErrConflict] where the patch does not fit.
+func Patched(ctx context.Context, dir, commit string, patch []byte) (string, error) {
+	tree, err := git{dir: dir}.patched(ctx, commit, patch)
+	if err != nil && ctx.Err() == nil {
+		return "", fmt.Errorf("%w to %.10s: %s", ErrConflict, commit, reason(err))
 	}
-	scratch, err := disk.MakeScratch("", "commit")
+	return tree, err
+}
+
+// Commit makes a commit of a tree, and moves no branch.
+func Commit(ctx context.Context, dir, tree, parent, name, email, message string) (string, error) {
+	g := git{dir: dir, env: []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email,
+		"GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}}
+	return g.line(ctx, strings.NewReader(message), "commit-tree", tree, "-p", parent)
+}
+
+// EmptyTree is what git calls a tree without files.
+const EmptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// The modes of entries in a tree.
+const (
+	ModeNone      = "000000" // there is no such file
+	ModeLink      = "120000"
+	ModeSubmodule = "160000"
+)
+
+// Change is a file that differs between two commits, with its modes and the names of its contents.
+type Change struct {
+	Path             string
+	OldMode, NewMode string
+	OldBlob, NewBlob string
+}
+
+// Changes returns the files that differ between two commits or trees, as git has them: no name can be read in another
+// way than git does.
+func Changes(ctx context.Context, dir, from, to string) ([]Change, error) {
+	out, err := git{dir: dir}.run(ctx, nil, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to)
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(scratch, "repo")
-	if err := CheckOut(ctx, s.CopyIn, s.Commit, dir); err != nil {
-		return nil, errors.Join(err, disk.RemoveScratch(scratch))
+	var all []Change
+	fields := strings.Split(string(out), "\x00")
+	for i := 0; i+1 < len(fields); i += 2 {
+		columns := strings.Fields(strings.TrimPrefix(fields[i], ":"))
+		if len(columns) < 5 {
+			return nil, fmt.Errorf("git diff-tree printed %q", fields[i])
+		}
+		all = append(all, Change{Path: fields[i+1], OldMode: columns[0], NewMode: columns[1], OldBlob: columns[2],
+			NewBlob: columns[3]})
 	}
-	s.CopyIn, s.Commit = dir, ""
-	sandbox, err := start(s)
-	if removed := disk.RemoveScratch(scratch); removed != nil && err == nil {
-		return nil, errors.Join(removed, sandbox.Close(ctx))
-	}
-	return sandbox, err
+	return all, nil
 }
 
-// CheckOut makes a repository of one commit in dir, which must not exist: its files, and a history that contains this
-// commit alone, so that nothing which came later, or was there before, can be found. Submodules are files of it where
-// the repository has them, and empty directories otherwise.
-func CheckOut(ctx context.Context, repository, commit, dir string) error {
-	if err := checkOut(ctx, git{dir: repository}, commit, dir); err != nil {
-		return fmt.Errorf("check out %s of %s: %w", commit, repository, err)
-	}
-	return nil
+// Blob returns the content of a file by the name that git gives it.
+func Blob(ctx context.Context, dir, id string) ([]byte, error) {
+	return git{dir: dir}.run(ctx, nil, "cat-file", "blob", id)
 }
 
-func checkOut(ctx context.Context, from git, commit, dir string) error {
-	found, err := from.line(ctx, nil, "rev-parse", "--verify", "--quiet", commit+"^{commit}")
-	switch {
-	case ctx.Err() != nil || errors.Is(err, ErrNoGit):
-		return err
-	case err != nil:
-		return fmt.Errorf("%w: the repository does not have this commit: to fix: git fetch", ErrSource)
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	to := git{dir: dir}
-	if _, err := to.run(ctx, nil, "init", "-q", "--template=", "--initial-branch=main"); err != nil {
-		return err
-	}
-	pack := filepath.Join(dir, ".git", "objects", "pack", "pack")
-	wanted := strings.NewReader("--shallow " + found + "\n" + found + "\n")
-	if _, err := from.run(ctx, wanted, "pack-objects", "--revs", "-q", pack); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(dir, ".git", "shallow"), []byte(found+"\n"), 0o644); err != nil {
-		return err
-	}
-	if _, err := to.run(ctx, nil, "update-ref", "--no-deref", "HEAD", found); err != nil {
-		return err
-	}
-	if _, err := to.run(ctx, nil, "update-ref", "refs/heads/main", found); err != nil {
-		return err
-	}
-	if _, err := to.run(ctx, nil, "symbolic-ref", "HEAD", "refs/heads/main"); err != nil {
-		return err
-	}
-	if _, err := to.run(ctx, nil, "reset", "-q", "--hard"); err != nil {
-		return err
-	}
-	return submodules(ctx, from, to)
-}
+// Logged is a commit of [Log].
+type Logged struct{ ID, Tree, Parent, Author, Message string }
 
-// submodules fills the directories of a checkout's submodules, without their histories.
-func submodules(ctx context.Context, from, to git) error {
-	out, err := to.run(ctx, nil, "ls-files", "-s", "-z")
+// Log returns the commits that lead from one commit to another, newest first, without the first one and what it
+// contains; of a merge, Parent is the first one.
+func Log(ctx context.Context, dir, from, to string) ([]Logged, error) {
+	out, err := git{dir: dir}.run(ctx, nil, "log", "-z", "--format=%H%n%T%n%P%n%an%n%B", from+".."+to)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for entry := range strings.SplitSeq(string(out), "\x00") {
-		of, name, _ := strings.Cut(entry, "\t")
-		hash, module := strings.CutPrefix(of, "160000 ")
-		if !module || !filepath.IsLocal(name) {
+	var all []Logged
+	for entry := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
+		parts := strings.SplitN(entry, "\n", 5)
+		if len(parts) < 5 {
 			continue
 		}
-		hash, _, _ = strings.Cut(hash, " ")
-		dir := filepath.Join(to.dir, name)
-		inner := git{dir: filepath.Join(from.dir, name)}
-		if _, err := os.Stat(filepath.Join(inner.dir, ".git")); err != nil {
-			continue // it was never fetched
-		}
-		if err := checkOut(ctx, inner, hash, dir); err != nil && !errors.Is(err, ErrSource) {
-			return err
-		}
-		if err := os.RemoveAll(filepath.Join(dir, ".git")); err != nil {
-			return err
-		}
+		parent, _, _ := strings.Cut(parts[2], " ")
+		all = append(all, Logged{ID: parts[0], Tree: parts[1], Parent: parent, Author: parts[3], Message: parts[4]})
 	}
-	return nil
+	return all, nil
 }

@@ -30,6 +30,7 @@ func OpenForge(t testing.TB) *Forge {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	f := &Forge{Tokens: map[string]string{}}
 	for line := range strings.Lines(string(said)) {
 		switch words := strings.Fields(line); len(words) {
