@@ -36,8 +36,9 @@ A second run for the same issue updates its draft. Nothing is ever forced: where
 a branch holds commits of others, nothing is pushed.
 
 What a person has to agree to is named, and nothing is pushed without --allow:
-files of CI (ci), CODEOWNERS (owners), what runs on developers' machines (hooks),
-submodules, links, new sources of packages (registries), rules for agents (rules).
+files of CI (ci), CODEOWNERS (owners), what runs on developers' machines
+(hooks), submodules, links, new sources of packages (registries), rules for
+agents (rules).
 
 The token is GITHUB_TOKEN or GH_TOKEN, GITEA_TOKEN or GITLAB_TOKEN, else what gh,
 tea or glab keeps. It is sent to its own server alone: to another than the public
