@@ -40,9 +40,9 @@ files of CI (ci), CODEOWNERS (owners), what runs on developers' machines
 (hooks), submodules, links, new sources of packages (registries), rules for
 agents (rules).
 
-The token is GITHUB_TOKEN or GH_TOKEN, GITEA_TOKEN or GITLAB_TOKEN, else what gh,
-tea or glab keeps. It is sent to its own server alone: to another than the public
-ones if GH_HOST, GITEA_SERVER_URL or GITLAB_HOST names it.`
+The token is GITHUB_TOKEN or GH_TOKEN, GITEA_TOKEN or GITLAB_TOKEN, else what
+gh, tea or glab keeps. It is sent to its own server alone: to another than the
+public ones if GH_HOST, GITEA_SERVER_URL or GITLAB_HOST names it.`
 
 // longestPull bounds the work of a pull request: a clone, a new fork, and what a forge may take.
 const longestPull = 15 * time.Minute
