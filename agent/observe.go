@@ -79,6 +79,12 @@ func adviceRepeating(times, length int) string {
 // IsFurther reports whether a message of a trajectory brings a further instruction of the user.
 func IsFurther(m Message) bool { return strings.HasPrefix(m.Content, adviceFurther) }
 
+// FurtherText is the instruction that such a message brings, without the steps that remain.
+func FurtherText(m Message) string {
+	text, _, _ := strings.Cut(strings.TrimPrefix(m.Content, adviceFurther), "\nSteps Remaining: ")
+	return text
+}
+
 // observe returns the answer to a reply, as one body for each action or one for a problem, and whether another
 // reply still fits into the context afterwards. It adds reminders of the remaining budget only if the rollout
 // continues.

@@ -39,7 +39,7 @@ type Deps struct {
 // New returns the commands about a rollout.
 func New(d Deps) []*cobra.Command {
 	solve := newSolve(d)
-	all := []*cobra.Command{solve, newRuns(d), newApply(d), newBranch(d), newPR(d), newUndo(d)}
+	all := []*cobra.Command{solve, newRuns(d), newApply(d), newBranch(d), newPR(d), newACP(d), newUndo(d)}
 	all = append(all, newReplay(d), newView(d))
 	return append(all, newTopics(solve)...)
 }
@@ -117,8 +117,10 @@ EXIT STATUS
   reached, the patch so far is saved · 5 the endpoint failed · 6 the sandbox
   failed · 130 interrupted, the patch so far is saved`
 
-func newSolve(d Deps) *cobra.Command {
-	var o solveOptions
+func newSolve(d Deps) *cobra.Command { return solveCommand(d, new(solveOptions)) }
+
+// solveCommand is the command, with the place where its flags go.
+func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "solve [URL | TEXT | -]",
@@ -134,8 +136,8 @@ func newSolve(d Deps) *cobra.Command {
 			if all {
 				return cmd.Help()
 			}
-			o.repoGiven, o.flags = o.Given("repo"), cmd.Flags()
-			return runSolve(cmd.Context(), d, &o, args)
+			o.parsed(cmd)
+			return runSolve(cmd.Context(), d, o, args)
 		},
 	}
 	f := cmd.Flags()
@@ -181,6 +183,11 @@ func newSolve(d Deps) *cobra.Command {
 		}
 	}
 	return cmd
+}
+
+// parsed keeps what the command line has given.
+func (o *solveOptions) parsed(cmd *cobra.Command) {
+	o.repoGiven, o.flags = o.Given("repo"), cmd.Flags()
 }
 
 // complete fills the flags that were not given from the user's configuration, and checks them. The demo is the same

@@ -1,0 +1,304 @@
+package acp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// ErrNoSession is the error of a session that does not exist.
+var ErrNoSession error = &Error{codeNotFound, "there is no such session"}
+
+// BadParams returns an error that blames the parameters of a request.
+func BadParams(err error) error { return &Error{codeParams, err.Error()} }
+
+// Host has the sessions.
+type Host interface {
+	// Open begins a session in a folder, and returns its ID.
+	Open(ctx context.Context, cwd string) (string, error)
+	// Prompt works on what the user says, and returns why the turn ended. Where ctx ends, it is Cancelled.
+	Prompt(ctx context.Context, t *Turn, text string) (StopReason, error)
+	// Replay takes a session up that may be of another process, and tells what happened in it, if t is not nil.
+	Replay(ctx context.Context, id string, t *Turn) error
+	// List returns the sessions of a folder, or of all if it is empty, the newest first.
+	List(ctx context.Context, cwd string) ([]Session, error)
+}
+
+// server answers a client.
+type server struct {
+	*conn
+	host    Host
+	version string
+
+	mu     sync.Mutex
+	client capabilities
+	active map[string]context.CancelFunc // turns that are going on, by session
+	known  map[string]bool               // sessions of this process
+}
+
+// capabilities are what a client can do.
+type capabilities struct {
+	FS struct {
+		Read  bool `json:"readTextFile"`
+		Write bool `json:"writeTextFile"`
+	} `json:"fs"`
+}
+
+// Serve answers a client until it is gone or ctx ends, and waits for what is still going on, which it interrupts. Nothing
+// but messages is written to out.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, host Host, version string) error {
+	s := &server{conn: newConn(in, out), host: host, version: version, active: map[string]context.CancelFunc{},
+		known: map[string]bool{}}
+	ctx, cancel := context.WithCancel(ctx)
+	var open sync.WaitGroup
+	ended := make(chan error, 1)
+	// Reading cannot be taken back: where ctx ends first, it ends with the process, as standard input does.
+	go func() {
+		ended <- s.read(func(m incoming) {
+			if len(m.ID) == 0 {
+				s.notified(m)
+				return
+			}
+			turn, begin := s.prepare(ctx, m)
+			open.Go(func() {
+				defer begin()
+				result, err := s.handle(turn, m)
+				s.answer(m.ID, result, err)
+			})
+		})
+	}()
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+	}
+	cancel()
+	open.Wait()
+	return err
+}
+
+// prepare registers a prompt before the next message is read, so that a cancellation finds it.
+func (s *server) prepare(ctx context.Context, m incoming) (context.Context, func()) {
+	var p struct {
+		Session string `json:"sessionId"`
+	}
+	if m.Method != "session/prompt" || json.Unmarshal(m.Params, &p) != nil {
+		return ctx, func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active[p.Session] != nil {
+		return nil, func() {} // handle refuses it
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s.active[p.Session] = cancel
+	return ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		cancel()
+		delete(s.active, p.Session)
+	}
+}
+
+// notified acts on a message that wants no answer. Others than a cancellation are ignored.
+func (s *server) notified(m incoming) {
+	var p struct {
+		Session string `json:"sessionId"`
+	}
+	if m.Method == "session/cancel" && json.Unmarshal(m.Params, &p) == nil {
+		s.stop(p.Session)
+	}
+}
+
+func (s *server) stop(session string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if cancel := s.active[session]; cancel != nil {
+		cancel()
+	}
+}
+
+// params are those of all requests.
+type params struct {
+	Session string            `json:"sessionId"`
+	Cwd     string            `json:"cwd"`
+	Servers []json.RawMessage `json:"mcpServers"`
+	Prompt  []block           `json:"prompt"`
+	Client  capabilities      `json:"clientCapabilities"`
+}
+
+func (s *server) handle(ctx context.Context, m incoming) (any, error) {
+	var p params
+	if err := decode(m.Params, &p); err != nil {
+		return nil, err
+	}
+	switch m.Method {
+	case "initialize":
+		s.mu.Lock()
+		s.client = p.Client
+		s.mu.Unlock()
+		return s.hello(), nil
+	case "session/new":
+		return s.open(ctx, p)
+	case "session/load", "session/resume":
+		return nil, s.load(ctx, p, m.Method == "session/load")
+	case "session/list":
+		all, err := s.host.List(ctx, p.Cwd)
+		if all == nil {
+			all = []Session{}
+		}
+		return map[string]any{"sessions": all}, err
+	case "session/close":
+		if !s.knows(p.Session) {
+			return nil, ErrNoSession
+		}
+		s.stop(p.Session)
+		s.mu.Lock()
+		delete(s.known, p.Session)
+		s.mu.Unlock()
+		return nil, nil
+	case "session/prompt":
+		return s.prompt(ctx, p)
+	}
+	return nil, &Error{codeMethod, "unknown method " + m.Method}
+}
+
+func (s *server) hello() any {
+	type object map[string]any
+	return object{
+		"protocolVersion": protocolVersion,
+		"agentInfo":       object{"name": "deepswe", "title": "deepswe", "version": s.version},
+		"authMethods":     []string{},
+		"agentCapabilities": object{
+			"loadSession":         true,
+			"promptCapabilities":  object{"embeddedContext": true},
+			"sessionCapabilities": object{"list": object{}, "resume": object{}, "close": object{}},
+		},
+	}
+}
+
+func (s *server) open(ctx context.Context, p params) (any, error) {
+	if !filepath.IsAbs(p.Cwd) {
+		return nil, &Error{codeParams, "cwd must be an absolute path"}
+	}
+	id, err := s.host.Open(ctx, p.Cwd)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.known[id] = true
+	s.mu.Unlock()
+	if len(p.Servers) > 0 {
+		s.turn(id).Update(Message("MCP servers are not used: the agent works in a sandbox of its own."))
+	}
+	return map[string]string{"sessionId": id}, nil
+}
+
+func (s *server) load(ctx context.Context, p params, replay bool) error {
+	var t *Turn
+	if replay {
+		t = s.turn(p.Session)
+	}
+	if err := s.host.Replay(ctx, p.Session, t); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known[p.Session] = true
+	return nil
+}
+
+func (s *server) knows(session string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known[session]
+}
+
+func (s *server) prompt(ctx context.Context, p params) (any, error) {
+	switch {
+	case !s.knows(p.Session):
+		return nil, ErrNoSession
+	case ctx == nil:
+		return nil, &Error{codeInvalid, "the session is at work: cancel that first"}
+	}
+	text := strings.TrimSpace(textOf(p.Prompt))
+	if text == "" {
+		return nil, &Error{codeParams, "the prompt is empty"}
+	}
+	reason, err := s.host.Prompt(ctx, s.turn(p.Session), text)
+	if ctx.Err() != nil {
+		reason, err = Cancelled, nil
+	}
+	return map[string]StopReason{"stopReason": reason}, err
+}
+
+// textOf is a prompt as text: files that it names by their paths, and those that it brings with their content.
+func textOf(prompt []block) string {
+	var parts []string
+	for _, b := range prompt {
+		switch b.Type {
+		case "text":
+			parts = append(parts, b.Text)
+		case "resource_link":
+			parts = append(parts, strings.TrimPrefix(b.URI, "file://"))
+		case "resource":
+			parts = append(parts, "\n"+strings.TrimPrefix(b.Resource.URI, "file://")+":\n"+b.Resource.Text+"\n")
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+// turn is how a host talks to the client about a session.
+func (s *server) turn(session string) *Turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &Turn{Session: session, CanRead: s.client.FS.Read, CanWrite: s.client.FS.Write, conn: s.conn}
+}
+
+// Turn is a conversation with the client about one session.
+type Turn struct {
+	Session string
+	// CanRead and CanWrite report whether the client reads and writes files itself, with what is not saved yet.
+	CanRead, CanWrite bool
+
+	conn *conn
+}
+
+// Update tells the client what has happened: a Chunk, a ToolCall or a Usage.
+func (t *Turn) Update(u any) {
+	t.conn.notify("session/update", map[string]any{"sessionId": t.Session, "update": u})
+}
+
+// Ask asks the user about a call, and returns the ID of the chosen option; empty where the turn was cancelled.
+func (t *Turn) Ask(ctx context.Context, c ToolCall, options ...Option) (string, error) {
+	var answer struct {
+		Outcome struct {
+			Option string `json:"optionId"`
+		} `json:"outcome"`
+	}
+	err := t.conn.call(ctx, "session/request_permission", map[string]any{
+		"sessionId": t.Session, "toolCall": c, "options": options}, &answer)
+	if errors.Is(err, context.Canceled) {
+		return "", nil
+	}
+	return answer.Outcome.Option, err
+}
+
+// ReadFile reads a file as the client has it.
+func (t *Turn) ReadFile(ctx context.Context, path string) (string, error) {
+	var answer struct {
+		Content string `json:"content"`
+	}
+	err := t.conn.call(ctx, "fs/read_text_file", map[string]string{"sessionId": t.Session, "path": path}, &answer)
+	return answer.Content, err
+}
+
+// WriteFile lets the client write a file.
+func (t *Turn) WriteFile(ctx context.Context, path, text string) error {
+	return t.conn.call(ctx, "fs/write_text_file", map[string]string{"sessionId": t.Session, "path": path, "content": text},
+		nil)
+}

@@ -1,0 +1,188 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepswe/agent"
+	"deepswe/agent/acp"
+	"deepswe/agent/cli"
+	"deepswe/agent/run"
+	"deepswe/env/repo"
+)
+
+const acpHelp = `Serve an editor over standard input and output, by the Agent Client Protocol:
+Zed, JetBrains, CodeCompanion for Neovim, and others start it themselves.
+
+A session is a run: the first prompt solves an issue in the repository that is
+open, as solve does, and further ones go on with it. The editor shows thoughts,
+commands and edits as they happen in the sandbox. At the end it shows all
+changes at once, and asks; what the user accepts goes through the editor's own
+files, where it offers that, or to the disk.
+
+Flags of solve may follow after --, such as the model or the sandbox. With
+--apply among them, the patch is applied without a question.`
+
+func newACP(d Deps) *cobra.Command {
+	return &cobra.Command{
+		Use:     "acp [-- FLAGS OF SOLVE]",
+		Short:   "Serve an editor by the Agent Client Protocol",
+		Long:    acpHelp,
+		Example: "  deepswe acp\n  deepswe acp -- --model DeepSWE-Preview --env bwrap",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h := &acpHost{d: d, flags: args, sessions: map[string]*acpSession{}}
+			if _, _, err := h.options(); err != nil {
+				return cli.Usage(err)
+			}
+			in, out := d.In, d.Out
+			// Whatever else would be printed, by a library too, goes to standard error: the protocol owns this stream.
+			os.Stdout = os.Stderr
+			h.d.In, h.d.Out = strings.NewReader(""), io.Discard
+			return acp.Serve(cmd.Context(), in, out, h, d.Version)
+		},
+	}
+}
+
+// acpHost has the sessions of an editor, which are runs of solve.
+type acpHost struct {
+	d     Deps
+	flags []string // of solve
+
+	mu       sync.Mutex
+	sessions map[string]*acpSession
+}
+
+type acpSession struct{ cwd string }
+
+// options are those of solve, with further flags.
+func (h *acpHost) options(further ...string) (*solveOptions, *cobra.Command, error) {
+	o := new(solveOptions)
+	cmd := solveCommand(h.d, o)
+	if err := cmd.ParseFlags(slices.Concat(h.flags, further)); err != nil {
+		return nil, nil, err
+	}
+	if rest := cmd.Flags().Args(); len(rest) > 0 {
+		return nil, nil, fmt.Errorf("%q is no flag of solve", rest[0])
+	}
+	return o, cmd, cmd.ValidateFlagGroups()
+}
+
+// Open implements [acp.Host]. Nothing slow begins before the first prompt.
+func (h *acpHost) Open(ctx context.Context, cwd string) (string, error) {
+	root, err := repo.Root(ctx, cwd)
+	if err == nil {
+		_, err = os.Stat(filepath.Join(root, ".git"))
+	}
+	if home := h.d.Getenv("HOME"); err != nil || root == home {
+		return "", acp.BadParams(fmt.Errorf("%s is not in a git repository of a project: open one", cwd))
+	}
+	id := h.d.RunID()
+	h.remember(id, cwd)
+	return id, nil
+}
+
+func (h *acpHost) remember(id, cwd string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sessions[id] = &acpSession{cwd: cwd}
+}
+
+// Prompt implements [acp.Host].
+func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.StopReason, error) {
+	h.mu.Lock()
+	s := h.sessions[t.Session]
+	h.mu.Unlock()
+	further := []string{"--repo", s.cwd}
+	if run.Exists(h.d.RunDir(t.Session)) {
+		further = append(further, "--continue", t.Session)
+	}
+	o, cmd, err := h.options(further...)
+	if err != nil {
+		return "", err
+	}
+	o.parsed(cmd)
+	w := &acpWatcher{turn: t, open: map[string]bool{}}
+	j := &job{d: h.d, o: o, id: t.Session, watch: w}
+	j.questions.in = h.d.In
+	report, err := j.work(ctx, []string{text})
+	w.end()
+	if ctx.Err() == nil {
+		w.conclude(report)
+	}
+	if err == nil && ctx.Err() == nil && report.Status == string(agent.Submitted) && !report.Applied && len(report.diff) > 0 {
+		err = j.offer(ctx, t, &report)
+	}
+	if cerr := j.close(); cerr != nil {
+		h.d.Logger().Warn("what the run used could not all be given back; deepswe clean removes it later", "error", cerr)
+	}
+	return acpStop(report), err
+}
+
+// acpStop is why a turn ended, in the words of the protocol.
+func acpStop(report outcome) acp.StopReason {
+	switch agent.StopReason(report.Status) {
+	case agent.MaxSteps, agent.MaxCost:
+		return acp.MaxTurnRequests
+	case agent.MaxContext:
+		return acp.MaxTokens
+	case agent.Interrupted:
+		return acp.Cancelled
+	default:
+		return acp.EndTurn
+	}
+}
+
+// List implements [acp.Host].
+func (h *acpHost) List(_ context.Context, cwd string) ([]acp.Session, error) {
+	found, err := run.List(filepath.Dir(h.d.RunDir("x")))
+	if err != nil {
+		return nil, err
+	}
+	var all []acp.Session
+	for _, f := range found {
+		if f.Manifest.Kind != run.Solve {
+			continue
+		}
+		s, err := readSolve(f.Path)
+		if err != nil || s.settings.Repo == "" || cwd != "" && s.settings.Repo != cwd {
+			continue
+		}
+		updated := s.Last
+		if updated.IsZero() {
+			updated = f.Manifest.Created
+		}
+		all = append(all, acp.Session{ID: filepath.Base(f.Path), Cwd: s.settings.Repo,
+			Title: cli.FirstLine(s.settings.Statement, 80), Updated: updated.UTC().Format(time.RFC3339)})
+	}
+	return all, nil
+}
+
+// Replay implements [acp.Host].
+func (h *acpHost) Replay(_ context.Context, id string, t *acp.Turn) error {
+	path := h.d.RunDir(id)
+	if filepath.Base(id) != id || !run.Exists(path) {
+		return acp.ErrNoSession
+	}
+	s, err := readSolve(path)
+	if err != nil {
+		return err
+	}
+	if s.settings.Repo == "" {
+		return errors.New("the run worked on a clone that is gone")
+	}
+	h.remember(id, s.settings.Repo)
+	if t == nil {
+		return nil
+	}
+	return replayTo(t, s)
+}

@@ -1,0 +1,184 @@
+package agentcmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"deepswe/agent/acp"
+	"deepswe/env/diff"
+	"deepswe/env/disk"
+	"deepswe/env/repo"
+)
+
+// offered is a file of a patch, as it is on the disk and as the patch leaves it.
+type offered struct {
+	path          string // on the host
+	part          string // of the patch
+	before, after []byte // nil where there is no such file
+	// byEditor is set for what an editor can write: text that stays, or becomes, an ordinary file.
+	byEditor bool
+}
+
+// offer asks the user with all changes at once, and applies what is accepted: through the editor, where it writes files,
+// so that it knows of them and can take them back. All is checked before the first is written.
+func (j *job) offer(ctx context.Context, t *acp.Turn, report *outcome) error {
+	root, err := repo.Root(ctx, j.target)
+	if err != nil {
+		return err
+	}
+	files, err := offeredFiles(ctx, root, report.diff)
+	if err != nil {
+		return j.declined(t, fmt.Sprintf("The changes were not applied: %v.", err))
+	}
+	call := acp.ToolCall{Update: "tool_call", ID: "apply", Title: "Apply the changes to " + filepath.Base(root),
+		Kind: "edit", Status: "pending"}
+	for _, f := range files {
+		var before *string
+		if f.before != nil {
+			before = new(strings.ToValidUTF8(string(f.before), "\uFFFD"))
+		}
+		call.Content = append(call.Content, acp.Diff(f.path, before, strings.ToValidUTF8(string(f.after), "\uFFFD")))
+		call.Locations = append(call.Locations, acp.Location{Path: f.path})
+	}
+	t.Update(call)
+	end := func(status string) { t.Update(acp.ToolCall{Update: "tool_call_update", ID: call.ID, Status: status}) }
+	call.Update = ""
+	chosen, err := t.Ask(ctx, call, acp.Option{ID: "apply", Name: "Apply", Kind: "allow_once"},
+		acp.Option{ID: "keep", Name: "Keep in the run", Kind: "reject_once"})
+	if err != nil || chosen != "apply" {
+		end("failed")
+		return errors.Join(err, j.declined(t, "The changes are kept in the run."))
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestDelivery)
+	defer cancel()
+	if problem := writeOffered(ctx, t, root, files); problem != nil {
+		end("failed")
+		return j.declined(t, fmt.Sprintf("The changes were not applied: %v.", problem))
+	}
+	end("completed")
+	report.Applied = true
+	return noteDelivery(ctx, j.journal, delivery{Repo: j.target, Applied: true}, report.diff)
+}
+
+// declined says what becomes of a patch that was not applied.
+func (j *job) declined(t *acp.Turn, why string) error {
+	name := shellWord(runName(j.d, j.run))
+	t.Update(acp.Message(why + fmt.Sprintf(" `deepswe apply %s` applies them, `deepswe branch %s NAME` commits them.", name,
+		name)))
+	return nil
+}
+
+// offeredFiles returns the files of a patch below root, applied to a copy of them.
+func offeredFiles(ctx context.Context, root string, patch []byte) ([]offered, error) {
+	scratch, err := disk.MakeScratch("", "offer")
+	if err != nil {
+		return nil, err
+	}
+	defer disk.RemoveScratch(scratch)
+	var all []offered
+	for _, f := range diff.Files(string(patch)) {
+		if !filepath.IsLocal(f.Name()) || f.Old != "" && !filepath.IsLocal(f.Old) {
+			return nil, fmt.Errorf("%s is outside of the repository", f.Name())
+		}
+		one := offered{path: filepath.Join(root, f.Name()), part: f.Text}
+		one.byEditor = f.New != "" && !f.Binary && (f.Old == "" || f.Old == f.New) && ordinary(f.Text)
+		if f.Old != "" {
+			info, err := os.Lstat(filepath.Join(root, f.Old))
+			if err != nil {
+				return nil, err
+			}
+			if one.before, err = copyOffered(root, scratch, f.Old, info); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, one)
+	}
+	if err := repo.Apply(ctx, scratch, patch); err != nil {
+		return nil, err
+	}
+	for i, f := range all {
+		below, err := filepath.Rel(root, f.path)
+		if err != nil {
+			return nil, err
+		}
+		info, err := os.Lstat(filepath.Join(scratch, below))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return nil, err
+		case info.Mode().IsRegular():
+			if all[i].after, err = os.ReadFile(filepath.Join(scratch, below)); err != nil {
+				return nil, err
+			}
+			all[i].byEditor = f.byEditor && utf8.Valid(all[i].after) && utf8.Valid(f.before)
+		default:
+			all[i].byEditor = false
+		}
+	}
+	return all, nil
+}
+
+// copyOffered copies a file or a link, and returns the content of a file.
+func copyOffered(root, scratch, name string, info fs.FileInfo) ([]byte, error) {
+	from, to := filepath.Join(root, name), filepath.Join(scratch, name)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return nil, err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Readlink(from)
+		if err != nil {
+			return nil, err
+		}
+		return []byte(target), os.Symlink(target, to)
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return nil, err
+	}
+	return data, os.WriteFile(to, data, info.Mode().Perm())
+}
+
+// ordinary reports whether a file's part of a patch makes no executable or link, and changes no mode.
+func ordinary(part string) bool {
+	for line := range diff.Lines(part) {
+		if line.Kind == diff.Header && (strings.HasPrefix(line.Text, "old mode") || strings.HasPrefix(line.Text, "new file mode") &&
+			!strings.HasPrefix(line.Text, "new file mode 100644")) {
+			return false
+		}
+	}
+	return true
+}
+
+// writeOffered applies the changes, or none if a file is not as the patch expects it, in the editor or on the disk.
+func writeOffered(ctx context.Context, t *acp.Turn, root string, files []offered) error {
+	var rest bytes.Buffer
+	var own []offered
+	for _, f := range files {
+		if t.CanRead && f.before != nil && f.byEditor {
+			if now, err := t.ReadFile(ctx, f.path); err != nil || now != string(f.before) {
+				return errors.Join(fmt.Errorf("%s has other content in the editor, which may not be saved", f.path), err)
+			}
+		}
+		if t.CanWrite && f.byEditor {
+			own = append(own, f)
+		} else {
+			rest.WriteString(f.part)
+		}
+	}
+	if err := repo.Apply(ctx, root, rest.Bytes()); err != nil {
+		return err
+	}
+	for i, f := range own {
+		if err := t.WriteFile(ctx, f.path, string(f.after)); err != nil {
+			return fmt.Errorf("the editor could not write %s, after %d of %d files: %w", f.path, i, len(own), err)
+		}
+	}
+	return nil
+}

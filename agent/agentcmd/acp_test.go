@@ -1,0 +1,298 @@
+package agentcmd
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"deepswe/agent/cli"
+	"deepswe/env/testkit"
+)
+
+// editor is a client of the protocol, which writes down every message of both sides.
+type editor struct {
+	t     *testing.T
+	w     *world
+	dir   string // of the repository
+	files bool   // it reads and writes files itself
+	// choose answers a question; buffers are files with other content than on the disk.
+	choose  string
+	buffers map[string]string
+	asked   chan struct{} // closed, when not nil, at the first question, which then gets no answer
+
+	in    io.WriteCloser
+	lines chan map[string]any
+	code  chan int
+
+	mu  sync.Mutex
+	log strings.Builder
+}
+
+// startEditor starts deepswe acp.
+func startEditor(t *testing.T, e *editor, flags ...string) *editor {
+	t.Helper()
+	in, theirIn := io.Pipe()
+	theirOut, out := io.Pipe()
+	e.t, e.in, e.lines, e.code = t, theirIn, make(chan map[string]any, 1000), make(chan int, 1)
+	e.w.deps.In, e.w.deps.Out = in, out
+	stdout := os.Stdout
+	go func() {
+		root := &cobra.Command{Use: "deepswe", SilenceUsage: true, SilenceErrors: true}
+		root.AddCommand(New(e.w.deps)...)
+		root.SetArgs(append([]string{"acp", "--", "--env", "host", "--format", "xml"}, flags...))
+		err := root.ExecuteContext(t.Context())
+		os.Stdout = stdout
+		out.Close()
+		e.code <- cli.ExitCode(err)
+	}()
+	go func() {
+		defer close(e.lines)
+		r := bufio.NewScanner(theirOut)
+		r.Buffer(nil, 8<<20)
+		for r.Scan() {
+			var m map[string]any
+			if err := json.Unmarshal(r.Bytes(), &m); err != nil || m["jsonrpc"] != "2.0" {
+				t.Errorf("standard output holds %q", r.Text())
+				continue
+			}
+			e.note("<", m)
+			if m["method"] != nil && m["id"] != nil {
+				e.serve(m)
+				continue
+			}
+			e.lines <- m
+		}
+	}()
+	t.Cleanup(func() { e.in.Close() })
+	return e
+}
+
+func (e *editor) note(mark string, m map[string]any) {
+	m = maps.Clone(m)
+	delete(m, "jsonrpc")
+	text, err := json.Marshal(m)
+	if err != nil {
+		e.t.Error(err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	fmt.Fprintf(&e.log, "%s %s\n", mark, text)
+}
+
+func (e *editor) send(m map[string]any) {
+	m["jsonrpc"] = "2.0"
+	e.note(">", m)
+	text, err := json.Marshal(m)
+	if err == nil {
+		_, err = e.in.Write(append(text, '\n'))
+	}
+	if err != nil {
+		e.t.Error(err)
+	}
+}
+
+// serve answers a request of the agent.
+func (e *editor) serve(m map[string]any) {
+	p := m["params"].(map[string]any)
+	answer := map[string]any{"id": m["id"]}
+	path, _ := p["path"].(string)
+	switch m["method"] {
+	case "session/request_permission":
+		if e.asked != nil {
+			close(e.asked)
+			return
+		}
+		answer["result"] = map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": e.choose}}
+	case "fs/read_text_file":
+		text, ok := e.buffers[path]
+		if !ok {
+			data, err := os.ReadFile(path)
+			if text = string(data); err != nil {
+				e.t.Error(err)
+			}
+		}
+		answer["result"] = map[string]any{"content": text}
+	case "fs/write_text_file":
+		testkit.WriteFile(e.t, path, p["content"].(string))
+		answer["result"] = nil
+	default:
+		answer["error"] = map[string]any{"code": -32601, "message": "no"}
+	}
+	go e.send(answer)
+}
+
+// call makes a request, and returns the answer.
+func (e *editor) call(id any, method string, params map[string]any) map[string]any {
+	e.send(map[string]any{"id": id, "method": method, "params": params})
+	return e.answer(id)
+}
+
+func (e *editor) answer(id any) map[string]any {
+	for m := range e.lines {
+		if m["method"] == nil && fmt.Sprint(m["id"]) == fmt.Sprint(id) {
+			return m
+		}
+	}
+	e.t.Fatalf("no answer to %v", id)
+	return nil
+}
+
+// open initialises the connection, and opens a session.
+func (e *editor) open() string {
+	e.call("a-1", "initialize", map[string]any{"protocolVersion": 2, "clientCapabilities": map[string]any{
+		"fs": map[string]any{"readTextFile": e.files, "writeTextFile": e.files}}, "unknown": true})
+	got := e.call(2, "session/new", map[string]any{"cwd": e.dir, "mcpServers": []any{}})
+	return got["result"].(map[string]any)["sessionId"].(string)
+}
+
+func (e *editor) prompt(id any, session, text string) map[string]any {
+	return e.call(id, "session/prompt", map[string]any{"sessionId": session, "prompt": []any{
+		map[string]any{"type": "text", "text": text}}})
+}
+
+// end closes the connection, and returns what was said.
+func (e *editor) end() string {
+	e.in.Close()
+	for range e.lines {
+	}
+	if code := <-e.code; code != cli.ExitDone {
+		e.t.Errorf("exit code %d\n%s", code, &e.w.err)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	text := strings.ReplaceAll(e.log.String(), e.dir, "/repo")
+	text = regexp.MustCompile(`\d{8}-\d{6}-[0-9a-f]{6}`).ReplaceAllString(text, "RUN")
+	return regexp.MustCompile(`"updatedAt":"[^"]*"`).ReplaceAllString(text, `"updatedAt":"TIME"`)
+}
+
+func newEditor(t *testing.T, replies ...string) *editor {
+	t.Helper()
+	return &editor{w: newWorld(t, replies...), dir: repository(t), files: true, choose: "apply"}
+}
+
+const editHello = "I see.\n<function=file_editor>\n<parameter=command>str_replace</parameter>\n<parameter=path>hello.txt</parameter>\n" +
+	"<parameter=old_str>goodbye</parameter>\n<parameter=new_str>hello</parameter>\n</function>"
+
+// A whole session, in the words of both sides.
+func TestACPSession(t *testing.T) {
+	e := newEditor(t, editHello, "<function=execute_bash>\n<parameter=cmd>cat hello.txt; touch new.txt; exit 3</parameter>\n</function>",
+		"<function=finish>\n<parameter=command>submit</parameter>\n<parameter=result>It says hello.</parameter>\n</function>",
+		"<function=execute_bash>\n<parameter=cmd>echo more >>hello.txt</parameter>\n</function>", submit)
+	startEditor(t, e)
+	session := e.open()
+	e.prompt(3, session, "It says goodbye")
+	if got := script(t, e.dir, "cat hello.txt; git status --porcelain"); got != "hello\n M hello.txt\n?? new.txt\n" {
+		t.Errorf("after the first turn: %q", got)
+	}
+	e.prompt(4, session, "More")
+	if got := script(t, e.dir, "cat hello.txt"); got != "hello\nmore\n" {
+		t.Errorf("after the second turn: %q", got)
+	}
+	e.call(5, "session/list", map[string]any{"cwd": e.dir})
+	e.call(6, "session/load", map[string]any{"sessionId": session, "cwd": e.dir, "mcpServers": []any{}})
+	e.call(7, "session/close", map[string]any{"sessionId": session})
+	e.prompt(8, session, "Closed")
+	e.call(9, "session/load", map[string]any{"sessionId": "../x", "cwd": e.dir, "mcpServers": []any{}})
+	e.call(10, "session/new", map[string]any{"cwd": t.TempDir(), "mcpServers": []any{}})
+	e.call(11, "session/frobnicate", nil)
+	said := e.end()
+	said = regexp.MustCompile(`/[^ "]*/\d{3,}/\d{3}`).ReplaceAllString(said, "/elsewhere")
+	said = regexp.MustCompile(`/tmp/[^ "]*`).ReplaceAllString(said, "/elsewhere")
+	testkit.Golden(t, "testdata/acp/session.txt", said)
+}
+
+// Nothing is written if the user declines, or if a file is not as the patch expects it.
+func TestACPKeepsFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(e *editor)
+		says    string
+		hello   string
+	}{
+		"declined":      {func(e *editor) { e.choose = "keep" }, "The changes are kept in the run.", "goodbye\n"},
+		"not saved":     {func(e *editor) { e.buffers = map[string]string{e.dir + "/hello.txt": "mine\n"} }, "may not be saved", "goodbye\n"},
+		"without files": {func(e *editor) { e.files = false }, "completed", "hello\n"},
+		"changed on the way": {func(e *editor) {
+			replies := 0
+			e.w.model.before = func() {
+				if replies++; replies == 2 { // after the edit
+					testkit.WriteFile(e.t, filepath.Join(e.dir, "hello.txt"), "other\n")
+				}
+			}
+		}, "were not applied", "other\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEditor(t, sayHello, submit)
+			e.t = t
+			c.prepare(e)
+			startEditor(t, e)
+			if got := e.prompt(3, e.open(), "It says goodbye"); got["error"] != nil {
+				t.Errorf("got %v", got)
+			}
+			if said := e.end(); !strings.Contains(said, c.says) {
+				t.Errorf("it says\n%s", said)
+			}
+			if got := script(t, e.dir, "cat hello.txt"); got != c.hello {
+				t.Errorf("the file is %q", got)
+			}
+		})
+	}
+}
+
+// A turn can be cancelled at any time: it ends with that reason, and no call is left open.
+func TestACPCancel(t *testing.T) {
+	sleep := "<function=execute_bash>\n<parameter=cmd>touch started; sleep 60</parameter>\n</function>"
+	for name, c := range map[string]struct {
+		replies []string
+		asks    bool
+	}{
+		"during a command":    {[]string{sleep, submit}, false},
+		"during the question": {[]string{sayHello, submit}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEditor(t, c.replies...)
+			if c.asks {
+				e.asked = make(chan struct{})
+			}
+			startEditor(t, e)
+			session := e.open()
+			e.send(map[string]any{"id": 3, "method": "session/prompt", "params": map[string]any{"sessionId": session,
+				"prompt": []any{map[string]any{"type": "text", "text": "It says goodbye"}}}})
+			if c.asks {
+				<-e.asked
+			} else {
+				for m := range e.lines {
+					if text, _ := json.Marshal(m); strings.Contains(string(text), "sleep 60") && strings.Contains(string(text), "tool_call") {
+						break
+					}
+				}
+			}
+			e.send(map[string]any{"method": "session/cancel", "params": map[string]any{"sessionId": session}})
+			got := e.answer(3)
+			if fmt.Sprint(got["result"]) != "map[stopReason:cancelled]" {
+				t.Errorf("got %v", got)
+			}
+			said := e.end()
+			open := map[string]bool{}
+			for _, m := range regexp.MustCompile(`"status":"(\w+)"[^\n]*?"toolCallId":"([\w-]+)"`).FindAllStringSubmatch(said, -1) {
+				open[m[2]] = m[1] == "in_progress" || m[1] == "pending"
+			}
+			if left := slices.Sorted(maps.Keys(open)); slices.ContainsFunc(left, func(id string) bool { return open[id] }) {
+				t.Errorf("open calls: %v\n%s", open, said)
+			}
+			if got := script(t, e.dir, "git status --porcelain"); got != "" {
+				t.Errorf("the repository has changed: %s", got)
+			}
+		})
+	}
+}
