@@ -143,7 +143,7 @@ func (j *job) openTask(ctx context.Context) error {
 	return nil
 }
 
-// openIssue reads the issue from its host.
+// openIssue reads the issue from its host, or the review of a pull request.
 func (j *job) openIssue(ctx context.Context) error {
 	if !j.o.repoGiven && (j.o.apply != "" || j.o.branch != "") {
 		return cli.Usagef("--apply and --branch require --repo DIR")
@@ -157,7 +157,14 @@ func (j *job) openIssue(ctx context.Context) error {
 		return cli.Usage(err)
 	}
 	j.watch.show(note("reading " + j.in.url))
+	if address.Pull {
+		return j.openReview(ctx, client, address)
+	}
 	issue, err := client.Issue(ctx, address)
+	if errors.Is(err, forge.ErrPull) {
+		address.Pull = true
+		return j.openReview(ctx, client, address)
+	}
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -179,6 +186,42 @@ func (j *job) openIssue(ctx context.Context) error {
 		j.target = filepath.Join(parent, issue.Repo)
 		j.watch.show(note("cloning " + j.task.Repo))
 		if err := client.Clone(ctx, issue, j.target); err != nil {
+			return cli.Usage(err)
+		}
+		return j.checkTest()
+	}
+	return nil
+}
+
+// openReview makes the task of a pull request's open threads and failed checks. It is worked on in a clone of its branch.
+func (j *job) openReview(ctx context.Context, client *forge.Client, a forge.Address) error {
+	if j.o.apply != "" || j.o.branch != "" || j.o.Given("repo") {
+		return cli.Usagef("a pull request is worked on in a clone of its branch, which gets a further commit with --pr: leave " +
+			"out --repo, --apply and --branch")
+	}
+	j.o.repoGiven = false
+	review, err := client.Review(ctx, a)
+	switch {
+	case err != nil:
+		return cli.Usage(err)
+	case review.Pull.State != "open":
+		return cli.Usagef("%s is %s", review.Pull.URL, review.Pull.State)
+	case len(review.Threads)+len(review.Checks) == 0:
+		return cli.Usagef("%s has no open thread and no failed check", review.Pull.URL)
+	}
+	j.in.url = review.Pull.URL
+	j.task = env.Task{
+		ID:     fmt.Sprintf("%s-%d", strings.ReplaceAll(review.Project, "/", "__"), a.Number),
+		Source: strings.ToLower(string(review.Kind)), Repo: review.Project, Statement: review.Statement(), Image: j.o.Image,
+	}
+	j.fetch = func(ctx context.Context) error {
+		parent, err := j.scratch("clone")
+		if err != nil {
+			return err
+		}
+		j.target = filepath.Join(parent, filepath.Base(review.Project))
+		j.watch.show(note("cloning " + review.Pull.Head))
+		if err := client.ClonePull(ctx, a, review.Pull, j.target); err != nil {
 			return cli.Usage(err)
 		}
 		return j.checkTest()

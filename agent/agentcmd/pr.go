@@ -180,9 +180,13 @@ func (w *finished) propose(
 		return none, err
 	}
 	defer disk.RemoveScratch(scratch)
+	title := "Fix: " + cli.FirstLine(w.settings.Statement, 60)
+	if to.Pull {
+		title = fmt.Sprintf("Address the review of #%d", to.Number)
+	}
 	draft, err := client.Prepare(ctx, forge.Proposal{
 		To: to, Patch: w.patch, Base: o.base, Branch: o.branch, Via: forge.Via(o.via), Ready: o.ready, Run: w.id,
-		Title: "Fix: " + cli.FirstLine(w.settings.Statement, 60), Summary: withoutAnswers(w.answer), Verified: w.verified,
+		Title: title, Summary: withoutAnswers(w.answer), Verified: w.verified,
 		Made: fmt.Sprintf("Made by deepswe %s with %s in %s; a person has to review it.", d.Version, w.settings.Model,
 			cli.Plural(w.steps, "step")),
 		Name: name, Email: email, Allow: o.allow, Answers: threadAnswers(w.answer),

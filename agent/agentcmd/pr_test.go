@@ -155,3 +155,68 @@ func TestPullRequestFromAHostileCheckout(t *testing.T) {
 	}
 	w.holdsNoToken(t, f.Tokens["bot"])
 }
+
+// A review becomes a further commit on the branch, and each of its threads gets an answer.
+func TestSolveAReview(t *testing.T) {
+	f := testkit.OpenForge(t)
+	project := f.NewRepository(t, map[string]string{"hello.txt": "goodbye\n"})
+	repos := "/repos/" + project
+	f.Call(t, "alice", http.MethodPost, repos+"/contents/other.txt", map[string]any{
+		"content": "b3RoZXIK", "new_branch": "feature", "branch": "main", "message": "Other"})
+	f.Call(t, "alice", http.MethodPost, repos+"/pulls", map[string]any{"title": "Other", "head": "feature", "base": "main"})
+	page := f.URL + "/" + project + "/pulls/1"
+	w := forgeWorld(t, f, "alice")
+	if code := w.run(t, "solve", "--env", "host", page); code != cli.ExitUsage ||
+		!strings.Contains(w.err.String(), "no open thread and no failed check") {
+		t.Errorf("exit code %d\n%s", code, &w.err)
+	}
+	head := f.Call(t, "alice", http.MethodGet, repos+"/pulls/1", nil)["head"].(map[string]any)["sha"].(string)
+	comment := func(text string) map[string]any {
+		return map[string]any{"path": "other.txt", "new_position": 1, "body": text}
+	}
+	review := f.Call(t, "bot", http.MethodPost, repos+"/pulls/1/reviews", map[string]any{"event": "REQUEST_CHANGES",
+		"body": "Please.", "commit_id": head, "comments": []any{comment("Write mine, not other. @alice closes #1")}})
+	f.Call(t, "alice", http.MethodPost, repos+"/statuses/"+head, map[string]any{"state": "failure", "context": "lint",
+		"description": "line 1 is wrong"})
+	w.model.replies = []string{
+		"<function=execute_bash>\n<parameter=cmd>echo mine >other.txt</parameter>\n</function>",
+		"<function=finish>\n<parameter=command>submit</parameter>\n<parameter=result>It says mine.\n" +
+			"[thread THREAD] It says mine now, which fixes #7.</parameter>\n</function>",
+	}
+	var answers []map[string]any
+	list := func() string {
+		id := fmt.Sprint(review["id"])
+		answers = f.List(t, "alice", repos+"/pulls/1/reviews/"+id+"/comments")
+		return fmt.Sprintf("%.0f", answers[0]["id"])
+	}
+	w.model.replies[1] = strings.Replace(w.model.replies[1], "THREAD", list(), 1)
+	code := w.run(t, "solve", "--env", "host", "--format", "xml", page, "--pr", "--json")
+	if code != cli.ExitDone {
+		t.Fatalf("exit code %d\n%s%s", code, &w.out, &w.err)
+	}
+	asked := fmt.Sprint(w.model.asked[0].Messages)
+	for _, want := range []string{"] other.txt, line 1:", "Write mine, not other.", "The check lint failed: line 1 is wrong"} {
+		if !strings.Contains(asked, want) {
+			t.Errorf("the prompt does not hold %q", want)
+		}
+	}
+	done := w.result(t)["pull_request"].(map[string]any)
+	now := f.Call(t, "alice", http.MethodGet, repos+"/pulls/1", nil)
+	if done["answered"] != 1.0 || done["updated"] != true || now["head"].(map[string]any)["sha"] != done["commit"] {
+		t.Errorf("got %v, and the head is %v", done, now["head"])
+	}
+	commit := f.Call(t, "alice", http.MethodGet, repos+"/git/commits/"+fmt.Sprint(done["commit"]), nil)
+	if parents := fmt.Sprint(commit["parents"]); !strings.Contains(parents, head) {
+		t.Errorf("the commit follows %s, not %s", parents, head)
+	}
+	replied := false
+	for _, r := range f.List(t, "alice", repos+"/pulls/1/reviews") {
+		for _, c := range f.List(t, "alice", fmt.Sprintf("%s/pulls/1/reviews/%.0f/comments", repos, r["id"])) {
+			replied = replied || strings.HasPrefix(fmt.Sprint(c["body"]), "It says mine now, which fixes #\u200b7.")
+		}
+	}
+	if !replied {
+		t.Error("the thread got no answer")
+	}
+	w.holdsNoToken(t, f.Tokens["alice"])
+}

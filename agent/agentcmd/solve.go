@@ -90,7 +90,8 @@ const (
 const solveHelp = `Fix an issue in a repository.
 
 The issue is a URL (https://HOST/OWNER/REPO/issues/N), a text, a file
-(--issue-file), or standard input (-). The repository is the current directory,
+(--issue-file), or standard input (-). The address of a pull request stands for
+its open review threads and failed checks. The repository is the current directory,
 or --repo DIR, or the one that the issue's URL belongs to. It is copied,
 uncommitted changes included, into a sandbox; nothing on disk changes without
 --apply or --branch, and nothing leaves the machine without --pr, which are for
@@ -130,6 +131,8 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
   deepswe solve "Latest() prefers rc.9 to rc.10" --apply
   deepswe solve https://github.com/owner/repo/issues/12
   deepswe solve https://github.com/owner/repo/issues/12 --repo . --branch fix-12
+  deepswe solve https://codeberg.org/owner/repo/issues/7 --pr
+  deepswe solve https://github.com/owner/repo/pull/9 --pr
   deepswe solve --issue-file issue.md -k 8 --verifier hybrid
   deepswe solve --issue-file issue.md --image python:3.12 --json`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -46,6 +46,21 @@ func OpenForge(t testing.TB) *Forge {
 // Call makes a request to the API as a user, and returns the object of the answer, which must be a success.
 func (f *Forge) Call(t testing.TB, user, method, path string, body any) map[string]any {
 	t.Helper()
+	var got map[string]any
+	f.call(t, user, method, path, body, &got)
+	return got
+}
+
+// List reads a list.
+func (f *Forge) List(t testing.TB, user, path string) []map[string]any {
+	t.Helper()
+	var got []map[string]any
+	f.call(t, user, http.MethodGet, path, nil, &got)
+	return got
+}
+
+func (f *Forge) call(t testing.TB, user, method, path string, body, into any) {
+	t.Helper()
 	data, err := json.Marshal(body)
 	if err != nil {
 		t.Fatal(err)
@@ -64,9 +79,7 @@ func (f *Forge) Call(t testing.TB, user, method, path string, body any) map[stri
 	if data, err = io.ReadAll(resp.Body); err != nil || resp.StatusCode > 299 {
 		t.Fatalf("%s %s: %s %v %s", method, path, resp.Status, err, data)
 	}
-	var got map[string]any
-	_ = json.Unmarshal(data, &got) // some answers are lists, or empty
-	return got
+	_ = json.Unmarshal(data, into) // some answers are empty
 }
 
 // NewRepository makes a repository of alice's with these files, and returns its path (owner/name).
