@@ -90,13 +90,13 @@ const (
 const solveHelp = `Fix an issue in a repository.
 
 The issue is a URL (https://HOST/OWNER/REPO/issues/N), a text, a file
-(--issue-file), or standard input (-). The address of a pull request stands for
-its open review threads and failed checks. The repository is the current directory,
-or --repo DIR, or the one that the issue's URL belongs to. It is copied,
-uncommitted changes included, into a sandbox; nothing on disk changes without
---apply or --branch, and nothing leaves the machine without --pr, which are for
-work that the agent has finished. The patch goes to standard output and to the
-run's directory. deepswe pr --help says what --pr does.
+(--issue-file), or standard input (-). The address of a pull request stands
+for its open review threads and failed checks. The repository is the current
+directory, or --repo DIR, or the one that the issue's URL belongs to. It is
+copied, uncommitted changes included, into a sandbox; nothing on disk changes
+without --apply or --branch, and nothing leaves the machine without --pr, which
+are for work that the agent has finished. The patch goes to standard output and
+to the run's directory. deepswe pr --help says what --pr does.
 
 Dependencies that are not installed yet are installed by --setup CMD, once, in
 the sandbox, which has a network for that alone: an HTTP proxy that leads

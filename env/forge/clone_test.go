@@ -37,6 +37,8 @@ type gitHost struct {
 	backend http.Handler
 	token   string // wanted when not empty
 	to      string // redirect there when not empty
+	root    string
+	served  string // the bare repository
 
 	mu   sync.Mutex
 	seen []string // Authorization headers
@@ -62,8 +64,10 @@ func newGitHost(t *testing.T) *gitHost {
 		git(t, work, "add", ".")
 		git(t, work, "-c", "core.autocrlf=false", "commit", "-qm", text)
 	}
-	git(t, root, "clone", "-q", "--bare", work, filepath.Join(root, "served", "o", "r.git"))
-	return &gitHost{backend: &cgi.Handler{
+	served := filepath.Join(root, "served", "o", "r.git")
+	git(t, root, "clone", "-q", "--bare", work, served)
+	git(t, served, "config", "http.receivepack", "true")
+	return &gitHost{root: root, served: served, backend: &cgi.Handler{
 		Path: program, Env: []string{"GIT_PROJECT_ROOT=" + filepath.Join(root, "served"), "GIT_HTTP_EXPORT_ALL=1"},
 	}}
 }
