@@ -39,6 +39,7 @@ const (
 	Eval  Kind = "eval"
 	Grade Kind = "grade"
 	Train Kind = "train"
+	Mine  Kind = "mine"
 )
 
 // Manifest is the content of manifest.json, which describes a run. It does not change during the run.

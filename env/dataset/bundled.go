@@ -33,7 +33,7 @@ func bundledTasks(name string) iter.Seq[env.Task] {
 func bundled[T any](name string, of func(env.Task) T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for t := range bundledTasks(name) {
-			t.Tests.Script = testScript(nil, t.Tests.Script)
+			t.Tests.Script = Script(nil, t.Tests.Script)
 			if !yield(of(t), nil) {
 				return
 			}

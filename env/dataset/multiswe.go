@@ -51,7 +51,7 @@ func (f *fieldReader) multiSWE() env.Task {
 		Statement: f.issues(), Image: strings.ToLower(fmt.Sprintf("mswebench/%s_m_%s:pr-%.0f", org, name, number)), Dir: dir,
 		Prepare: []string{multiHide, keepUntracked},
 		Tests: env.Tests{
-			FailToPass: passing, PassToPass: f.tests("p2p_tests"), Script: testScript(setup, "bash /home/run.sh"),
+			FailToPass: passing, PassToPass: f.tests("p2p_tests"), Script: Script(setup, "bash /home/run.sh"),
 			Parser: parser, EvalType: "pass_and_fail", Prepare: []string{multiHide, keepUntracked},
 			GoldPatch: f.optional("fix_patch"), TestPatch: patch,
 		},

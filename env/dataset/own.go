@@ -64,7 +64,7 @@ func (f *fieldReader) complete(t *env.Task) {
 		tests.EvalType = "pass_and_fail"
 	}
 	if graded && tests.Script != "" && !strings.Contains(tests.Script, startMarker) {
-		tests.Script = testScript(nil, strings.TrimSuffix(tests.Script, "\n"))
+		tests.Script = Script(nil, strings.TrimSuffix(tests.Script, "\n"))
 	}
 	for _, m := range []struct {
 		missing bool

@@ -49,7 +49,7 @@ func (f *fieldReader) sweBenchPro() env.Task {
 		Tests: env.Tests{
 			FailToPass: f.pythonList(f.either("fail_to_pass", "FAIL_TO_PASS")),
 			PassToPass: f.pythonList(f.either("pass_to_pass", "PASS_TO_PASS")),
-			Script:     testScript(setup, test), Parser: proParser(f.optional("repo_language")), EvalType: "pass_and_fail",
+			Script:     Script(setup, test), Parser: proParser(f.optional("repo_language")), EvalType: "pass_and_fail",
 			Prepare: prepare, GoldPatch: f.optional("patch"), TestPatch: f.optional("test_patch"),
 		},
 	}

@@ -46,7 +46,7 @@ func (f *fieldReader) rebench() env.Task {
 		Statement: f.text("problem_statement"), Image: image, Dir: "/testbed", Env: []string{condaPath},
 		Tests: env.Tests{
 			FailToPass: f.list("FAIL_TO_PASS"), PassToPass: f.list("PASS_TO_PASS"),
-			Script: testScript(setup, strings.TrimRight(utf8Locale+test+" "+quoted(rebenchDirectives(patch)), " ")),
+			Script: Script(setup, strings.TrimRight(utf8Locale+test+" "+quoted(rebenchDirectives(patch)), " ")),
 			Parser: parser, EvalType: "pass_and_fail", Version: f.optional("version"),
 			GoldPatch: f.optional("patch"), TestPatch: patch,
 		},
@@ -109,7 +109,7 @@ func (f *fieldReader) rebench2(c *fieldReader, image string) env.Task {
 		Statement: f.text("problem_statement"), Image: image, Dir: dir, Prepare: []string{keepUntracked},
 		Tests: env.Tests{
 			FailToPass: untimed(f.list("FAIL_TO_PASS")), PassToPass: untimed(f.list("PASS_TO_PASS")),
-			Script: testScript(setup, strings.Join(append(lines, ")"), "\n")),
+			Script: Script(setup, strings.Join(append(lines, ")"), "\n")),
 			Parser: parser, EvalType: "pass_and_fail", Prepare: []string{keepUntracked},
 			GoldPatch: f.optional("patch"), TestPatch: patch,
 		},

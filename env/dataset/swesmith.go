@@ -47,7 +47,7 @@ func (f *fieldReader) sweSmith() env.Task {
 				keepUntracked, bugged,
 				"tar -cf " + smithHidden + " -- " + env.ShellQuote(files...) + " && chmod a+r " + smithHidden, commit,
 			},
-			Script: testScript([]string{
+			Script: Script([]string{
 				"source /opt/miniconda3/bin/activate", "conda activate testbed", "cd /testbed", "tar -xf " + smithHidden,
 			}, "pytest --disable-warnings --color=no --tb=no --verbose -rA -p no:cacheprovider "+env.ShellQuote(files...)),
 		},

@@ -53,7 +53,6 @@ const (
 // managers fill.
 func manifests(to io.Writer, root string) error {
 	seen, found := 0, 0
-	names := named()
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if seen++; seen > mostEntries || found > mostManifests {
 			return fs.SkipAll
@@ -68,7 +67,7 @@ func manifests(to io.Writer, root string) error {
 		case !d.Type().IsRegular():
 			return nil
 		}
-		if !requirements(path) && !slices.Contains(names, d.Name()) {
+		if !IsManifest(path) {
 			return nil
 		}
 		found++
@@ -88,6 +87,12 @@ func manifests(to io.Writer, root string) error {
 		fmt.Fprintf(to, "%q %x\n", name, content.Sum(nil))
 		return nil
 	})
+}
+
+// IsManifest reports whether a file says by its name what a project needs installed: a lock file, a manifest, or the pin
+// of a toolchain.
+func IsManifest(path string) bool {
+	return requirements(path) || slices.Contains(named(), filepath.Base(path))
 }
 
 // requirements reports whether a file is one of pip's: requirements-dev.txt, or requirements/dev.txt.

@@ -1,0 +1,253 @@
+package mine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"deepswe/env/repo"
+)
+
+// Bounds limit what a candidate changes. Zero means the default.
+type Bounds struct {
+	// Files and Lines are of sources, Bytes of the patch without tests: 8, 300 and 50,000.
+	Files, Lines, Bytes int
+}
+
+// Candidate is a commit that may become a task.
+type Candidate struct {
+	Commit
+	// Sources is the change without tests and documentation, Tests that of tests and their data, as unified diffs.
+	Sources, Tests string
+	// Labels say what kind of commit it is.
+	Labels map[string]string
+}
+
+// TestFiles returns the files of tests that the commit adds or changes and that a runner would start.
+func (c Candidate) TestFiles() []string {
+	var all []string
+	for _, ch := range c.Changes {
+		if ch.Kind == Test && ch.Status != 'D' && runs(ch.Path) {
+			all = append(all, ch.Path)
+		}
+	}
+	return all
+}
+
+// SourceFiles returns the sources that the commit changes.
+func (c Candidate) SourceFiles() []string { return paths(c.Changes, Source) }
+
+// Subject returns the first line of the commit's message.
+func (c Commit) Subject() string {
+	subject, _, _ := strings.Cut(c.Message, "\n")
+	return subject
+}
+
+// Language returns the language of most of the changed lines.
+func (c Candidate) Language() string {
+	lines := map[string]int{}
+	best := ""
+	for _, ch := range c.Changes {
+		if ch.Kind == Source {
+			l := Language(ch.Path)
+			lines[l] += ch.Added + ch.Removed + 1
+			if lines[l] > lines[best] {
+				best = l
+			}
+		}
+	}
+	return best
+}
+
+// Reason says why a commit is no candidate, or a candidate no task. It is a short phrase, because reasons are counted.
+type Reason string
+
+// The reasons that the history itself gives.
+const (
+	Root        Reason = "the first commit, or the end of a shallow history"
+	Bot         Reason = "made by a bot"
+	Reverted    Reason = "a revert, or reverted later"
+	Forwarded   Reason = "merges a whole branch into another one"
+	NoTests     Reason = "changes no tests"
+	NoSources   Reason = "changes no sources"
+	OnlyRemoved Reason = "adds nothing to tests"
+	TooLarge    Reason = "larger than the bounds"
+	Submodule   Reason = "changes a submodule"
+	BinaryFix   Reason = "changes a binary file"
+	Formatting  Reason = "changes only white space in sources"
+	Repeated    Reason = "the same change as in a newer commit"
+)
+
+var (
+	bot      = regexp.MustCompile(`(?i)\[bot\]|\b(dependabot|renovate|pre-commit-ci|github-actions|pyup-bot|greenkeeper|snyk)\b`)
+	revert   = regexp.MustCompile(`(?i)^revert\b|\bthis reverts commit ([0-9a-f]{7,40})`)
+	reverted = regexp.MustCompile(`(?i)\bthis reverts commit ([0-9a-f]{7,40})`)
+	forward  = regexp.MustCompile(`(?i)^merge (remote-tracking )?(branch|tag) '?([\w-]+/)?` +
+		`(main|master|trunk|develop|stable|release[\w./-]*|v?\d+(\.[\dx]+)+|\d+-stable)\b'?`)
+)
+
+// Choose returns the candidates among commits, in their order, and how many of the others there are for each reason.
+func Choose(ctx context.Context, dir string, commits []Commit, b Bounds) ([]Candidate, map[Reason]int, error) {
+	undone := map[string]bool{} // by the first seven digits
+	for _, c := range commits {
+		for _, m := range reverted.FindAllStringSubmatch(c.Message, -1) {
+			undone[m[1][:7]] = true
+		}
+	}
+	var chosen []Candidate
+	reasons := map[Reason]int{}
+	seen := map[string]bool{}
+	for _, c := range commits {
+		why := c.unfit(b, undone)
+		if why == "" {
+			candidate, reason, err := c.candidate(ctx, dir, b, seen)
+			if err != nil {
+				return nil, nil, err
+			}
+			if why = reason; why == "" {
+				chosen = append(chosen, candidate)
+			}
+		}
+		if why != "" {
+			reasons[why]++
+		}
+	}
+	return chosen, reasons, nil
+}
+
+// unfit returns the reason why a commit is no candidate, as far as that can be seen without its patch.
+func (c Commit) unfit(b Bounds, undone map[string]bool) Reason {
+	files, lines, tests := 0, 0, 0
+	has := map[Kind]bool{}
+	for _, ch := range c.Changes {
+		has[ch.Kind] = true
+		switch ch.Kind {
+		case Source:
+			files, lines = files+1, lines+ch.Added+ch.Removed
+		case Test:
+			if ch.Status != 'D' && runs(ch.Path) {
+				tests += ch.Added
+			}
+		}
+	}
+	for _, check := range []struct {
+		unfit bool
+		why   Reason
+	}{
+		{c.Base == "", Root},
+		{bot.MatchString(c.Author), Bot},
+		{revert.MatchString(c.Message) || undone[c.Hash[:7]], Reverted},
+		{c.Parents > 1 && forward.MatchString(c.Message), Forwarded},
+		{!has[Source], NoSources},
+		{!has[Test], NoTests},
+		{tests == 0, OnlyRemoved},
+		{files > cmp.Or(b.Files, 8) || lines > cmp.Or(b.Lines, 300) || lines == 0, TooLarge},
+		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Mode == "160000" }), Submodule},
+		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Binary && ch.Kind == Source }), BinaryFix},
+	} {
+		if check.unfit {
+			return check.why
+		}
+	}
+	return ""
+}
+
+// fixKinds are the files that the reference solution consists of.
+var fixKinds = []Kind{Source, Environment, Generated, Other}
+
+// candidate reads the patch. seen are the fingerprints of those before.
+func (c Commit) candidate(
+	ctx context.Context, dir string, b Bounds, seen map[string]bool,
+) (_ Candidate, _ Reason, err error) {
+	diff := func(kinds []Kind, options ...string) string {
+		names := paths(c.Changes, kinds...)
+		if len(names) == 0 || err != nil {
+			return ""
+		}
+		args := append([]string{"--literal-pathspecs", "diff-tree", "-p", "--binary", "--no-renames", "--no-ext-diff",
+			"--no-textconv", "--no-color", "--full-index"}, options...)
+		out, failed := repo.Read(ctx, dir, slices.Concat(args, []string{c.Base, c.Hash, "--"}, names)...)
+		err = failed
+		return string(out)
+	}
+	found := Candidate{Commit: c, Sources: diff(fixKinds), Tests: diff([]Kind{Test, Data})}
+	visible := diff([]Kind{Source}, "-w", "--ignore-blank-lines")
+	if err != nil {
+		return Candidate{}, "", fmt.Errorf("read commit %s: %w", c.Hash, err)
+	}
+	print := fingerprint(found.Sources)
+	switch {
+	case !strings.Contains(visible, "\n@@ "):
+		return Candidate{}, Formatting, nil
+	case len(found.Sources) > cmp.Or(b.Bytes, 50_000):
+		return Candidate{}, TooLarge, nil
+	case seen[print]:
+		return Candidate{}, Repeated, nil
+	}
+	seen[print] = true
+	found.Labels = found.labels()
+	return found, "", nil
+}
+
+// fingerprint is the same for patches that change the same lines, wherever they are.
+func fingerprint(patch string) string {
+	h := sha256.New()
+	for line := range strings.Lines(patch) {
+		if strings.HasPrefix(line, "+") || strings.HasPrefix(line, "-") {
+			fmt.Fprintln(h, strings.Join(strings.Fields(line), " "))
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+var (
+	fixWord = regexp.MustCompile(`(?i)\b(fix(e[sd])?|bug|regression|crash(es)?|wrong|incorrect(ly)?|broken|fail(s|ed|ure)?)\b`)
+	linked  = regexp.MustCompile(`(?i)\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+(?:[\w./-]+)?#(\d+)`)
+)
+
+// Issue returns the number of the issue that a commit says to have fixed; empty if it names none.
+func (c Commit) Issue() string {
+	if m := linked.FindStringSubmatch(c.Message); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+// labels say what can be seen of the commit. None of them is a condition.
+func (c Candidate) labels() map[string]string {
+	files, lines, hunks := 0, 0, strings.Count(c.Sources, "\n@@ ")
+	for _, ch := range c.Changes {
+		if ch.Kind == Source {
+			files, lines = files+1, lines+ch.Added+ch.Removed
+		}
+	}
+	size := "small"
+	if files > 3 || lines > 100 {
+		size = "large"
+	} else if lines > 20 {
+		size = "medium"
+	}
+	labels := map[string]string{
+		"commit": c.Hash, "date": c.Time.Format("2006-01-02"), "language": c.Language(), "size": size,
+		"files": strconv.Itoa(files), "lines": strconv.Itoa(lines), "hunks": strconv.Itoa(hunks),
+	}
+	if fixWord.MatchString(c.Message) {
+		labels["fix"] = "yes"
+	}
+	if issue := c.Issue(); issue != "" {
+		labels["issue"] = issue
+	}
+	if c.Parents > 1 {
+		labels["merge"] = "yes"
+	}
+	if len(paths(c.Changes, Environment)) > 0 {
+		labels["environment"] = "changed"
+	}
+	return labels
+}

@@ -1,0 +1,170 @@
+package mine
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"deepswe/env"
+	"deepswe/env/dataset"
+	"deepswe/env/disk"
+	"deepswe/env/project"
+	"deepswe/env/repo"
+)
+
+// Builder makes drafts of tasks.
+type Builder struct {
+	// Repository is the absolute path of the repository, Name the first part of the ids of its tasks.
+	Repository string
+	Name       string
+	// Machine is where sandboxes find what the project needs. Image is the image that they start from; empty for none.
+	Machine project.Machine
+	Image   string
+	// Env are variables of commands, as KEY=value, Prepare command lines that run before the agent and before the tests.
+	Env     []string
+	Prepare []string
+	// TestTimeout limits a run of the tests.
+	TestTimeout time.Duration
+}
+
+// Draft is a task that nobody has tried yet: which of its tests fail and pass is not known, and its statement is only
+// the commit's message.
+type Draft struct {
+	Task env.Task
+	// BaseScript runs those of the tests that are there before the commit; empty if there are none.
+	BaseScript string
+}
+
+// ID returns the id of a candidate's task.
+func (b Builder) ID(c Candidate) string { return b.Name + "-" + c.Hash[:12] }
+
+// The reasons why there is no draft of a candidate.
+const (
+	NoRunner  Reason = "no test runner is known for its tests"
+	NoReader  Reason = "the output of its test runner cannot be read"
+	LargeData Reason = "its test data are too large"
+)
+
+// mostData limits the files that come with the tests, in bytes.
+const mostData = 2 << 20
+
+// Draft makes the draft of a candidate's task. Without a reason, there is one.
+func (b Builder) Draft(ctx context.Context, c Candidate) (_ Draft, why Reason, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("draft %s: %w", c.Hash, err)
+		}
+	}()
+	scratch, err := disk.MakeScratch("", "mine")
+	if err != nil {
+		return Draft{}, "", err
+	}
+	defer disk.RemoveScratch(scratch)
+	dir := filepath.Join(scratch, "repo")
+	if err := repo.CheckOut(ctx, b.Repository, c.Base, dir); err != nil {
+		return Draft{}, "", err
+	}
+	patched, base := project.TestCommandsOf(dir, b.Machine, nil, c.TestFiles())
+	if patched == "" {
+		return Draft{}, NoRunner, nil
+	}
+	how, ok := readable(patched)
+	if !ok {
+		return Draft{}, NoReader, nil
+	}
+	before, files, fits, err := b.files(ctx, c)
+	if err != nil || !fits {
+		return Draft{}, LargeData, err
+	}
+	d := Draft{Task: env.Task{
+		ID: b.ID(c), Repo: b.Name, Repository: b.Repository, BaseCommit: c.Base,
+		Image: b.Image, Dir: "/testbed", Env: slices.Concat(b.Env, importPath(dir)), Prepare: b.Prepare, Labels: c.Labels,
+		Statement: c.Message,
+		Tests: env.Tests{
+			Script: dataset.Script(before, how.command(patched)), Parser: how.parser, EvalType: "pass_and_fail",
+			Files: files, Prepare: b.Prepare, GoldPatch: c.Sources, TestPatch: c.Tests, Timeout: b.TestTimeout,
+		},
+	}}
+	if base != "" {
+		d.BaseScript = dataset.Script(nil, how.command(base))
+	}
+	return d, "", nil
+}
+
+// runner is a test runner whose output can be read.
+type runner struct {
+	// sign is a part of its command line, which is replaced by instead.
+	sign, instead string
+	parser        string
+}
+
+func (r runner) command(line string) string { return strings.Replace(line, r.sign, r.instead, 1) }
+
+// readable returns how the output of a command can be read.
+func readable(line string) (runner, bool) {
+	all := []runner{
+		{" -m pytest", " -m pytest -rA --color=no -p no:cacheprovider", "parse_log_pytest"},
+		{" -m unittest", " -m unittest", "parse_log_django"},
+		{"go test -v", "go test -v -count=1 -vet=off", "parse_log_gotest"},
+		{" jest --verbose", " jest --verbose --ci", "parse_log_jest"},
+		{" vitest run --reporter=verbose", " vitest run --reporter=verbose", "parse_log_vitest"},
+		{"node --test", "node --test --test-reporter=tap", "parse_log_tap"},
+		{"cargo test", "cargo test --offline --no-fail-fast", "parse_log_cargo"},
+		{" -B test", " -B -o test", "parse_log_maven"},
+	}
+	i := slices.IndexFunc(all, func(r runner) bool { return strings.Contains(line, r.sign) })
+	if i < 0 {
+		return runner{}, false
+	}
+	return all[i], true
+}
+
+// importPath returns the variable with which Python finds the sources of a project that has them in src, and that is
+// not installed.
+func importPath(dir string) []string {
+	found, _ := filepath.Glob(filepath.Join(dir, "src", "*", "__init__.py")) // the pattern is valid
+	if len(found) == 0 {
+		return nil
+	}
+	return []string{"PYTHONPATH=/testbed/src"}
+}
+
+// files returns the files of the tests as they are in the commit, and command lines for what cannot be texts of a task:
+// binary files, and files that are no longer there.
+func (b Builder) files(ctx context.Context, c Candidate) (lines []string, texts map[string]string, fits bool, err error) {
+	texts = map[string]string{}
+	size := 0
+	for _, ch := range c.Changes {
+		if ch.Kind != Test && ch.Kind != Data {
+			continue
+		}
+		if ch.Status == 'D' {
+			lines = append(lines, "rm -f -- "+env.ShellQuote(ch.Path))
+			continue
+		}
+		data, err := repo.Read(ctx, b.Repository, "cat-file", "blob", c.Hash+":"+ch.Path)
+		if err != nil {
+			return nil, nil, false, err
+		}
+		if size += len(data); size > mostData {
+			return nil, nil, false, nil
+		}
+		switch quoted := env.ShellQuote(ch.Path); {
+		case ch.Mode == "120000":
+			lines = append(lines, "mkdir -p -- "+env.ShellQuote(path.Dir(ch.Path)),
+				"ln -sfn -- "+env.ShellQuote(string(data))+" "+quoted)
+		case utf8.Valid(data):
+			texts[ch.Path] = string(data)
+		default:
+			lines = append(lines, "mkdir -p -- "+env.ShellQuote(path.Dir(ch.Path)), "base64 -d >"+quoted+" <<'END_OF_DATA'",
+				base64.StdEncoding.EncodeToString(data), "END_OF_DATA")
+		}
+	}
+	return lines, texts, true, nil
+}

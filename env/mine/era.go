@@ -1,0 +1,86 @@
+package mine
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"deepswe/env/repo"
+)
+
+// version matches the line of a manifest that says which version of itself a project is. It changes with each release,
+// and nothing that is to be installed with it.
+var version = regexp.MustCompile(`(?m)^\s*"?(__)?version(__)?"?\s*[:=].*$`)
+
+// Eras names the era of each commit: commits with the same lock files, manifests and pins of toolchains belong to one,
+// and need the same things installed. It reads each file only once.
+func Eras(ctx context.Context, dir string, commits []string) (map[string]string, error) {
+	eras, content := map[string]string{}, map[string]string{}
+	for _, commit := range commits {
+		if eras[commit] != "" {
+			continue
+		}
+		tree, err := repo.Read(ctx, dir, "ls-tree", "-r", "-z", "--full-tree", commit)
+		if err != nil {
+			return nil, fmt.Errorf("read the manifests of %s: %w", commit, err)
+		}
+		h := sha256.New()
+		for entry := range strings.SplitSeq(string(tree), "\x00") {
+			of, name, _ := strings.Cut(entry, "\t")
+			fields := strings.Fields(of)
+			if len(fields) != 3 || fields[1] != "blob" || KindOf(name) != Environment {
+				continue
+			}
+			blob := fields[2]
+			if content[blob] == "" {
+				data, err := repo.Read(ctx, dir, "cat-file", "blob", blob)
+				if err != nil {
+					return nil, fmt.Errorf("read %s of %s: %w", name, commit, err)
+				}
+				sum := sha256.Sum256(bytes.TrimSpace(version.ReplaceAll(data, nil)))
+				content[blob] = hex.EncodeToString(sum[:])
+			}
+			fmt.Fprintf(h, "%q %s\n", name, content[blob])
+		}
+		eras[commit] = hex.EncodeToString(h.Sum(nil))[:8]
+	}
+	return eras, nil
+}
+
+// licences are words of licences, with their usual names.
+var licences = []struct{ words, name string }{
+	{"GNU AFFERO GENERAL PUBLIC LICENSE", "AGPL"}, {"GNU LESSER GENERAL PUBLIC LICENSE", "LGPL"},
+	{"GNU GENERAL PUBLIC LICENSE", "GPL"}, {"Mozilla Public License", "MPL-2.0"},
+	{"Apache License", "Apache-2.0"}, {"Permission is hereby granted, free of charge", "MIT"},
+	{"Redistribution and use in source and binary forms", "BSD"}, {"Permission to use, copy, modify", "ISC"},
+	{"This is free and unencumbered software", "Unlicense"},
+}
+
+// Licence returns the name of the licence of a commit, and the file that has it; empty if there is none.
+func Licence(ctx context.Context, dir, commit string) string {
+	names, err := repo.Read(ctx, dir, "ls-tree", "--name-only", "-z", commit)
+	if err != nil {
+		return ""
+	}
+	for name := range strings.SplitSeq(string(names), "\x00") {
+		upper := strings.ToUpper(name)
+		if !strings.HasPrefix(upper, "LICEN") && !strings.HasPrefix(upper, "COPYING") {
+			continue
+		}
+		text, err := repo.Read(ctx, dir, "cat-file", "blob", commit+":"+name)
+		if err != nil {
+			continue // a directory
+		}
+		for _, l := range licences {
+			if bytes.Contains(text, []byte(l.words)) {
+				return l.name + " (" + name + ")"
+			}
+		}
+		return "see " + name
+	}
+	return ""
+}

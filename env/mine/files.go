@@ -1,0 +1,89 @@
+package mine
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/env/setup"
+)
+
+// Kind is what a file of a repository is for, judging by its path.
+type Kind string
+
+// The kinds. Only sources are what a fix consists of, and only tests are run.
+const (
+	Source      Kind = "source"
+	Test        Kind = "test"
+	Data        Kind = "data"        // of tests: fixtures, snapshots, helpers in other languages
+	Environment Kind = "environment" // manifests and lock files
+	Generated   Kind = "generated"   // or vendored
+	Docs        Kind = "docs"
+	Other       Kind = "other"
+)
+
+// languages are the languages of sources, by the endings of their files.
+var languages = map[string]string{
+	".go": "go", ".py": "python", ".pyx": "python", ".js": "javascript", ".jsx": "javascript", ".mjs": "javascript",
+	".cjs": "javascript", ".vue": "javascript", ".ts": "typescript", ".tsx": "typescript", ".mts": "typescript",
+	".cts": "typescript", ".rs": "rust", ".java": "java", ".kt": "kotlin", ".scala": "scala", ".rb": "ruby",
+	".php": "php", ".c": "c", ".h": "c", ".cc": "c++", ".cpp": "c++", ".cxx": "c++", ".hpp": "c++", ".cs": "c#",
+	".swift": "swift", ".ex": "elixir", ".exs": "elixir", ".lua": "lua", ".pl": "perl", ".pm": "perl", ".sh": "shell",
+}
+
+// Language returns the language of a source file; empty for other files.
+func Language(name string) string { return languages[strings.ToLower(path.Ext(name))] }
+
+var (
+	testFolder = regexp.MustCompile(`(^|/)(tests?|__tests__|specs?|testing|unittests?|integration[-_]tests?|e2e)/`)
+	dataFolder = regexp.MustCompile(`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|snapshots|golden)/|\.snap$`)
+	testName   = regexp.MustCompile(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
+		`Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
+	generated = regexp.MustCompile(`(^|/)(vendor|node_modules|third[-_]party|dist|build|generated)/|` +
+		`(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
+	docs = regexp.MustCompile(`(?i)(^|/)(docs?|examples?|\.github|\.circleci)/|\.(md|rst|adoc|txt)$|` +
+		`(^|/)(changes|changelog|news|authors|license|copying|readme)[^/]*$`)
+)
+
+// KindOf returns what a file is for.
+func KindOf(name string) Kind {
+	language := Language(name)
+	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
+	switch {
+	case dataFolder.MatchString(name):
+		return Data
+	case generated.MatchString(name):
+		return Generated
+	case setup.IsManifest(name):
+		return Environment
+	case language != "" && testName.MatchString(base):
+		return Test
+	case testFolder.MatchString(name) && language != "":
+		return Test
+	case testFolder.MatchString(name):
+		return Data
+	case docs.MatchString(name):
+		return Docs
+	case language != "":
+		return Source
+	}
+	return Other
+}
+
+// runs reports whether a test runner would start a file, and not only load it.
+func runs(name string) bool {
+	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
+	return testName.MatchString(base) && base != "conftest"
+}
+
+// paths returns the paths of the changes of some kinds.
+func paths(changes []Change, kinds ...Kind) []string {
+	var all []string
+	for _, c := range changes {
+		if slices.Contains(kinds, c.Kind) {
+			all = append(all, c.Path)
+		}
+	}
+	return all
+}

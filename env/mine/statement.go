@@ -1,0 +1,172 @@
+package mine
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Unsaid is the reason why a candidate has no statement.
+const Unsaid Reason = "nothing says what is wrong: its message is too short, and there is no other text"
+
+// leastWords is the number of words below which a text says too little.
+const leastWords = 4
+
+var (
+	mergeLine    = regexp.MustCompile(`(?i)^merge (pull request|branch|remote-tracking branch|tag|commit|pr)\b`)
+	conventional = regexp.MustCompile(`(?i)^(fix|feat|feature|bug|bugfix|perf|refactor|chore|test|tests|docs|style|build|ci)` +
+		`(\([^)]*\))?!?:\s*`)
+	trailer   = regexp.MustCompile(`(?i)^[a-z][a-z-]+-by: |^(change-id|cc|see-also|pr-url|refs?|cherry-picked-from): ?`)
+	cherry    = regexp.MustCompile(`(?i)\(?cherry[- ]picked from commit [0-9a-f]+\)?`)
+	address   = regexp.MustCompile(`\bhttps?://\S+`)
+	reference = regexp.MustCompile(`(?i)\(?\b(?:(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?|see|refs?|issue|pr|gh)[:\s-]*)?` +
+		`(?:[\w.-]+/[\w.-]+)?#\d+\)?|\(#\d+\)|#\d+|\bGH-\d+\b`)
+	hash    = regexp.MustCompile(`\b[0-9a-f]{7,64}\b`)
+	digit   = regexp.MustCompile(`\d`)
+	spaces  = regexp.MustCompile(`[ \t]{2,}`)
+	blanks  = regexp.MustCompile(`\n{3,}`)
+	noWords = regexp.MustCompile(`^\W*$`)
+	// named matches the names of tests in their sources.
+	named = regexp.MustCompile(`\b(?:def|func|fn|void)\s+(test\w*|Test\w*)|\b(?:it|test|describe|context)\(\s*['"` + "`" + `]([^'"` +
+		"`" + `]+)`)
+)
+
+// Statement returns the issue of a task from texts about it, the best first, as far as they give nothing of the change
+// away. failures are lines that the tests print before the change; they are added to a text that says little. which is
+// the number of the text.
+func (c Candidate) Statement(texts, failures []string) (statement string, which int, why Reason) {
+	secrets := c.secrets()
+	for i, text := range texts {
+		said := clean(text, secrets)
+		if len(strings.Fields(said)) < leastWords {
+			continue
+		}
+		if len(strings.Fields(said)) < fewWords && len(failures) > 0 {
+			if shown := clean(strings.Join(failures, "\n"), secrets); shown != "" {
+				said += "\n\nWhat happens now:\n\n    " + strings.ReplaceAll(shown, "\n", "\n    ")
+			}
+		}
+		if names := c.Interface(); len(names) > 0 {
+			said += "\n\nThese are called by name:\n\n    " + strings.Join(names, "\n    ")
+		}
+		return said + "\n", i, ""
+	}
+	return "", 0, Unsaid
+}
+
+// fewWords is the number of words below which a text is completed by what the tests print.
+const fewWords = 40
+
+// secrets are what a statement must not contain: lines of the change, and where its tests are and what they are called.
+func (c Candidate) secrets() []string {
+	var all []string
+	for line := range strings.Lines(c.Sources) {
+		text := strings.TrimSpace(strings.TrimLeft(line, "+"))
+		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") && len(text) >= shortestLine {
+			all = append(all, text)
+		}
+	}
+	for _, m := range named.FindAllStringSubmatch(c.Tests, -1) {
+		all = append(all, m[1]+m[2])
+	}
+	for _, name := range paths(c.Changes, Test, Data) {
+		all = append(all, name, path.Base(name))
+	}
+	return slices.DeleteFunc(all, func(s string) bool { return len(s) < 5 })
+}
+
+// shortestLine is the length of a line of the change from which on it gives something away. Shorter ones are braces and
+// words.
+const shortestLine = 8
+
+// clean returns a text without what refers to the change: its line in the history, the discussion of it, and every line
+// that contains a secret.
+func clean(text string, secrets []string) string {
+	var kept []string
+	for i, line := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
+		if i == 0 {
+			if mergeLine.MatchString(line) {
+				continue
+			}
+			line = conventional.ReplaceAllString(line, "")
+		}
+		if trailer.MatchString(line) {
+			continue
+		}
+		line = cherry.ReplaceAllString(line, "")
+		line = address.ReplaceAllString(line, "")
+		line = reference.ReplaceAllString(line, "")
+		line = hash.ReplaceAllStringFunc(line, func(word string) string {
+			if digit.MatchString(word) {
+				return ""
+			}
+			return word
+		})
+		if slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(line, s) }) {
+			continue
+		}
+		line = strings.TrimRight(line, " \t")
+		if indent := len(line) - len(strings.TrimLeft(line, " \t")); indent < 4 {
+			line = line[:indent] + spaces.ReplaceAllString(line[indent:], " ")
+		}
+		if noWords.MatchString(line) {
+			line = ""
+		}
+		kept = append(kept, line)
+	}
+	return strings.TrimSpace(blanks.ReplaceAllString(strings.Join(kept, "\n"), "\n\n"))
+}
+
+// definitions match lines that define a name: the name is the last group that matches.
+var definitions = []*regexp.Regexp{
+	regexp.MustCompile(`^func (?:\([^)]*\) )?(\w+)[\[(]`),
+	regexp.MustCompile(`^type (\w+) `),
+	regexp.MustCompile(`^\s*(?:async )?def (\w+)\(`),
+	regexp.MustCompile(`^\s*class (\w+)\b`),
+	regexp.MustCompile(`^\s*(?:export )?(?:default )?(?:async )?function\*? (\w+)\(`),
+	regexp.MustCompile(`^\s*export (?:const|let|class|type|interface|enum) (\w+)\b`),
+	regexp.MustCompile(`^\s*pub(?:\([a-z]+\))? (?:async |const |unsafe )*(?:fn|struct|enum|trait) (\w+)`),
+	regexp.MustCompile(`^\s*public (?:[\w<>\[\], ?]+ )?(\w+)\(`),
+}
+
+// Interface returns the definitions of what the tests of the commit call by name and only its change defines, without
+// their bodies.
+func (c Candidate) Interface() []string {
+	before := map[string]bool{}
+	var all []string
+	var tests strings.Builder
+	for line := range strings.Lines(c.Tests) {
+		if strings.HasPrefix(line, "+") {
+			tests.WriteString(line)
+		}
+	}
+	for _, sign := range []string{"-", "+"} {
+		for line := range strings.Lines(c.Sources) {
+			text, changed := strings.CutPrefix(strings.TrimRight(line, "\r\n"), sign)
+			if !changed || strings.HasPrefix(text, sign+sign) {
+				continue
+			}
+			name, signature := defined(text)
+			switch {
+			case name == "":
+			case sign == "-":
+				before[signature] = true
+			case !before[signature] && !strings.HasPrefix(name, "_") && !slices.Contains(all, signature) &&
+				regexp.MustCompile(`\b`+name+`\b`).MatchString(tests.String()):
+				all = append(all, signature)
+			}
+		}
+	}
+	return all
+}
+
+// defined returns the name that a line defines, and the line without what begins the body.
+func defined(line string) (name, signature string) {
+	for _, d := range definitions {
+		if m := d.FindStringSubmatch(line); m != nil {
+			return m[1], strings.TrimRight(strings.TrimSpace(line), " {:=")
+		}
+	}
+	return "", ""
+}

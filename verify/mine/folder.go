@@ -1,0 +1,169 @@
+package mine
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deepswe/agent/run"
+	"deepswe/env"
+	"deepswe/env/disk"
+	history "deepswe/env/mine"
+)
+
+// The files of a folder of tasks. What the miner remembers is in a hidden directory, which readers of datasets skip.
+const (
+	TasksFile  = "tasks.jsonl"
+	ReportFile = "report.html"
+	workDir    = ".mine"
+	reportJSON = "mined.json"
+)
+
+// Folder is where mined tasks are kept.
+type Folder struct{ Path string }
+
+// Open takes the folder for this process, and returns its memory.
+func (f Folder) Open(program string) (*run.Dir, error) {
+	path := filepath.Join(f.Path, workDir)
+	if run.Exists(path) {
+		return run.Open(path, run.Mine)
+	}
+	return run.Create(path, run.Manifest{Kind: run.Mine, Program: program})
+}
+
+// Report returns what the last run has found; the zero value before the first one.
+func (f Folder) Report() (r Report, err error) {
+	err = disk.ReadJSON(filepath.Join(f.Path, workDir, reportJSON), &r)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return r, err
+}
+
+// Held returns the folder of the tasks that are held out.
+func (f Folder) Held() Folder { return Folder{f.Path + "-held"} }
+
+// Write writes the tasks and the report. The newest tasks, of which share says how many, go to the folder of those held
+// out. Each file is replaced as a whole.
+func (f Folder) Write(tasks []env.Task, share float64, r Report) error {
+	held := int(share*float64(len(tasks)) + 0.5)
+	older, newer := tasks[:len(tasks)-held], tasks[len(tasks)-held:]
+	r.Held = held
+	if held > 0 {
+		if err := os.MkdirAll(f.Held().Path, 0o755); err != nil {
+			return err
+		}
+		if err := writeTasks(filepath.Join(f.Held().Path, TasksFile), newer); err != nil {
+			return err
+		}
+	}
+	if err := writeTasks(filepath.Join(f.Path, TasksFile), older); err != nil {
+		return err
+	}
+	if err := disk.WriteStream(filepath.Join(f.Path, ReportFile), r.page); err != nil {
+		return err
+	}
+	return disk.WriteJSON(filepath.Join(f.Path, workDir, reportJSON), r)
+}
+
+func writeTasks(path string, tasks []env.Task) error {
+	return disk.WriteStream(path, func(w io.Writer) error {
+		for _, t := range tasks {
+			if err := disk.EncodeJSON(w, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Report is what a run has found, from the history to the tasks.
+type Report struct {
+	Version    int    `json:"version"`
+	Repository string `json:"repository"`
+	Licence    string `json:"licence,omitempty"`
+	// Asked is how many commits were to be walked; fewer if the history is shorter.
+	Asked   int  `json:"asked"`
+	Commits int  `json:"commits"`
+	Shallow bool `json:"shallow,omitempty"`
+	// Unfit counts the commits that are no candidates.
+	Unfit      map[history.Reason]int `json:"unfit"`
+	Candidates int                    `json:"candidates"`
+	Eras       int                    `json:"eras"`
+	Validated  int                    `json:"validated"`
+	Sound      int                    `json:"sound"`
+	Held       int                    `json:"held,omitempty"`
+	Losses     []Loss                 `json:"losses"`
+	Tasks      []Row                  `json:"tasks"`
+}
+
+// Row is a task in a report.
+type Row struct {
+	ID      string            `json:"id"`
+	Subject string            `json:"subject"`
+	Fail    int               `json:"fail_to_pass"`
+	Pass    int               `json:"pass_to_pass"`
+	Labels  map[string]string `json:"labels"`
+}
+
+// Add adds what has become of the candidates.
+func (r *Report) Add(m *Mined) {
+	r.Validated, r.Sound, r.Losses = m.Validated, len(m.Tasks), m.Losses
+	for _, t := range m.Tasks {
+		subject, _, _ := strings.Cut(t.Statement, "\n")
+		r.Tasks = append(r.Tasks, Row{t.ID, subject, len(t.Tests.FailToPass), len(t.Tests.PassToPass), t.Labels})
+	}
+}
+
+// Count is a number of commits with something in common.
+type Count struct {
+	Of string
+	N  int
+}
+
+// Reasons counts the losses, the most common first, each reason with its most common detail.
+func (r Report) Reasons() []Count {
+	n := map[string]int{}
+	for _, l := range r.Losses {
+		n[string(l.Reason)]++
+	}
+	return counted(n)
+}
+
+// UnfitReasons counts the commits that are no candidates.
+func (r Report) UnfitReasons() []Count {
+	n := map[string]int{}
+	for why, k := range r.Unfit {
+		n[string(why)] = k
+	}
+	return counted(n)
+}
+
+// Wanted says what would make tasks of further candidates, the most promising first.
+func (r Report) Wanted() []Count {
+	n := map[string]int{}
+	for _, l := range r.Losses {
+		if l.Reason == NeverRuns && l.Detail != "" {
+			n[l.Detail]++
+		}
+	}
+	return counted(n)
+}
+
+func counted(n map[string]int) []Count {
+	var all []Count
+	for of, k := range n {
+		all = append(all, Count{of, k})
+	}
+	slices.SortFunc(all, func(a, b Count) int {
+		if a.N != b.N {
+			return b.N - a.N
+		}
+		return strings.Compare(a.Of, b.Of)
+	})
+	return all
+}

@@ -1,0 +1,250 @@
+package mine
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+	history "deepswe/env/mine"
+	"deepswe/verify"
+	"deepswe/verify/testlog"
+)
+
+// The reasons why a candidate is no task, as its tests give them.
+const (
+	NeverRuns history.Reason = "its tests do not run, even with the change"
+	NoFailure history.Reason = "no test fails without the change and passes with it"
+	Flaky     history.Reason = "a test that should pass with the change does not always do so"
+	TooSlow   history.Reason = "its tests take too long, even with the change"
+	Unfit     history.Reason = "its own change does not apply"
+)
+
+// Judged is what the runs of a candidate have shown.
+type Judged struct {
+	// Reason says why it is no task; empty if it is one, which Task is then. Detail explains it.
+	Reason history.Reason `json:"reason,omitempty"`
+	Detail string         `json:"detail,omitempty"`
+	Task   env.Task       `json:"task,omitzero"`
+}
+
+// testRun is the result of one run of the tests.
+type testRun struct {
+	results *testlog.Results // nil if there are none
+	status  verify.Status
+	log     string
+}
+
+func (r testRun) passes(name string) bool {
+	if r.results == nil {
+		return false
+	}
+	s, _ := r.results.Status(name)
+	return s == testlog.Passed
+}
+
+// names reports whether the run says anything about a test.
+func (r testRun) names(name string) bool {
+	if r.results == nil {
+		return false
+	}
+	_, ok := r.results.Status(name)
+	return ok
+}
+
+// never is a test that no log names, so that no run of the draft is taken for a solution.
+const never = "no such test"
+
+// test runs the tests of a draft once, in a sandbox of its own.
+func (m *Miner) test(ctx context.Context, task env.Task, patch string) (testRun, error) {
+	task.Tests.FailToPass, task.Tests.PassToPass = []string{never}, nil
+	e := &verify.Evaluator{Provider: m.Provider, Timeout: task.Tests.Timeout, Run: m.name(), Canary: verify.CanaryNever}
+	v, err := e.Evaluate(ctx, task, []byte(patch))
+	if err != nil {
+		return testRun{}, err
+	}
+	return testRun{v.Tests, v.Status, testlog.Decode(v.Log)}, nil
+}
+
+// runs are those of one candidate: at the base commit, with the new tests alone, and with the change too.
+type runs struct {
+	base          testRun
+	before, after []testRun
+}
+
+// The numbers of runs. One run shows what it can, and the others show whether it does so again.
+const (
+	beforeRuns = 2
+	afterRuns  = 3
+)
+
+// judge makes the runs of a draft, and gives up as soon as they cannot make a task of it. symptoms are what the tests print
+// without the change.
+func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms []string, err error) {
+	var all runs
+	once := func(to *[]testRun, patch string) {
+		if err == nil {
+			var r testRun
+			r, err = m.test(ctx, d.Task, patch)
+			*to = append(*to, r)
+		}
+	}
+	once(&all.after, d.Task.Tests.GoldPatch)
+	if err != nil {
+		return Judged{}, nil, err
+	}
+	if j := all.useless(); j.Reason != "" {
+		return j, nil, nil
+	}
+	if d.BaseScript != "" {
+		base := d.Task
+		base.Tests.Script, base.Tests.Files = d.BaseScript, nil
+		if all.base, err = m.test(ctx, base, ""); err != nil {
+			return Judged{}, nil, err
+		}
+	}
+	once(&all.before, "")
+	for len(all.after) < afterRuns && err == nil {
+		if fail, _, _ := all.lists(); len(fail) == 0 {
+			return Judged{Reason: NoFailure}, nil, nil
+		}
+		once(&all.after, d.Task.Tests.GoldPatch)
+	}
+	for len(all.before) < beforeRuns && err == nil {
+		once(&all.before, "")
+	}
+	if err != nil {
+		return Judged{}, nil, err
+	}
+	return all.verdict(d.Task), all.symptoms(), nil
+}
+
+// useless returns the reason why the first run with the change shows that there will be no task.
+func (r runs) useless() Judged {
+	switch first := r.after[0]; {
+	case first.status == verify.PatchFailed:
+		return Judged{Reason: Unfit}
+	case first.status == verify.TimedOut:
+		return Judged{Reason: TooSlow}
+	case first.results == nil || first.results.Len() == 0:
+		return Judged{Reason: NeverRuns, Detail: missing(first.log)}
+	}
+	return Judged{}
+}
+
+// lists returns the tests that the change lets pass, those that pass with and without it, and those that do not give
+// the same result each time. A test that the base commit has may be another one there; but where the new tests do not
+// even compile without the change, it alone tells which tests passed before.
+func (r runs) lists() (fail, pass, unstable []string) {
+	each := func(all []testRun, name string) (passed, named int) {
+		for _, one := range all {
+			if one.passes(name) {
+				passed++
+			}
+			if one.names(name) {
+				named++
+			}
+		}
+		return passed, named
+	}
+	for name := range r.after[0].results.All() {
+		with, _ := each(r.after, name)
+		without, named := each(r.before, name)
+		switch {
+		case with == 0:
+		case with < len(r.after) || without > 0 && without < len(r.before):
+			unstable = append(unstable, name)
+		case without > 0 || named == 0 && r.base.passes(name):
+			pass = append(pass, name)
+		default:
+			fail = append(fail, name)
+		}
+	}
+	slices.Sort(fail)
+	slices.Sort(pass)
+	slices.Sort(unstable)
+	return fail, pass, unstable
+}
+
+// mostMaintained limits the tests that must go on passing. More would make a task only less stable.
+const mostMaintained = 200
+
+// verdict makes the task of what all runs have shown.
+func (r runs) verdict(t env.Task) Judged {
+	fail, pass, unstable := r.lists()
+	for _, name := range unstable {
+		if without := slices.ContainsFunc(r.before, func(b testRun) bool { return b.passes(name) }); !without {
+			return Judged{Reason: Flaky, Detail: name}
+		}
+	}
+	if len(fail) == 0 {
+		return Judged{Reason: NoFailure}
+	}
+	t.Tests.FailToPass, t.Tests.PassToPass = fail, pass[:min(len(pass), mostMaintained)]
+	before := "fails"
+	switch first := r.before[0]; {
+	case first.status == verify.TimedOut:
+		before = "hangs"
+	case !slices.ContainsFunc(fail, first.names):
+		before = "does not load"
+	}
+	t.Labels["before"] = before
+	if len(unstable) > 0 {
+		t.Labels["unstable"] = fmt.Sprint(len(unstable))
+	}
+	return Judged{Task: t}
+}
+
+// lacks match what runners print about something that is not installed, with its name.
+var lacks = []*regexp.Regexp{
+	regexp.MustCompile(`No module named '?([\w]+)`),
+	regexp.MustCompile(`no required module provides package ([\w./-]+)`),
+	regexp.MustCompile(`cannot find module providing package ([\w./-]+)`),
+	regexp.MustCompile(`(?:cannot find package "|is not in std \()([\w./-]+)`),
+	regexp.MustCompile(`([\w./-]+@v[\w.+-]+): module lookup disabled`),
+	regexp.MustCompile(`Cannot find (?:module|package) '([\w@/-]+)'`),
+	regexp.MustCompile("no matching package named `([\\w-]+)`"),
+	regexp.MustCompile(`(?:sh|bash): (?:line )?\d+: ([\w./-]+): (?:command )?not found`),
+	regexp.MustCompile(`(python[\d.]*|requires go >= [\d.]+|ImportError: cannot import name '\w+' from '[\w.]+')`),
+}
+
+// missing returns what a log says is not installed; the log's last line if it says nothing of the kind.
+func missing(log string) string {
+	for _, l := range lacks {
+		if m := l.FindStringSubmatch(log); m != nil {
+			return m[1]
+		}
+	}
+	last := ""
+	for line := range strings.Lines(log) {
+		if text := strings.TrimSpace(line); text != "" && !strings.Contains(text, ">>>>>") && !strings.HasPrefix(text, "+") {
+			last = text
+		}
+	}
+	return last
+}
+
+// symptom matches lines of a log that say what went wrong in a test.
+var symptom = regexp.MustCompile(`^(?:E\s+(.*\S)|\s+\w+_test\.go:\d+: (.*\S)|(panic: .*\S)|\s*(AssertionError.*\S))`)
+
+// symptoms returns what the tests print without the change, in a few short lines.
+func (r runs) symptoms() []string {
+	const most, longest = 4, 160
+	var all []string
+	for line := range strings.Lines(r.before[0].log) {
+		m := symptom.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
+		if m == nil || len(line) > longest {
+			continue
+		}
+		text := strings.Join(m[1:], "")
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+		if len(all) == most {
+			break
+		}
+	}
+	return all
+}

@@ -1,0 +1,226 @@
+package mine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"deepswe/agent/run"
+	"deepswe/env"
+	history "deepswe/env/mine"
+	"deepswe/verify"
+	"deepswe/verify/swe"
+)
+
+// The reasons why what looks like a task is none: it would not be graded as it should be.
+const (
+	PassesEmpty history.Reason = "its tests pass without a change when they are graded"
+	FailsGold   history.Reason = "its own change is not rewarded when it is graded"
+	Ungraded    history.Reason = "an infrastructure failure: it is tried again next time"
+	SameTests   history.Reason = "the same tests of the same sources as in a newer task"
+)
+
+// Miner judges candidates. All fields but Texts are required.
+type Miner struct {
+	Builder  history.Builder
+	Provider env.Provider
+	// Dir remembers what was judged, so that nothing is judged twice.
+	Dir     *run.Dir
+	Workers int
+	// Mutants is the number of wrong solutions of each task by which its tests are measured.
+	Mutants int
+	// Texts returns what is written about a commit elsewhere, the best first; nil returns nothing.
+	Texts func(ctx context.Context, c history.Candidate) ([]string, error)
+}
+
+// Mined is what has become of candidates.
+type Mined struct {
+	// Tasks are sound, the oldest first.
+	Tasks []env.Task
+	// Validated counts the candidates whose tests tell their change from none; not all of them are sound.
+	Validated int
+	// Losses are the candidates that did not become tasks, the newest first.
+	Losses []Loss
+}
+
+// Loss is a candidate that did not become a task.
+type Loss struct {
+	Commit  string         `json:"commit"`
+	Subject string         `json:"subject"`
+	Reason  history.Reason `json:"reason"`
+	Detail  string         `json:"detail,omitempty"`
+}
+
+func (m *Miner) name() string { return filepath.Base(m.Dir.Path()) }
+
+// id is the id of a candidate's task.
+func (m *Miner) id(c history.Candidate) string { return m.Builder.ID(c) }
+
+// runsGroup is the group of the job that judges a candidate.
+func runsGroup(id string) string { return "runs:" + id }
+
+// Job describes a job of the miner.
+func Job(j run.Job) string {
+	if j.Group == runsGroup(j.Task) {
+		return "the tests of " + j.Task
+	}
+	return swe.SoundnessJob(j)
+}
+
+// Describe says in a few words what a job of the miner has shown.
+func Describe(o run.Outcome) string {
+	if o.Group != runsGroup(o.Task) {
+		return string(swe.DetailOf(o).Status)
+	}
+	var j Judged
+	_ = json.Unmarshal(o.Detail, &j) // the miner has written it
+	if j.Reason != "" {
+		return strings.TrimSuffix(string(j.Reason)+": "+j.Detail, ": ")
+	}
+	tests := j.Task.Tests
+	return fmt.Sprintf("fail without the change: %d, pass with and without it: %d", len(tests.FailToPass),
+		len(tests.PassToPass))
+}
+
+// Mine judges the candidates, which are the newest first, as far as that was not done before, and checks that what is
+// left is sound.
+func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.Watch) (*Mined, error) {
+	var plan []run.Job
+	of := map[string]history.Candidate{}
+	for _, c := range candidates {
+		id := m.id(c)
+		of[id] = c
+		plan = append(plan, run.Job{Task: id, Group: runsGroup(id)})
+	}
+	if w.Begin != nil {
+		w.Begin("candidates", plan)
+	}
+	engine := run.Engine{Journal: m.Dir, Options: run.Options{
+		Workers: m.Workers, MaxFailures: max(12, 3*m.Workers), Observe: w.Observe,
+	}, Runner: run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
+		judged, err := m.candidate(ctx, of[j.Task])
+		if err != nil {
+			return run.Result{}, err
+		}
+		detail, err := json.Marshal(judged)
+		return run.Result{Detail: detail}, err
+	})}
+	outcomes, err := engine.Run(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	mined := &Mined{}
+	tasks := mined.sort(outcomes, of)
+	mined.Validated = len(tasks)
+	return mined, m.check(ctx, mined, tasks, of, w)
+}
+
+// candidate judges one candidate.
+func (m *Miner) candidate(ctx context.Context, c history.Candidate) (Judged, error) {
+	d, why, err := m.Builder.Draft(ctx, c)
+	if err != nil || why != "" {
+		return Judged{Reason: why}, err
+	}
+	j, symptoms, err := m.judge(ctx, d)
+	if err != nil || j.Reason != "" {
+		return j, err
+	}
+	var texts []string
+	if m.Texts != nil {
+		if texts, err = m.Texts(ctx, c); err != nil {
+			return Judged{}, err
+		}
+	}
+	statement, which, why := c.Statement(append(texts, c.Message), symptoms)
+	if why != "" {
+		return Judged{Reason: why}, nil
+	}
+	j.Task.Statement = statement
+	labels := j.Task.Labels
+	if labels["statement"] = "message"; which < len(texts) {
+		labels["statement"] = "issue"
+	}
+	if labels["before"] == "does not load" && len(c.Interface()) == 0 {
+		labels["needs_interface"] = "yes"
+	}
+	return j, nil
+}
+
+// sort returns the tasks of what was judged, the newest first, and keeps the losses.
+func (r *Mined) sort(outcomes []run.Outcome, of map[string]history.Candidate) (tasks []env.Task) {
+	seen := map[string]bool{}
+	for _, o := range outcomes {
+		c := of[o.Task]
+		var j Judged
+		if err := json.Unmarshal(o.Detail, &j); o.Failed() || err != nil {
+			j = Judged{Reason: Ungraded, Detail: o.Err}
+		}
+		if j.Reason == "" {
+			key := fmt.Sprint(j.Task.Tests.FailToPass, c.SourceFiles())
+			if seen[key] {
+				j.Reason = SameTests
+			}
+			seen[key] = true
+		}
+		if j.Reason != "" {
+			r.lose(c, j.Reason, j.Detail)
+			continue
+		}
+		tasks = append(tasks, j.Task)
+	}
+	return tasks
+}
+
+func (r *Mined) lose(c history.Candidate, why history.Reason, detail string) {
+	r.Losses = append(r.Losses, Loss{c.Hash, c.Subject(), why, detail})
+}
+
+// check grades the tasks as evaluations and training do, and keeps those that are sound.
+func (m *Miner) check(
+	ctx context.Context, mined *Mined, tasks []env.Task, of map[string]history.Candidate, w swe.Watch,
+) error {
+	e := swe.Evaluation{
+		Runner: &swe.Runner{Tasks: map[string]env.Task{}}, Dir: m.Dir, Workers: m.Workers, Mutants: m.Mutants,
+		Evaluator: &verify.Evaluator{Provider: m.Provider, Run: m.name()},
+	}
+	for _, t := range tasks {
+		e.IDs = append(e.IDs, t.ID)
+		e.Runner.Tasks[t.ID] = t
+	}
+	e.Observe = w.Observe
+	s, err := e.CheckSoundness(ctx, w)
+	if err != nil {
+		return err
+	}
+	for i := len(s.Results) - 1; i >= 0; i-- {
+		r := s.Results[i]
+		switch r.Verdict {
+		case swe.Sound:
+			t := e.Runner.Tasks[r.Task]
+			t.Labels["evidence"] = string(r.Gold.Evidence)
+			if r.Mutation != nil && r.Mutation.Mutants > 0 {
+				t.Labels["mutation"] = strconv.FormatFloat(r.Mutation.Score, 'f', 2, 64)
+				t.Labels["mutants"] = strconv.Itoa(r.Mutation.Mutants)
+			}
+			mined.Tasks = append(mined.Tasks, t)
+		case swe.PassesEmpty:
+			mined.lose(of[r.Task], PassesEmpty, "")
+		case swe.SoundnessUnknown:
+			mined.lose(of[r.Task], Ungraded, r.Empty.Error)
+		default:
+			mined.lose(of[r.Task], FailsGold, string(r.Verdict)+": "+unrewarded(r.Gold))
+		}
+	}
+	return nil
+}
+
+// unrewarded says why a reference solution got no reward.
+func unrewarded(r *swe.SoundnessRun) string {
+	if r == nil {
+		return "it was not graded"
+	}
+	return fmt.Sprint(r.Status, " ", r.Suspicious, " ", r.CanaryReason, " ", r.Error)
+}

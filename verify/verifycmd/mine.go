@@ -1,0 +1,310 @@
+package verifycmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deepswe/agent/cli"
+	"deepswe/agent/run"
+	history "deepswe/env/mine"
+	"deepswe/env/project"
+	"deepswe/env/repo"
+	"deepswe/verify/mine"
+	"deepswe/verify/swe"
+)
+
+// mineOptions are the flags of mine.
+type mineOptions struct {
+	sandbox cli.SandboxFlags
+	repo    string
+	path    string
+	commits int
+	more    bool
+	bounds  history.Bounds
+	workers int
+	mutants int
+	timeout time.Duration
+	holdout string
+	out     string
+	json    bool
+}
+
+const mineHelp = `Find tasks in the history of a repository, for eval, grade and train.
+
+The newest commits of the current branch are walked, each against its first
+parent, so that a merged pull request is one commit. Those that change sources
+and tests are candidates. The tests of each candidate run without its change
+and with it, several times, in sandboxes without a network and with this
+machine's own programs and packages. What fails before and passes after is a
+task, if it is sound: its own change earns the reward in the way that eval and
+train grade, confirmed by tests that must fail, and no change earns none. Then
+the change is made wrong, a line at a time (--mutants): how many of these wrong
+solutions the tests notice is a label of the task.
+
+The folder (--out) has tasks.jsonl, and report.html with all that was left out,
+and why. The tasks name this repository and a commit; a sandbox gets the files of
+that commit, without any history. Nothing leaves this machine.
+
+A second run with the same folder judges only what is new: later commits, and with
+--more, earlier ones.
+
+EXIT STATUS
+  0 done · 2 wrong usage, or no history · 3 no task was found ·
+  6 the sandboxes failed · 130 interrupted`
+
+func newMine(d Deps) *cobra.Command {
+	var o mineOptions
+	cmd := &cobra.Command{
+		Use:   "mine",
+		Short: "Find tasks in a repository's own history",
+		Long:  mineHelp,
+		Example: `  deepswe mine
+  deepswe mine --repo ~/src/project --commits 1000 --out tasks/project
+  deepswe grade --tasks tasks/project --predictions gold
+  deepswe eval --tasks tasks/project -k 4`,
+		Args: cli.NoArgs("--repo"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return runMine(cmd.Context(), d, o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.repo, "repo", ".", "the repository in `DIR`")
+	f.StringVar(&o.path, "path", "", "only what commits change below `PATH`, such as a package of a monorepo")
+	f.IntVar(&o.commits, "commits", 0, "walk the newest `N` commits (default: 300, or as before)")
+	f.BoolVar(&o.more, "more", false, "walk 300 commits more than the last time")
+	f.IntVar(&o.bounds.Files, "max-files", 8, "most sources that a candidate changes")
+	f.IntVar(&o.bounds.Lines, "max-lines", 300, "most lines of sources that it changes")
+	f.IntVar(&o.bounds.Bytes, "max-bytes", 50_000, "longest patch, without tests")
+	o.sandbox.Add(cmd)
+	f.IntVar(&o.workers, "workers", 4, "candidates to judge at once")
+	f.IntVar(&o.mutants, "mutants", swe.DefaultMutants, "wrong solutions to try for each task, by which its tests are measured")
+	f.DurationVar(&o.timeout, "test-timeout", 10*time.Minute, "longest `TIME` for a run of a candidate's tests")
+	f.StringVar(&o.holdout, "holdout", "0%", "keep this `SHARE` of the tasks, the newest, in the folder DIR-held")
+	f.StringVar(&o.out, "out", "", "keep the tasks in `DIR` (default: tasks/NAME)")
+	f.BoolVar(&o.json, "json", false, "print the report as a line of JSON")
+	return cmd
+}
+
+// share is the part of the tasks to hold out.
+func (o *mineOptions) share() (float64, error) {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(o.holdout, "%"), 64)
+	if err != nil || n < 0 || n > 90 {
+		return 0, fmt.Errorf("invalid --holdout %q: must be a percentage up to 90%%, such as 20%%", o.holdout)
+	}
+	return n / 100, nil
+}
+
+func (o *mineOptions) check() error {
+	_, err := o.share()
+	switch {
+	case err != nil:
+		return err
+	case o.workers < 1 || o.mutants < 0 || o.commits < 0:
+		return errors.New("--workers must be at least 1, --mutants and --commits must not be negative")
+	case o.bounds.Files < 1 || o.bounds.Lines < 1 || o.bounds.Bytes < 1:
+		return errors.New("--max-files, --max-lines and --max-bytes must be at least 1")
+	case o.timeout <= 0:
+		return errors.New("--test-timeout must be longer than 0")
+	case o.sandbox.Network:
+		return errors.New("--network: the tests of tasks run without a network, as they are graded without one")
+	case o.more && o.commits > 0:
+		return errors.New("--more and --commits both say how many commits to walk: give one of them")
+	}
+	return nil
+}
+
+// mining is one run of mine.
+type mining struct {
+	session
+	o      mineOptions
+	root   string // of the repository
+	folder mine.Folder
+	report mine.Report
+}
+
+// runMine is mine from its command line to its exit code.
+func runMine(ctx context.Context, d Deps, o mineOptions) (err error) {
+	if err := o.check(); err != nil {
+		return cli.Usage(err)
+	}
+	m := &mining{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o}
+	defer func() { err = errors.Join(err, m.close()) }()
+	candidates, err := m.walk(ctx)
+	if err != nil {
+		return err
+	}
+	mined, err := m.judge(ctx, candidates)
+	if err != nil {
+		if cli.Interrupted(ctx, err) {
+			fmt.Fprintln(d.Err, "stopped; to go on, run the same command again")
+			return cli.Exit(cli.ExitInterrupted)
+		}
+		return err
+	}
+	m.report.Add(mined)
+	share, _ := o.share()
+	if err := m.folder.Write(mined.Tasks, share, m.report); err != nil {
+		return err
+	}
+	m.progress.plan("", 0)
+	if o.json {
+		_ = m.lines.Print(m.report)
+	} else {
+		m.summary(share)
+	}
+	if len(mined.Tasks) == 0 {
+		return cli.Exit(cli.ExitUnsolved)
+	}
+	return nil
+}
+
+// walk opens the folder, and finds the candidates.
+func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
+	root, err := repo.Root(ctx, m.o.repo)
+	if errors.Is(err, repo.ErrSource) { // a bare repository has no root, but a history
+		root, err = filepath.Abs(m.o.repo)
+	}
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	m.root = root
+	name := strings.TrimSuffix(filepath.Base(root), ".git")
+	m.folder = mine.Folder{Path: cmp.Or(m.o.out, filepath.Join("tasks", name))}
+	last, err := m.folder.Report()
+	if err != nil {
+		return nil, err
+	}
+	const usual = 300
+	asked := cmp.Or(m.o.commits, last.Asked, usual)
+	if m.o.more {
+		asked += usual
+	}
+	commits, err := history.Walk(ctx, root, m.o.path, asked)
+	if errors.Is(err, history.ErrHistory) {
+		return nil, cli.Usage(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	candidates, unfit, err := history.Choose(ctx, root, commits, m.o.bounds)
+	if err != nil {
+		return nil, err
+	}
+	m.report = mine.Report{
+		Version: 1, Repository: name, Asked: asked, Commits: len(commits), Candidates: len(candidates), Unfit: unfit,
+		Shallow: history.Shallow(ctx, root),
+	}
+	if len(commits) > 0 {
+		m.report.Licence = history.Licence(ctx, root, commits[0].Hash)
+	}
+	if len(candidates) == 0 {
+		return nil, cli.Usagef("%w: none of %s changes sources and tests: %s", history.ErrHistory,
+			cli.Plural(len(commits), "commit"), listed(m.report.UnfitReasons()))
+	}
+	return candidates, m.eras(ctx, candidates)
+}
+
+// eras labels the candidates with their eras.
+func (m *mining) eras(ctx context.Context, candidates []history.Candidate) error {
+	var bases []string
+	for _, c := range candidates {
+		bases = append(bases, c.Base)
+	}
+	eras, err := history.Eras(ctx, m.root, bases)
+	if err != nil {
+		return err
+	}
+	different := map[string]bool{}
+	for _, c := range candidates {
+		c.Labels["era"] = eras[c.Base]
+		different[eras[c.Base]] = true
+	}
+	m.report.Eras = len(different)
+	return nil
+}
+
+// judge runs the tests of the candidates.
+func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mine.Mined, error) {
+	config, err := m.d.LoadConfig()
+	if err != nil {
+		return nil, err
+	}
+	choice, err := m.o.sandbox.Choice(config)
+	if err != nil {
+		return nil, err
+	}
+	m.progress = newProgress(m.d.Err, "candidates")
+	choice.Progress = m.progress.pull
+	if m.provider, err = m.d.Sandbox(ctx, choice); err != nil {
+		return nil, err
+	}
+	if m.dir, err = m.folder.Open(m.d.Program()); err != nil {
+		return nil, cli.Usage(err)
+	}
+	machine := project.FindMachine(m.d.Getenv)
+	if m.o.sandbox.Image != "" {
+		machine = project.Container()
+	}
+	miner := mine.Miner{
+		Builder: history.Builder{
+			Repository: m.root, Name: m.report.Repository, Machine: machine, Image: m.o.sandbox.Image,
+			TestTimeout: m.o.timeout,
+		},
+		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants,
+	}
+	m.progress.note("%s: %s, of which %s may become tasks", m.report.Repository,
+		cli.Plural(m.report.Commits, "commit"), cli.Plural(len(candidates), "candidate"))
+	return miner.Mine(ctx, candidates, swe.Watch{Begin: m.begin, Observe: m.observe})
+}
+
+func (m *mining) begin(part string, plan []run.Job) {
+	m.progress.plan(part, len(plan))
+	for _, j := range plan {
+		if _, ok := m.dir.Find(j); ok {
+			m.progress.known(false)
+		}
+	}
+}
+
+func (m *mining) observe(e run.Event) {
+	m.progress.observe(e, mine.Job(e.Job), "trying again", func() (*bool, string) {
+		return nil, mine.Describe(*e.Outcome)
+	})
+}
+
+// summary prints the funnel.
+func (m *mining) summary(share float64) {
+	r, out := m.report, m.d.Out
+	if r.Shallow {
+		fmt.Fprintln(out, "the clone is shallow: git fetch --unshallow brings the rest of its history")
+	}
+	fmt.Fprintf(out, "%-10s %5d   %s\n", "commits", r.Commits, listed(r.UnfitReasons()))
+	fmt.Fprintf(out, "%-10s %5d   %s\n", "candidates", r.Candidates, listed(r.Reasons()))
+	fmt.Fprintf(out, "%-10s %5d\n%-10s %5d\n", "validated", r.Validated, "sound", r.Sound)
+	for i, w := range r.Wanted() {
+		if i == 5 {
+			break
+		}
+		fmt.Fprintf(out, "%d candidates do not run here: %s\n", w.N, cli.Plain(w.Of))
+	}
+	fmt.Fprintln(out, filepath.Join(m.folder.Path, mine.TasksFile))
+	if share > 0 {
+		fmt.Fprintln(out, filepath.Join(m.folder.Held().Path, mine.TasksFile))
+	}
+	fmt.Fprintln(out, filepath.Join(m.folder.Path, mine.ReportFile))
+}
+
+// listed lists counts in a line.
+func listed(all []mine.Count) string {
+	var parts []string
+	for _, c := range all {
+		parts = append(parts, fmt.Sprintf("%d %s", c.N, c.Of))
+	}
+	return strings.Join(parts, "; ")
+}
