@@ -119,7 +119,7 @@ func isError(cond ast.Expr) bool {
 	return isName && isNil && y.Name == "nil" && strings.HasSuffix(strings.ToLower(x.Name), "err")
 }
 
-// helper is a file of its own, because it needs imports.
+// helper is a file of its own, because it needs imports. Its Go is that of 2012, because modules choose their version.
 func (t *goTest) helper(record string) (file, text string) {
 	name := t.file.parsed.Name.Name
 	return keep + "_" + name + "_test.go", strings.NewReplacer("PACKAGE", name, "KEEP", keep, "FOREIGN", Foreign, "RECORD",
@@ -131,7 +131,7 @@ import (
 	"reflect"
 )
 
-func KEEP(number int, value any) bool {
+func KEEP(number int, value interface{}) bool {
 	text := "FOREIGN"
 	switch v := reflect.ValueOf(value); v.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
@@ -143,7 +143,7 @@ func KEEP(number int, value any) bool {
 	case reflect.String:
 		text = fmt.Sprintf("%q", v.String())
 	}
-	record, err := os.OpenFile(RECORD, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	record, err := os.OpenFile(RECORD, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0666)
 	if err != nil {
 		return true
 	}

@@ -1,6 +1,10 @@
 package canary
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"strings"
 	"testing"
 
@@ -129,4 +133,28 @@ func TestNothingIsWithheldBesideOtherChecks(t *testing.T) {
 			t.Errorf("%s: %+v, %v", tc.source.Data, set.Canaries, err)
 		}
 	}
+}
+
+// What is added to tests in Go compiles in modules that choose an old version of the language.
+func TestWithheldInOldGo(t *testing.T) {
+	t.Parallel()
+	source := Source{"a_test.go", []byte("package a\n\nfunc TestA(t *testing.T) {\n\tif F() != 31 {\n\t\tt.Fatal()\n\t}\n}\n")}
+	set, err := New(Golang{}, Options{
+		Tests: []string{"TestA"}, Sources: []Source{source}, Record: "/tmp/record", Rand: random(1),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := set.Files([]int{0})
+	fset := token.NewFileSet()
+	helper, err := parser.ParseFile(fset, "helper_test.go", files[len(files)-1].Data, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := types.Config{GoVersion: "go1.1", FakeImportC: true, Error: func(err error) {
+		if strings.Contains(err.Error(), "requires go") {
+			t.Error(err)
+		}
+	}}
+	_, _ = config.Check("a", fset, []*ast.File{helper}, nil) // its imports are not found
 }
