@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -26,9 +27,6 @@ type Builder struct {
 	// Machine is where sandboxes find what the project needs. Image is the image that they start from; empty for none.
 	Machine project.Machine
 	Image   string
-	// Env are variables of commands, as KEY=value, Prepare command lines that run before the agent and before the tests.
-	Env     []string
-	Prepare []string
 	// TestTimeout limits a run of the tests.
 	TestTimeout time.Duration
 }
@@ -70,6 +68,20 @@ func (b Builder) Draft(ctx context.Context, c Candidate) (_ Draft, why Reason, e
 	if err := repo.CheckOut(ctx, b.Repository, c.Base, dir); err != nil {
 		return Draft{}, "", err
 	}
+	before, files, fits, err := b.files(ctx, c)
+	if err != nil || !fits {
+		return Draft{}, LargeData, err
+	}
+	d := Draft{Task: env.Task{
+		ID: b.ID(c), Repo: b.Name, Repository: b.Repository, BaseCommit: c.Base, Image: b.Image, Dir: "/testbed",
+		Labels: maps.Clone(c.Labels), Statement: c.Message,
+		Tests: env.Tests{
+			EvalType: "pass_and_fail", Files: files, GoldPatch: c.Sources, TestPatch: c.Tests, Timeout: b.TestTimeout,
+		},
+	}}
+	if err := b.mend(ctx, dir, &d.Task, c.Language()); err != nil {
+		return Draft{}, "", err
+	}
 	patched, base := project.TestCommandsOf(dir, b.Machine, nil, c.TestFiles())
 	if patched == "" {
 		return Draft{}, NoRunner, nil
@@ -78,19 +90,7 @@ func (b Builder) Draft(ctx context.Context, c Candidate) (_ Draft, why Reason, e
 	if !ok {
 		return Draft{}, NoReader, nil
 	}
-	before, files, fits, err := b.files(ctx, c)
-	if err != nil || !fits {
-		return Draft{}, LargeData, err
-	}
-	d := Draft{Task: env.Task{
-		ID: b.ID(c), Repo: b.Name, Repository: b.Repository, BaseCommit: c.Base,
-		Image: b.Image, Dir: "/testbed", Env: slices.Concat(b.Env, importPath(dir)), Prepare: b.Prepare, Labels: c.Labels,
-		Statement: c.Message,
-		Tests: env.Tests{
-			Script: dataset.Script(before, how.command(patched)), Parser: how.parser, EvalType: "pass_and_fail",
-			Files: files, Prepare: b.Prepare, GoldPatch: c.Sources, TestPatch: c.Tests, Timeout: b.TestTimeout,
-		},
-	}}
+	d.Task.Tests.Script, d.Task.Tests.Parser = dataset.Script(before, how.command(patched)), how.parser
 	if base != "" {
 		d.BaseScript = dataset.Script(nil, how.command(base))
 	}
@@ -123,16 +123,6 @@ func readable(line string) (runner, bool) {
 		return runner{}, false
 	}
 	return all[i], true
-}
-
-// importPath returns the variable with which Python finds the sources of a project that has them in src, and that is
-// not installed.
-func importPath(dir string) []string {
-	found, _ := filepath.Glob(filepath.Join(dir, "src", "*", "__init__.py")) // the pattern is valid
-	if len(found) == 0 {
-		return nil
-	}
-	return []string{"PYTHONPATH=/testbed/src"}
 }
 
 // files returns the files of the tests as they are in the commit, and command lines for what cannot be texts of a task:

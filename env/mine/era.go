@@ -51,16 +51,7 @@ func Eras(ctx context.Context, dir string, commits []string) (map[string]string,
 	return eras, nil
 }
 
-// licences are words of licences, with their usual names.
-var licences = []struct{ words, name string }{
-	{"GNU AFFERO GENERAL PUBLIC LICENSE", "AGPL"}, {"GNU LESSER GENERAL PUBLIC LICENSE", "LGPL"},
-	{"GNU GENERAL PUBLIC LICENSE", "GPL"}, {"Mozilla Public License", "MPL-2.0"},
-	{"Apache License", "Apache-2.0"}, {"Permission is hereby granted, free of charge", "MIT"},
-	{"Redistribution and use in source and binary forms", "BSD"}, {"Permission to use, copy, modify", "ISC"},
-	{"This is free and unencumbered software", "Unlicense"},
-}
-
-// Licence returns the name of the licence of a commit, and the file that has it; empty if there is none.
+// Licence returns the name of the file with a commit's licence and that file's first line; empty if there is none.
 func Licence(ctx context.Context, dir, commit string) string {
 	names, err := repo.Read(ctx, dir, "ls-tree", "--name-only", "-z", commit)
 	if err != nil {
@@ -68,19 +59,13 @@ func Licence(ctx context.Context, dir, commit string) string {
 	}
 	for name := range strings.SplitSeq(string(names), "\x00") {
 		upper := strings.ToUpper(name)
-		if !strings.HasPrefix(upper, "LICEN") && !strings.HasPrefix(upper, "COPYING") {
-			continue
-		}
-		text, err := repo.Read(ctx, dir, "cat-file", "blob", commit+":"+name)
-		if err != nil {
-			continue // a directory
-		}
-		for _, l := range licences {
-			if bytes.Contains(text, []byte(l.words)) {
-				return l.name + " (" + name + ")"
+		if strings.HasPrefix(upper, "LICEN") || strings.HasPrefix(upper, "COPYING") {
+			text, err := repo.Read(ctx, dir, "cat-file", "blob", commit+":"+name) // it may be a directory
+			first, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+			if err == nil {
+				return name + ": " + first
 			}
 		}
-		return "see " + name
 	}
 	return ""
 }

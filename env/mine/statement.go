@@ -1,6 +1,9 @@
 package mine
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -32,27 +35,28 @@ var (
 		"`" + `]+)`)
 )
 
-// Statement returns the issue of a task from texts about it, the best first, as far as they give nothing of the change
-// away. failures are lines that the tests print before the change; they are added to a text that says little. which is
-// the number of the text.
-func (c Candidate) Statement(texts, failures []string) (statement string, which int, why Reason) {
+// Statement returns the issue of a task, from the text of the issue that the commit names, or else from its message, as
+// far as they give nothing of the change away, and says from which. symptoms are lines that the tests print before the
+// change; they complete a text that says little.
+func (c Candidate) Statement(issue string, symptoms []string) (statement, from string, why Reason) {
 	secrets := c.secrets()
-	for i, text := range texts {
-		said := clean(text, secrets)
-		if len(strings.Fields(said)) < leastWords {
+	for _, source := range []struct{ from, text string }{{"issue", issue}, {"message", c.Message}} {
+		said := clean(source.text, secrets)
+		words := len(strings.Fields(said))
+		shown := clean(strings.Join(symptoms, "\n"), secrets)
+		if words < leastWords && (words == 0 || shown == "" || source.from == "issue") {
 			continue
 		}
-		if len(strings.Fields(said)) < fewWords && len(failures) > 0 {
-			if shown := clean(strings.Join(failures, "\n"), secrets); shown != "" {
-				said += "\n\nWhat happens now:\n\n    " + strings.ReplaceAll(shown, "\n", "\n    ")
-			}
+		if from = source.from; words < fewWords && shown != "" {
+			said += "\n\nWhat happens now:\n\n    " + strings.ReplaceAll(shown, "\n", "\n    ")
+			from += " and tests"
 		}
 		if names := c.Interface(); len(names) > 0 {
 			said += "\n\nThese are called by name:\n\n    " + strings.Join(names, "\n    ")
 		}
-		return said + "\n", i, ""
+		return said + "\n", from, ""
 	}
-	return "", 0, Unsaid
+	return "", "", Unsaid
 }
 
 // fewWords is the number of words below which a text is completed by what the tests print.
@@ -85,14 +89,11 @@ const shortestLine = 8
 func clean(text string, secrets []string) string {
 	var kept []string
 	for i, line := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
-		if i == 0 {
-			if mergeLine.MatchString(line) {
-				continue
-			}
-			line = conventional.ReplaceAllString(line, "")
-		}
-		if trailer.MatchString(line) {
+		if i == 0 && mergeLine.MatchString(line) || trailer.MatchString(line) || len(kept) == 0 && noWords.MatchString(line) {
 			continue
+		}
+		if len(kept) == 0 {
+			line = conventional.ReplaceAllString(line, "")
 		}
 		line = cherry.ReplaceAllString(line, "")
 		line = address.ReplaceAllString(line, "")
@@ -116,6 +117,33 @@ func clean(text string, secrets []string) string {
 		kept = append(kept, line)
 	}
 	return strings.TrimSpace(blanks.ReplaceAllString(strings.Join(kept, "\n"), "\n\n"))
+}
+
+// Issues are texts of issues by their numbers.
+type Issues map[string]string
+
+// ReadIssues reads a list of objects with number, title and body from a JSON file, as the command-line programs of forges
+// print it. The empty name is of no file.
+func ReadIssues(file string) (Issues, error) {
+	if file == "" {
+		return nil, nil
+	}
+	var list []struct {
+		Number      json.Number
+		Title, Body string
+	}
+	data, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(data, &list)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read issues: %w", err)
+	}
+	all := Issues{}
+	for _, i := range list {
+		all[i.Number.String()] = i.Title + "\n\n" + i.Body
+	}
+	return all, nil
 }
 
 // definitions match lines that define a name: the name is the last group that matches.

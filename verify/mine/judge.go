@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"deepswe/env"
 	history "deepswe/env/mine"
@@ -35,6 +36,7 @@ type testRun struct {
 	results *testlog.Results // nil if there are none
 	status  verify.Status
 	log     string
+	took    time.Duration
 }
 
 func (r testRun) passes(name string) bool {
@@ -65,7 +67,7 @@ func (m *Miner) test(ctx context.Context, task env.Task, patch string) (testRun,
 	if err != nil {
 		return testRun{}, err
 	}
-	return testRun{v.Tests, v.Status, testlog.Decode(v.Log)}, nil
+	return testRun{v.Tests, v.Status, testlog.Decode(v.Log), time.Duration(v.Seconds * float64(time.Second))}, nil
 }
 
 // runs are those of one candidate: at the base commit, with the new tests alone, and with the change too.
@@ -79,6 +81,9 @@ const (
 	beforeRuns = 2
 	afterRuns  = 3
 )
+
+// quick is the limit of tests that take a tenth of it at most.
+const quick = 2 * time.Minute
 
 // judge makes the runs of a draft, and gives up as soon as they cannot make a task of it. symptoms are what the tests print
 // without the change.
@@ -98,6 +103,9 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 	if j := all.useless(); j.Reason != "" {
 		return j, nil, nil
 	}
+	if 10*all.after[0].took < quick { // so that a bug that makes them hang does not cost the longest time
+		d.Task.Tests.Timeout = min(quick, d.Task.Tests.Timeout)
+	}
 	if d.BaseScript != "" {
 		base := d.Task
 		base.Tests.Script, base.Tests.Files = d.BaseScript, nil
@@ -112,7 +120,7 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 		}
 		once(&all.after, d.Task.Tests.GoldPatch)
 	}
-	for len(all.before) < beforeRuns && err == nil {
+	for len(all.before) < beforeRuns && err == nil && all.before[0].status != verify.TimedOut {
 		once(&all.before, "")
 	}
 	if err != nil {
@@ -199,26 +207,23 @@ func (r runs) verdict(t env.Task) Judged {
 
 // lacks match what runners print about something that is not installed, with its name.
 var lacks = []*regexp.Regexp{
-	regexp.MustCompile(`No module named '?([\w]+)`),
-	regexp.MustCompile(`no required module provides package ([\w./-]+)`),
-	regexp.MustCompile(`cannot find module providing package ([\w./-]+)`),
-	regexp.MustCompile(`(?:cannot find package "|is not in std \()([\w./-]+)`),
+	regexp.MustCompile(`No module named '?(\w+)`),
+	regexp.MustCompile(`(?:no required module provides package|cannot find module providing package|cannot find package) ` +
+		`"?([\w./-]+)`),
 	regexp.MustCompile(`([\w./-]+@v[\w.+-]+): module lookup disabled`),
 	regexp.MustCompile(`Cannot find (?:module|package) '([\w@/-]+)'`),
-	regexp.MustCompile("no matching package named `([\\w-]+)`"),
-	regexp.MustCompile(`(?:sh|bash): (?:line )?\d+: ([\w./-]+): (?:command )?not found`),
-	regexp.MustCompile(`(python[\d.]*|requires go >= [\d.]+|ImportError: cannot import name '\w+' from '[\w.]+')`),
+	regexp.MustCompile(`(requires go >= [\d.]+|cannot import name '\w+' from '[\w.]+'|\S+: (?:command )?not found)`),
 }
 
 // missing returns what a log says is not installed; the log's last line if it says nothing of the kind.
 func missing(log string) string {
-	for _, l := range lacks {
-		if m := l.FindStringSubmatch(log); m != nil {
-			return m[1]
-		}
-	}
 	last := ""
 	for line := range strings.Lines(log) {
+		for _, l := range lacks {
+			if m := l.FindStringSubmatch(line); m != nil {
+				return m[1]
+			}
+		}
 		if text := strings.TrimSpace(line); text != "" && !strings.Contains(text, ">>>>>") && !strings.HasPrefix(text, "+") {
 			last = text
 		}
@@ -226,25 +231,36 @@ func missing(log string) string {
 	return last
 }
 
-// symptom matches lines of a log that say what went wrong in a test.
-var symptom = regexp.MustCompile(`^(?:E\s+(.*\S)|\s+\w+_test\.go:\d+: (.*\S)|(panic: .*\S)|\s*(AssertionError.*\S))`)
+var (
+	// symptom matches lines that say what went wrong. What a test in Go says belongs to the result that follows.
+	symptom = regexp.MustCompile(`^(?:E\s+(.*\S)|(panic: .*\S)|\s*(AssertionError.*\S))`)
+	said    = regexp.MustCompile(`^\s+\w+_test\.go:\d+: (.*\S)`)
+)
 
 // symptoms returns what the tests print without the change, in a few short lines.
 func (r runs) symptoms() []string {
 	const most, longest = 4, 160
-	var all []string
+	var all, pending []string
 	for line := range strings.Lines(r.before[0].log) {
-		m := symptom.FindStringSubmatch(strings.TrimRight(line, "\r\n"))
-		if m == nil || len(line) > longest {
-			continue
-		}
-		text := strings.Join(m[1:], "")
-		if !slices.Contains(all, text) {
-			all = append(all, text)
-		}
-		if len(all) == most {
-			break
+		line = strings.TrimRight(line, "\r\n")
+		switch m := said.FindStringSubmatch(line); {
+		case m != nil && len(line) <= longest:
+			pending = append(pending, m[1])
+		case strings.HasPrefix(line, "--- FAIL"):
+			all, pending = append(all, pending...), nil
+		case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "=== RUN") && !strings.Contains(line, "/"):
+			pending = nil
+		default:
+			if m := symptom.FindStringSubmatch(line); m != nil && len(line) <= longest {
+				all = append(all, m[1]+m[2]+m[3])
+			}
 		}
 	}
-	return all
+	var few []string
+	for _, text := range all {
+		if len(few) < most && !slices.Contains(few, text) {
+			few = append(few, text)
+		}
+	}
+	return few
 }

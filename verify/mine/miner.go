@@ -23,7 +23,7 @@ const (
 	SameTests   history.Reason = "the same tests of the same sources as in a newer task"
 )
 
-// Miner judges candidates. All fields but Texts are required.
+// Miner judges candidates. All fields but Issues are required.
 type Miner struct {
 	Builder  history.Builder
 	Provider env.Provider
@@ -32,8 +32,8 @@ type Miner struct {
 	Workers int
 	// Mutants is the number of wrong solutions of each task by which its tests are measured.
 	Mutants int
-	// Texts returns what is written about a commit elsewhere, the best first; nil returns nothing.
-	Texts func(ctx context.Context, c history.Candidate) ([]string, error)
+	// Issues are the texts of issues that commits may name.
+	Issues history.Issues
 }
 
 // Mined is what has become of candidates.
@@ -128,21 +128,12 @@ func (m *Miner) candidate(ctx context.Context, c history.Candidate) (Judged, err
 	if err != nil || j.Reason != "" {
 		return j, err
 	}
-	var texts []string
-	if m.Texts != nil {
-		if texts, err = m.Texts(ctx, c); err != nil {
-			return Judged{}, err
-		}
-	}
-	statement, which, why := c.Statement(append(texts, c.Message), symptoms)
-	if why != "" {
+	var from string
+	if j.Task.Statement, from, why = c.Statement(m.Issues[c.Issue()], symptoms); why != "" {
 		return Judged{Reason: why}, nil
 	}
-	j.Task.Statement = statement
 	labels := j.Task.Labels
-	if labels["statement"] = "message"; which < len(texts) {
-		labels["statement"] = "issue"
-	}
+	labels["statement"] = from
 	if labels["before"] == "does not load" && len(c.Interface()) == 0 {
 		labels["needs_interface"] = "yes"
 	}

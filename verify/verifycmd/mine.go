@@ -33,6 +33,7 @@ type mineOptions struct {
 	mutants int
 	timeout time.Duration
 	holdout string
+	issues  string
 	out     string
 	json    bool
 }
@@ -82,6 +83,7 @@ func newMine(d Deps) *cobra.Command {
 	f.IntVar(&o.bounds.Lines, "max-lines", 300, "most lines of sources that it changes")
 	f.IntVar(&o.bounds.Bytes, "max-bytes", 50_000, "longest patch, without tests")
 	o.sandbox.Add(cmd)
+	f.StringVar(&o.issues, "issues", "", "texts of issues by number, in `FILE`: gh issue list --state all --json number,title,body")
 	f.IntVar(&o.workers, "workers", 4, "candidates to judge at once")
 	f.IntVar(&o.mutants, "mutants", swe.DefaultMutants, "wrong solutions to try for each task, by which its tests are measured")
 	f.DurationVar(&o.timeout, "test-timeout", 10*time.Minute, "longest `TIME` for a run of a candidate's tests")
@@ -251,12 +253,16 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 	if m.o.sandbox.Image != "" {
 		machine = project.Container()
 	}
+	issues, err := history.ReadIssues(m.o.issues)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
 	miner := mine.Miner{
 		Builder: history.Builder{
 			Repository: m.root, Name: m.report.Repository, Machine: machine, Image: m.o.sandbox.Image,
 			TestTimeout: m.o.timeout,
 		},
-		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants,
+		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants, Issues: issues,
 	}
 	m.progress.note("%s: %s, of which %s may become tasks", m.report.Repository,
 		cli.Plural(m.report.Commits, "commit"), cli.Plural(len(candidates), "candidate"))

@@ -1,0 +1,232 @@
+package mine
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deepswe/env/project"
+	"deepswe/env/testkit"
+)
+
+// history makes a repository by a shell script.
+func history(t *testing.T, script string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	c := exec.CommandContext(t.Context(), "sh", "-ec", "git init -q --initial-branch=main .\n"+
+		"change() { mkdir -p $(dirname $1); printf '%s\\n' \"$2\" >>$1; git add -A; }\n"+
+		"commit() { git commit -q -m \"$1\" -m \"${2:-}\"; }\n"+script)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_AUTHOR_NAME=a",
+		"GIT_AUTHOR_EMAIL=a@localhost", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@localhost")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+// Every commit is either a candidate or has a reason why not.
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change calc.py 'a = 1'; change tests/test_calc.py 'def test_a(): pass'; commit root
+change calc.py 'b = 1'; change tests/test_calc.py 'def test_b(): pass'; commit 'Fixes #12: add b'
+change calc.py 'c = 1'; commit 'no tests'
+change tests/test_calc.py 'def test_c(): pass'; commit 'no sources'
+change calc.py 'd = 1'; change tests/test_calc.py 'def test_d(): pass'; git -c user.name=x commit -q --author 'dependabot[bot] <b@x>' -m bump
+change calc.py 'e = 1'; change tests/test_calc.py 'def test_e(): pass'; commit undone
+git revert --no-edit HEAD
+printf 'a  =  1\n' >blank.py; change blank.py ''; commit white; printf 'a = 1\n' >blank.py; change tests/test_calc.py 'def test_f(): pass'; git add -A; commit spaces
+git checkout -qb topic; change calc.py 'g = 1'; commit one; change tests/test_calc.py 'def test_g(): pass'; commit two
+git checkout -q main; git merge -q --no-ff -m "Merge pull request #3 from a/topic" -m "Add g" topic
+change big.py "$(seq 400)"; change tests/test_big.py 'def test_big(): pass'; commit large
+change calc.py 'same = 1'; change tests/test_calc.py 'def test_s(): pass'; commit again
+git show HEAD:calc.py | sed '$d' >calc.py; git add -A; commit undo
+change calc.py 'same = 1'; change tests/test_calc.py 'def test_s2(): pass'; commit newest`)
+	commits, err := Walk(t.Context(), dir, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidates, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var subjects []string
+	for _, c := range candidates {
+		subjects = append(subjects, c.Subject())
+	}
+	if want := []string{"newest", "Merge pull request #3 from a/topic", "Fixes #12: add b"}; !cmp.Equal(subjects, want) {
+		t.Errorf("candidates are %q, want %q", subjects, want)
+	}
+	want := map[Reason]int{Root: 1, NoTests: 3, NoSources: 1, Bot: 1, Reverted: 2, Formatting: 1, TooLarge: 1, Repeated: 1}
+	if diff := cmp.Diff(want, unfit); diff != "" {
+		t.Error(diff)
+	}
+	merged, first := candidates[1], candidates[2]
+	if !strings.Contains(merged.Sources, "+g = 1") || strings.Contains(merged.Sources, "test_g") ||
+		!strings.Contains(merged.Tests, "+def test_g") || merged.Labels["merge"] != "yes" {
+		t.Errorf("the merge is %+v", merged)
+	}
+	if first.Labels["issue"] != "12" || first.Labels["fix"] != "yes" || first.Labels["language"] != "python" ||
+		first.Labels["lines"] != "1" {
+		t.Errorf("labels are %v", first.Labels)
+	}
+	if below, err := Walk(t.Context(), dir, "tests", 0); err != nil || len(below) >= len(commits) {
+		t.Errorf("%d of %d commits change tests, %v", len(below), len(commits), err)
+	}
+}
+
+// What has no history says so.
+func TestNoHistory(t *testing.T) {
+	t.Parallel()
+	for dir, want := range map[string]string{t.TempDir(): "is not a git repository", history(t, ""): "has no commits"} {
+		if _, err := Walk(t.Context(), dir, "", 0); !errors.Is(err, ErrHistory) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	dir := history(t, "change a 1; commit one; change a 2; commit two")
+	clone := filepath.Join(t.TempDir(), "clone")
+	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "--depth=1", "file://"+dir, clone).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if Shallow(t.Context(), dir) || !Shallow(t.Context(), clone) {
+		t.Error("a shallow clone is not told from a whole one")
+	}
+}
+
+func TestKindOf(t *testing.T) {
+	t.Parallel()
+	for kind, names := range map[Kind][]string{
+		Source:      {"a.py", "src/x/main.rs", "lib/contest.js", "testimony.go", "pkg/latest.ts"},
+		Test:        {"a_test.go", "tests/helper.py", "src/a.test.tsx", "spec/a_spec.rb", "src/test/java/ATest.java", "FooTests.java", "conftest.py"},
+		Data:        {"testdata/a.go", "tests/a.json", "x/__snapshots__/a.js", "ui.test.snap"},
+		Environment: {"go.mod", "web/package-lock.json", "requirements/dev.txt", "pyproject.toml"},
+		Generated:   {"vendor/a/b.go", "api.pb.go", "x_pb2.py", "node_modules/a/index.js"},
+		Docs:        {"README.md", "docs/conf.py", "CHANGES", "LICENSE"},
+		Other:       {"Makefile", "logo.svg"},
+	} {
+		for _, name := range names {
+			if got := KindOf(name); got != kind {
+				t.Errorf("%s is %s, want %s", name, got, kind)
+			}
+		}
+	}
+}
+
+// A statement gives neither the change away nor where it is discussed.
+func TestStatement(t *testing.T) {
+	t.Parallel()
+	c := Candidate{
+		Commit: Commit{
+			Message: "Merge pull request #5 from a/b\n\nfix(net): retries never end (#5)\n\nSee https://x.test/pull/5 and 0a1b2c3d4e.\n" +
+				"The loop lacks `if tries > limit {` now.\ntests/test_net.py covers it, in test_endless.\nCloses #4\n\nSigned-off-by: A <a@x>",
+			Changes: []Change{{Path: "net.py", Kind: Source}, {Path: "tests/test_net.py", Kind: Test}},
+		},
+		Sources: "+++ b/net.py\n+    if tries > limit {\n+def again(limit=3):\n+def _hidden():\n-def gone(x):\n",
+		Tests:   "+def test_endless():\n+    again(4); _hidden()\n",
+	}
+	for name, tc := range map[string]struct {
+		issue, from, want string
+		symptoms          []string
+	}{
+		"from the message":       {"", "message and tests", "retries never end\n\nSee and .\n\nWhat happens now:\n\n    it hangs\n\nThese are called by name:\n\n    def again(limit=3)\n", []string{"it hangs", "in test_endless"}},
+		"from the issue":         {"It tries for ever\n\nsince #3", "issue", "It tries for ever\n\nsince\n\nThese are called by name:\n\n    def again(limit=3)\n", nil},
+		"the issue is too short": {"Hm", "message", "retries never end\n\nSee and .\n\nThese are called by name:\n\n    def again(limit=3)\n", nil},
+	} {
+		got, from, why := c.Statement(tc.issue, tc.symptoms)
+		if got != tc.want || from != tc.from || why != "" {
+			t.Errorf("%s: %s %q, want %q", name, from, got, tc.want)
+		}
+	}
+	c.Message = "Fix #9"
+	if got, _, why := c.Statement("", nil); why != Unsaid {
+		t.Errorf("a message without words gives %q", got)
+	}
+}
+
+// Commits with the same manifests are of one era, whatever version of the project they are.
+func TestEras(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change pyproject.toml 'version = "1"'; commit one
+change a.py x; commit two
+sed -i 's/"1"/"2"/' pyproject.toml; git add -A; commit three
+change pyproject.toml 'dependencies = ["x"]'; commit four
+change vendor/go.mod 'module x'; commit five`)
+	commits, err := Walk(t.Context(), dir, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, c := range commits {
+		all = append(all, c.Hash)
+	}
+	eras, err := Eras(t.Context(), dir, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(all)
+	if e := func(i int) string { return eras[all[i]] }; e(0) != e(1) || e(1) != e(2) || e(2) == e(3) || e(3) != e(4) {
+		t.Errorf("eras are %v", eras)
+	}
+}
+
+// A draft has the commit's own tests, of any kind, and what old commits need today.
+func TestDraft(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change setup.cfg '[tool:pytest]'; change setup.cfg 'addopts = --cov=calc'; change setup.py x
+change calc.py 'a = 1'; change tests/test_calc.py 'def test_a(): pass'; change tests/old_test.py x; commit root
+change calc.py 'b = 1'; change tests/test_calc.py 'def test_b(): pass'; change tests/data.json '{}'
+printf '\377\000' >tests/raw.bin; ln -s data.json tests/link; git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
+	testkit.WriteFile(t, filepath.Join(dir, "LICENSE"), "not committed")
+	commits, err := Walk(t.Context(), dir, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidates, _, err := Choose(t.Context(), dir, commits, Bounds{})
+	if err != nil || len(candidates) != 1 {
+		t.Fatal(candidates, err)
+	}
+	b := Builder{Repository: dir, Name: "calc", Machine: project.Container()}
+	d, why, err := b.Draft(t.Context(), candidates[0])
+	if err != nil || why != "" {
+		t.Fatal(why, err)
+	}
+	tests := d.Task.Tests
+	if tests.Files["tests/test_calc.py"] != "def test_a(): pass\ndef test_b(): pass\n" || tests.Files["tests/data.json"] == "" ||
+		len(tests.Files) != 2 {
+		t.Errorf("files are %v", tests.Files)
+	}
+	for _, want := range []string{
+		"rm -f -- 'tests/old_test.py'\n", "ln -sfn -- 'data.json' 'tests/link'\n", "base64 -d >'tests/raw.bin' <<'END_OF_DATA'\n/wA=\n",
+		": '>>>>> Start Test Output'\npython3 -m pytest -rA --color=no -p no:cacheprovider 'tests/test_calc.py'\n",
+	} {
+		if !strings.Contains(tests.Script, want) {
+			t.Errorf("%q is missing in\n%s", want, tests.Script)
+		}
+	}
+	if !slices.Equal(d.Task.Env, []string{"PYTEST_ADDOPTS=-o addopts="}) || d.Task.Labels["mended"] != "addopts" ||
+		!strings.Contains(d.BaseScript, "'tests/test_calc.py'") || strings.Contains(d.BaseScript, "old_test") {
+		t.Errorf("%v %v\n%s", d.Task.Env, d.Task.Labels, d.BaseScript)
+	}
+	if Licence(t.Context(), dir, commits[0].Hash) != "" {
+		t.Error("a licence that is not committed")
+	}
+}
+
+// Whatever a log holds, reading it ends, and names no file without a path.
+func FuzzParse(f *testing.F) {
+	f.Add("abc\x1fdef\x1fa <b>\x1f12\x1fmessage\x02\x00:100644 100644 a b M\x00f.go\x001\t2\tf.go\x00")
+	f.Fuzz(func(t *testing.T, entry string) {
+		c, ok := parse(entry)
+		for _, ch := range c.Changes {
+			if !ok || ch.Status == 0 || ch.Added < 0 {
+				t.Errorf("%+v", c)
+			}
+		}
+	})
+}

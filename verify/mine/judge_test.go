@@ -1,0 +1,92 @@
+package mine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deepswe/env"
+	"deepswe/verify"
+	"deepswe/verify/testlog"
+)
+
+// ran reads a run from lines such as "a+ b- c?", the tests with their results.
+func ran(t *testing.T, text string) testRun {
+	t.Helper()
+	if text == "" {
+		return testRun{status: verify.Unresolved}
+	}
+	var log strings.Builder
+	for _, word := range strings.Fields(text) {
+		log.WriteString("--- " + map[byte]string{'+': "PASS", '-': "FAIL", '?': "SKIP"}[word[len(word)-1]] + ": " +
+			word[:len(word)-1] + " (0.00s)\n")
+	}
+	parse, err := testlog.Lookup("parse_log_gotest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := parse(log.String(), testlog.Task{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testRun{results: r, status: verify.Unresolved}
+}
+
+// What the runs of a candidate make of its tests.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		base, before1, before2, after1, after2, after3 string
+		fail, pass, label                              string
+		reason                                         string
+	}{
+		"a new test":                             {"a+", "a+ b-", "a+ b-", "a+ b+", "a+ b+", "a+ b+", "b", "a", "fails", ""},
+		"a changed test, which passed as it was": {"a+", "a-", "a-", "a+", "a+", "a+", "a", "", "fails", ""},
+		"does not compile without the change":    {"a+", "", "", "a+ b+", "a+ b+", "a+ b+", "b", "a", "does not load", ""},
+		"a new file that does not compile":       {"", "", "", "b+", "b+", "b+", "b", "", "does not load", ""},
+		"still fails with the change":            {"a+", "a+ b-", "a+ b-", "a+ b-", "a+ b-", "a+ b-", "", "", "", string(NoFailure)},
+		"passes without the change":              {"a+", "a+ b+", "a+ b+", "a+ b+", "a+ b+", "a+ b+", "", "", "", string(NoFailure)},
+		"passes only sometimes":                  {"a+", "a+ b-", "a+ b-", "a+ b+", "a+ b-", "a+ b+", "", "", "", string(Flaky)},
+		"an old test is unstable":                {"a+", "a+ b- c+", "a+ b- c-", "a+ b+ c+", "a+ b+ c+", "a+ b+ c+", "b", "a", "fails", ""},
+		"is skipped":                             {"a+", "a+ b-", "a+ b-", "a+ b?", "a+ b?", "a+ b?", "", "", "", string(NoFailure)},
+	} {
+		all := runs{base: ran(t, c.base), before: []testRun{ran(t, c.before1), ran(t, c.before2)},
+			after: []testRun{ran(t, c.after1), ran(t, c.after2), ran(t, c.after3)}}
+		j := all.verdict(env.Task{Labels: map[string]string{}})
+		got := []string{
+			strings.Join(j.Task.Tests.FailToPass, " "), strings.Join(j.Task.Tests.PassToPass, " "), j.Task.Labels["before"],
+			string(j.Reason),
+		}
+		if diff := cmp.Diff([]string{c.fail, c.pass, c.label, c.reason}, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// What does not run says what is missing.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	for log, want := range map[string]string{
+		"E   ModuleNotFoundError: No module named 'yaml'\nFAILED":                           "yaml",
+		"a.go:3:2: no required module provides package golang.org/x/sys/unix; to add it:\n": "golang.org/x/sys/unix",
+		"bash: line 5: npx: command not found\n":                                            "npx: command not found",
+		"one\n  the last \n\n":                                                              "the last",
+		"":                                                                                  "",
+	} {
+		if got := missing(log); got != want {
+			t.Errorf("%q lacks %q, want %q", log, got, want)
+		}
+	}
+}
+
+// What is shown of a failure is of tests that fail, once, and short.
+func TestSymptoms(t *testing.T) {
+	t.Parallel()
+	log := "=== RUN   TestA\n    a_test.go:3: a note\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n    b_test.go:4: got 1\n" +
+		"    b_test.go:4: got 1\n--- FAIL: TestB (0.00s)\nE   assert 1 == 2\nE   " + strings.Repeat("x", 200) + "\n"
+	got := runs{before: []testRun{{log: log}}}.symptoms()
+	if diff := cmp.Diff([]string{"got 1", "assert 1 == 2"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
