@@ -532,3 +532,24 @@ func ignored(t *testing.T, name string) bool {
 	t.Helper()
 	return exec.CommandContext(t.Context(), "git", "check-ignore", "-q", name).Run() == nil
 }
+
+// Every command of docs/mine.md is executed by its script, as it is there.
+func TestMinePage(t *testing.T) {
+	page, err := os.ReadFile("docs/mine.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile("testdata/script/mine.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := regexp.MustCompile(`(?m)^    (deepswe .*)$`).FindAllStringSubmatch(string(page), -1)
+	for _, c := range commands {
+		if !strings.Contains(string(script), "\nexec "+c[1]+"\n") {
+			t.Errorf("nothing executes %s", c[1])
+		}
+	}
+	if len(commands) < 6 {
+		t.Errorf("the page has %d commands", len(commands))
+	}
+}

@@ -47,13 +47,11 @@ func (f Folder) Report() (r Report, err error) {
 // Held returns the folder of the tasks that are held out.
 func (f Folder) Held() Folder { return Folder{f.Path + "-held"} }
 
-// Write writes the tasks and the report. The newest tasks, of which share says how many, go to the folder of those held
-// out. Each file is replaced as a whole.
-func (f Folder) Write(tasks []env.Task, share float64, r Report) error {
-	held := int(share*float64(len(tasks)) + 0.5)
-	older, newer := tasks[:len(tasks)-held], tasks[len(tasks)-held:]
-	r.Held = held
-	if held > 0 {
+// Write writes the tasks and the report. The newest tasks, of which the report says how many, go to the folder of those
+// held out. Each file is replaced as a whole.
+func (f Folder) Write(tasks []env.Task, r Report) error {
+	older, newer := tasks[:len(tasks)-r.Held], tasks[len(tasks)-r.Held:]
+	if r.Share > 0 {
 		if err := os.MkdirAll(f.Held().Path, 0o755); err != nil {
 			return err
 		}
@@ -96,9 +94,11 @@ type Report struct {
 	Eras       int                    `json:"eras"`
 	Validated  int                    `json:"validated"`
 	Sound      int                    `json:"sound"`
-	Held       int                    `json:"held,omitempty"`
-	Losses     []Loss                 `json:"losses"`
-	Tasks      []Row                  `json:"tasks"`
+	// Share is the part of the tasks that is held out, Held their number.
+	Share  float64 `json:"share,omitempty"`
+	Held   int     `json:"held,omitempty"`
+	Losses []Loss  `json:"losses"`
+	Tasks  []Row   `json:"tasks"`
 }
 
 // Row is a task in a report.
@@ -113,6 +113,7 @@ type Row struct {
 // Add adds what has become of the candidates.
 func (r *Report) Add(m *Mined) {
 	r.Validated, r.Sound, r.Losses = m.Validated, len(m.Tasks), m.Losses
+	r.Held = int(r.Share*float64(r.Sound) + 0.5)
 	for _, t := range m.Tasks {
 		subject, _, _ := strings.Cut(t.Statement, "\n")
 		r.Tasks = append(r.Tasks, Row{t.ID, subject, len(t.Tests.FailToPass), len(t.Tests.PassToPass), t.Labels})

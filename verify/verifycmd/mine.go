@@ -87,14 +87,17 @@ func newMine(d Deps) *cobra.Command {
 	f.IntVar(&o.workers, "workers", 4, "candidates to judge at once")
 	f.IntVar(&o.mutants, "mutants", swe.DefaultMutants, "wrong solutions to try for each task, by which its tests are measured")
 	f.DurationVar(&o.timeout, "test-timeout", 10*time.Minute, "longest `TIME` for a run of a candidate's tests")
-	f.StringVar(&o.holdout, "holdout", "0%", "keep this `SHARE` of the tasks, the newest, in the folder DIR-held")
+	f.StringVar(&o.holdout, "holdout", "", "keep this `SHARE` of the tasks, the newest (20%), in the folder DIR-held (default: as before)")
 	f.StringVar(&o.out, "out", "", "keep the tasks in `DIR` (default: tasks/NAME)")
 	f.BoolVar(&o.json, "json", false, "print the report as a line of JSON")
 	return cmd
 }
 
-// share is the part of the tasks to hold out.
-func (o *mineOptions) share() (float64, error) {
+// share is the part of the tasks to hold out, which is that of the last time unless the flag is given.
+func (o *mineOptions) share(last float64) (float64, error) {
+	if o.holdout == "" {
+		return last, nil
+	}
 	n, err := strconv.ParseFloat(strings.TrimSuffix(o.holdout, "%"), 64)
 	if err != nil || n < 0 || n > 90 {
 		return 0, fmt.Errorf("invalid --holdout %q: must be a percentage up to 90%%, such as 20%%", o.holdout)
@@ -103,7 +106,7 @@ func (o *mineOptions) share() (float64, error) {
 }
 
 func (o *mineOptions) check() error {
-	_, err := o.share()
+	_, err := o.share(0)
 	switch {
 	case err != nil:
 		return err
@@ -150,15 +153,14 @@ func runMine(ctx context.Context, d Deps, o mineOptions) (err error) {
 		return err
 	}
 	m.report.Add(mined)
-	share, _ := o.share()
-	if err := m.folder.Write(mined.Tasks, share, m.report); err != nil {
+	if err := m.folder.Write(mined.Tasks, m.report); err != nil {
 		return err
 	}
 	m.progress.plan("", 0)
 	if o.json {
 		_ = m.lines.Print(m.report)
 	} else {
-		m.summary(share)
+		m.summary()
 	}
 	if len(mined.Tasks) == 0 {
 		return cli.Exit(cli.ExitUnsolved)
@@ -198,7 +200,9 @@ func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
 	if err != nil {
 		return nil, err
 	}
+	share, _ := m.o.share(last.Share) // it was checked
 	m.report = mine.Report{
+		Share:   share,
 		Version: 1, Repository: name, Asked: asked, Commits: len(commits), Candidates: len(candidates), Unfit: unfit,
 		Shallow: history.Shallow(ctx, root),
 	}
@@ -285,7 +289,7 @@ func (m *mining) observe(e run.Event) {
 }
 
 // summary prints the funnel.
-func (m *mining) summary(share float64) {
+func (m *mining) summary() {
 	r, out := m.report, m.d.Out
 	if r.Shallow {
 		fmt.Fprintln(out, "the clone is shallow: git fetch --unshallow brings the rest of its history")
@@ -300,7 +304,7 @@ func (m *mining) summary(share float64) {
 		fmt.Fprintf(out, "%d candidates do not run here: %s\n", w.N, cli.Plain(w.Of))
 	}
 	fmt.Fprintln(out, filepath.Join(m.folder.Path, mine.TasksFile))
-	if share > 0 {
+	if r.Share > 0 {
 		fmt.Fprintln(out, filepath.Join(m.folder.Held().Path, mine.TasksFile))
 	}
 	fmt.Fprintln(out, filepath.Join(m.folder.Path, mine.ReportFile))
