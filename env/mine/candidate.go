@@ -85,7 +85,8 @@ const (
 )
 
 var (
-	bot      = regexp.MustCompile(`(?i)\[bot\]|\b(dependabot|renovate|pre-commit-ci|github-actions|pyup-bot|greenkeeper|snyk)\b`)
+	bot = regexp.MustCompile(
+		`(?i)\[bot\]|\b(dependabot|renovate|pre-commit-ci|github-actions|pyup-bot|greenkeeper|snyk)\b`)
 	revert   = regexp.MustCompile(`(?i)^revert\b|\bthis reverts commit ([0-9a-f]{7,40})`)
 	reverted = regexp.MustCompile(`(?i)\bthis reverts commit ([0-9a-f]{7,40})`)
 	forward  = regexp.MustCompile(`(?i)^merge (remote-tracking )?(branch|tag) '?([\w-]+/)?` +
@@ -207,8 +208,9 @@ func fingerprint(patch string) string {
 }
 
 var (
-	fixWord = regexp.MustCompile(`(?i)\b(fix(e[sd])?|bug|regression|crash(es)?|wrong|incorrect(ly)?|broken|fail(s|ed|ure)?)\b`)
-	linked  = regexp.MustCompile(`(?i)\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+(?:[\w./-]+)?#(\d+)`)
+	fixWord = regexp.MustCompile(
+		`(?i)\b(fix(e[sd])?|bug|regression|crash(es)?|wrong|incorrect(ly)?|broken|fail(s|ed|ure)?)\b`)
+	linked = regexp.MustCompile(`(?i)\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+(?:[\w./-]+)?#(\d+)`)
 )
 
 // Issue returns the number of the issue that a commit says to have fixed; empty if it names none.

@@ -37,8 +37,9 @@ func Language(name string) string { return languages[strings.ToLower(path.Ext(na
 
 var (
 	testFolder = regexp.MustCompile(`(^|/)(tests?|__tests__|specs?|testing|unittests?|integration[-_]tests?|e2e)/`)
-	dataFolder = regexp.MustCompile(`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|snapshots|golden)/|\.snap$`)
-	testName   = regexp.MustCompile(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
+	dataFolder = regexp.MustCompile(
+		`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|snapshots|golden)/|\.snap$`)
+	testName = regexp.MustCompile(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
 		`Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
 	generated = regexp.MustCompile(`(^|/)(vendor|node_modules|third[-_]party|dist|build|generated)/|` +
 		`(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)

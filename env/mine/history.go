@@ -41,8 +41,8 @@ type Change struct {
 // ErrHistory reports that a repository has no history to find tasks in. Its text says why.
 var ErrHistory = errors.New("there is nothing to mine")
 
-// Walk returns the newest commits of the first-parent history of HEAD, the newest first: up to n, or all if n is 0. below
-// limits them to what they change below that path.
+// Walk returns the newest commits of the first-parent history of HEAD, the newest first: up to n, or all if n is 0.
+// below limits them to what they change below that path.
 func Walk(ctx context.Context, dir, below string, n int) ([]Commit, error) {
 	if _, err := repo.Read(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"); err != nil {
 		if ctx.Err() != nil || errors.Is(err, repo.ErrNoGit) {

@@ -38,10 +38,12 @@ func TestChoose(t *testing.T) {
 change calc.py 'b = 1'; change tests/test_calc.py 'def test_b(): pass'; commit 'Fixes #12: add b'
 change calc.py 'c = 1'; commit 'no tests'
 change tests/test_calc.py 'def test_c(): pass'; commit 'no sources'
-change calc.py 'd = 1'; change tests/test_calc.py 'def test_d(): pass'; git -c user.name=x commit -q --author 'dependabot[bot] <b@x>' -m bump
+change calc.py 'd = 1'; change tests/test_calc.py 'def test_d(): pass'; 
+git commit -q --author 'dependabot[bot] <b@x>' -m bump
 change calc.py 'e = 1'; change tests/test_calc.py 'def test_e(): pass'; commit undone
 git revert --no-edit HEAD
-printf 'a  =  1\n' >blank.py; change blank.py ''; commit white; printf 'a = 1\n' >blank.py; change tests/test_calc.py 'def test_f(): pass'; git add -A; commit spaces
+printf 'a  =  1\n' >blank.py; change blank.py ''; commit white
+printf 'a = 1\n' >blank.py; change tests/test_calc.py 'def test_f(): pass'; git add -A; commit spaces
 git checkout -qb topic; change calc.py 'g = 1'; commit one; change tests/test_calc.py 'def test_g(): pass'; commit two
 git checkout -q main; git merge -q --no-ff -m "Merge pull request #3 from a/topic" -m "Add g" topic
 change big.py "$(seq 400)"; change tests/test_big.py 'def test_big(): pass'; commit large
@@ -91,7 +93,8 @@ func TestNoHistory(t *testing.T) {
 	}
 	dir := history(t, "change a 1; commit one; change a 2; commit two")
 	clone := filepath.Join(t.TempDir(), "clone")
-	if out, err := exec.CommandContext(t.Context(), "git", "clone", "-q", "--depth=1", "file://"+dir, clone).CombinedOutput(); err != nil {
+	command := exec.CommandContext(t.Context(), "git", "clone", "-q", "--depth=1", "file://"+dir, clone)
+	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if Shallow(t.Context(), dir) || !Shallow(t.Context(), clone) {
@@ -102,8 +105,9 @@ func TestNoHistory(t *testing.T) {
 func TestKindOf(t *testing.T) {
 	t.Parallel()
 	for kind, names := range map[Kind][]string{
-		Source:      {"a.py", "src/x/main.rs", "lib/contest.js", "testimony.go", "pkg/latest.ts"},
-		Test:        {"a_test.go", "tests/helper.py", "src/a.test.tsx", "spec/a_spec.rb", "src/test/java/ATest.java", "FooTests.java", "conftest.py"},
+		Source: {"a.py", "src/x/main.rs", "lib/contest.js", "testimony.go", "pkg/latest.ts"},
+		Test: {"a_test.go", "tests/helper.py", "src/a.test.tsx", "spec/a_spec.rb", "src/test/java/ATest.java",
+			"FooTests.java", "conftest.py"},
 		Data:        {"testdata/a.go", "tests/a.json", "x/__snapshots__/a.js", "ui.test.snap"},
 		Environment: {"go.mod", "web/package-lock.json", "requirements/dev.txt", "pyproject.toml"},
 		Generated:   {"vendor/a/b.go", "api.pb.go", "x_pb2.py", "node_modules/a/index.js"},
@@ -123,20 +127,25 @@ func TestStatement(t *testing.T) {
 	t.Parallel()
 	c := Candidate{
 		Commit: Commit{
-			Message: "Merge pull request #5 from a/b\n\nfix(net): retries never end (#5)\n\nSee https://x.test/pull/5 and 0a1b2c3d4e.\n" +
-				"The loop lacks `if tries > limit {` now.\ntests/test_net.py covers it, in test_endless.\nCloses #4\n\nSigned-off-by: A <a@x>",
+			Message: "Merge pull request #5 from a/b\n\nfix(net): retries never end (#5)\n\n" +
+				"See https://x.test/pull/5 and 0a1b2c3d4e.\n" +
+				"The loop lacks `if tries > limit {` now.\ntests/test_net.py covers it, in test_endless.\n" +
+				"Closes #4\n\nSigned-off-by: A <a@x>",
 			Changes: []Change{{Path: "net.py", Kind: Source}, {Path: "tests/test_net.py", Kind: Test}},
 		},
 		Sources: "+++ b/net.py\n+    if tries > limit {\n+def again(limit=3):\n+def _hidden():\n-def gone(x):\n",
 		Tests:   "+def test_endless():\n+    again(4); _hidden()\n",
 	}
+	const called = "\n\nThese are called by name:\n\n    def again(limit=3)\n"
 	for name, tc := range map[string]struct {
 		issue, from, want string
 		symptoms          []string
 	}{
-		"from the message":       {"", "message and tests", "retries never end\n\nSee and .\n\nWhat happens now:\n\n    it hangs\n\nThese are called by name:\n\n    def again(limit=3)\n", []string{"it hangs", "in test_endless"}},
-		"from the issue":         {"It tries for ever\n\nsince #3", "issue", "It tries for ever\n\nsince\n\nThese are called by name:\n\n    def again(limit=3)\n", nil},
-		"the issue is too short": {"Hm", "message", "retries never end\n\nSee and .\n\nThese are called by name:\n\n    def again(limit=3)\n", nil},
+		"from the message": {"", "message and tests",
+			"retries never end\n\nSee and .\n\nWhat happens now:\n\n    it hangs" + called,
+			[]string{"it hangs", "in test_endless"}},
+		"from the issue":         {"It tries for ever\n\nsince #3", "issue", "It tries for ever\n\nsince" + called, nil},
+		"the issue is too short": {"Hm", "message", "retries never end\n\nSee and ." + called, nil},
 	} {
 		got, from, why := c.Statement(tc.issue, tc.symptoms)
 		if got != tc.want || from != tc.from || why != "" {
@@ -181,7 +190,8 @@ func TestDraft(t *testing.T) {
 	dir := history(t, `change setup.cfg '[tool:pytest]'; change setup.cfg 'addopts = --cov=calc'; change setup.py x
 change calc.py 'a = 1'; change tests/test_calc.py 'def test_a(): pass'; change tests/old_test.py x; commit root
 change calc.py 'b = 1'; change tests/test_calc.py 'def test_b(): pass'; change tests/data.json '{}'
-printf '\377\000' >tests/raw.bin; ln -s data.json tests/link; git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
+printf '\377\000' >tests/raw.bin; ln -s data.json tests/link
+git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
 	testkit.WriteFile(t, filepath.Join(dir, "LICENSE"), "not committed")
 	commits, err := Walk(t.Context(), dir, "", 0)
 	if err != nil {
@@ -197,12 +207,13 @@ printf '\377\000' >tests/raw.bin; ln -s data.json tests/link; git rm -q tests/ol
 		t.Fatal(why, err)
 	}
 	tests := d.Task.Tests
-	if tests.Files["tests/test_calc.py"] != "def test_a(): pass\ndef test_b(): pass\n" || tests.Files["tests/data.json"] == "" ||
-		len(tests.Files) != 2 {
+	if tests.Files["tests/test_calc.py"] != "def test_a(): pass\ndef test_b(): pass\n" ||
+		tests.Files["tests/data.json"] == "" || len(tests.Files) != 2 {
 		t.Errorf("files are %v", tests.Files)
 	}
 	for _, want := range []string{
-		"rm -f -- 'tests/old_test.py'\n", "ln -sfn -- 'data.json' 'tests/link'\n", "base64 -d >'tests/raw.bin' <<'END_OF_DATA'\n/wA=\n",
+		"rm -f -- 'tests/old_test.py'\n", "ln -sfn -- 'data.json' 'tests/link'\n",
+		"base64 -d >'tests/raw.bin' <<'END_OF_DATA'\n/wA=\n",
 		": '>>>>> Start Test Output'\npython3 -m pytest -rA --color=no -p no:cacheprovider 'tests/test_calc.py'\n",
 	} {
 		if !strings.Contains(tests.Script, want) {

@@ -18,8 +18,8 @@ const leastWords = 4
 
 var (
 	mergeLine    = regexp.MustCompile(`(?i)^merge (pull request|branch|remote-tracking branch|tag|commit|pr)\b`)
-	conventional = regexp.MustCompile(`(?i)^(fix|feat|feature|bug|bugfix|perf|refactor|chore|test|tests|docs|style|build|ci)` +
-		`(\([^)]*\))?!?:\s*`)
+	conventional = regexp.MustCompile(
+		`(?i)^(fix|feat|feature|bug|bugfix|perf|refactor|chore|tests?|docs|style|build|ci)(\([^)]*\))?!?:\s*`)
 	trailer   = regexp.MustCompile(`(?i)^[a-z][a-z-]+-by: |^(change-id|cc|see-also|pr-url|refs?|cherry-picked-from): ?`)
 	cherry    = regexp.MustCompile(`(?i)\(?cherry[- ]picked from commit [0-9a-f]+\)?`)
 	address   = regexp.MustCompile(`\bhttps?://\S+`)
@@ -31,8 +31,8 @@ var (
 	blanks  = regexp.MustCompile(`\n{3,}`)
 	noWords = regexp.MustCompile(`^\W*$`)
 	// named matches the names of tests in their sources.
-	named = regexp.MustCompile(`\b(?:def|func|fn|void)\s+(test\w*|Test\w*)|\b(?:it|test|describe|context)\(\s*['"` + "`" + `]([^'"` +
-		"`" + `]+)`)
+	named = regexp.MustCompile(`\b(?:def|func|fn|void)\s+(test\w*|Test\w*)|` +
+		`\b(?:it|test|describe|context)\(\s*['"\x60]([^'"\x60]+)`)
 )
 
 // Statement returns the issue of a task, from the text of the issue that the commit names, or else from its message, as
@@ -122,8 +122,8 @@ func clean(text string, secrets []string) string {
 // Issues are texts of issues by their numbers.
 type Issues map[string]string
 
-// ReadIssues reads a list of objects with number, title and body from a JSON file, as the command-line programs of forges
-// print it. The empty name is of no file.
+// ReadIssues reads a list of objects with number, title and body from a JSON file, as the command-line programs of
+// forges print it. The empty name is of no file.
 func ReadIssues(file string) (Issues, error) {
 	if file == "" {
 		return nil, nil

@@ -18,8 +18,8 @@ func Read(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	return git{dir: dir}.run(ctx, nil, args...)
 }
 
-// StartAt starts a sandbox with a copy of the spec's commit in place of its repository. A spec without a commit stays as
-// it is.
+// StartAt starts a sandbox with a copy of the spec's commit in place of its repository. A spec without a commit stays
+// as it is.
 func StartAt(ctx context.Context, s env.Spec, start func(env.Spec) (env.Sandbox, error)) (env.Sandbox, error) {
 	if s.Commit == "" {
 		return start(s)

@@ -40,17 +40,21 @@ echo STASH >f; git stash -q; git gc -q`)
 		if err := CheckOut(t.Context(), from, commit, dir); err != nil {
 			t.Fatal(err)
 		}
-		if got := sh(t, dir, "cat f link; test -x 'a dir/x'; git status --porcelain; git rev-parse HEAD; git log --all --format=%s"); got != "base\nbase\n"+commit+"\ntwo" {
+		got := sh(t, dir, "cat f link; test -x 'a dir/x'; git status --porcelain; git rev-parse HEAD; "+
+			"git log --all --format=%s")
+		if got != "base\nbase\n"+commit+"\ntwo" {
 			t.Errorf("it has %q", got)
 		}
-		if got := sh(t, dir, "git cat-file --batch-all-objects --batch --unordered | grep -a -c -e OLD -e FIX -e OTHER -e STASH || true"); got != "0" {
+		got = sh(t, dir, "git cat-file --batch-all-objects --batch | grep -a -c -e OLD -e FIX -e OTHER -e STASH || true")
+		if got != "0" {
 			t.Errorf("%s lines of other commits can be found", got)
 		}
 		if got := sh(t, dir, "git fsck --no-dangling 2>&1; git branch --show-current; git remote"); got != "main" {
 			t.Errorf("git says %q", got)
 		}
 	}
-	if err := CheckOut(t.Context(), source, strings.Repeat("1", 40), filepath.Join(t.TempDir(), "out")); !errors.Is(err, ErrSource) {
+	err := CheckOut(t.Context(), source, strings.Repeat("1", 40), filepath.Join(t.TempDir(), "out"))
+	if !errors.Is(err, ErrSource) {
 		t.Errorf("an unknown commit: %v", err)
 	}
 }

@@ -89,8 +89,8 @@ func manifests(to io.Writer, root string) error {
 	})
 }
 
-// IsManifest reports whether a file says by its name what a project needs installed: a lock file, a manifest, or the pin
-// of a toolchain.
+// IsManifest reports whether a file says by its name what a project needs installed: a lock file, a manifest, or the
+// pin of a toolchain.
 func IsManifest(path string) bool {
 	return requirements(path) || slices.Contains(named(), filepath.Base(path))
 }

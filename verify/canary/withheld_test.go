@@ -138,7 +138,8 @@ func TestNothingIsWithheldBesideOtherChecks(t *testing.T) {
 // What is added to tests in Go compiles in modules that choose an old version of the language.
 func TestWithheldInOldGo(t *testing.T) {
 	t.Parallel()
-	source := Source{"a_test.go", []byte("package a\n\nfunc TestA(t *testing.T) {\n\tif F() != 31 {\n\t\tt.Fatal()\n\t}\n}\n")}
+	text := "package a\n\nfunc TestA(t *testing.T) {\n\tif F() != 31 {\n\t\tt.Fatal()\n\t}\n}\n"
+	source := Source{"a_test.go", []byte(text)}
 	set, err := New(Golang{}, Options{
 		Tests: []string{"TestA"}, Sources: []Source{source}, Record: "/tmp/record", Rand: random(1),
 	})

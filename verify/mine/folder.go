@@ -1,7 +1,10 @@
 package mine
 
 import (
+	"cmp"
+	_ "embed"
 	"errors"
+	"html/template"
 	"io"
 	"io/fs"
 	"os"
@@ -13,6 +16,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/disk"
 	history "deepswe/env/mine"
+	"deepswe/verify/plot"
 )
 
 // The files of a folder of tasks. What the miner remembers is in a hidden directory, which readers of datasets skip.
@@ -160,11 +164,22 @@ func counted(n map[string]int) []Count {
 	for of, k := range n {
 		all = append(all, Count{of, k})
 	}
-	slices.SortFunc(all, func(a, b Count) int {
-		if a.N != b.N {
-			return b.N - a.N
-		}
-		return strings.Compare(a.Of, b.Of)
-	})
+	slices.SortFunc(all, func(a, b Count) int { return cmp.Or(b.N-a.N, strings.Compare(a.Of, b.Of)) })
 	return all
+}
+
+//go:embed page.html
+var pageHTML string
+
+// page writes the report as a page that needs no other file.
+func (r Report) page(w io.Writer) error {
+	t, err := template.New("report").Parse(pageHTML)
+	if err != nil {
+		return err
+	}
+	style := template.CSS(plot.Style) //nolint:gosec // it is our own
+	return t.Execute(w, struct {
+		Report
+		Style template.CSS
+	}{r, style})
 }

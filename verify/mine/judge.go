@@ -85,8 +85,8 @@ const (
 // quick is the limit of tests that take a tenth of it at most.
 const quick = 2 * time.Minute
 
-// judge makes the runs of a draft, and gives up as soon as they cannot make a task of it. symptoms are what the tests print
-// without the change.
+// judge makes the runs of a draft, and gives up as soon as they cannot make a task of it. symptoms are what the tests
+// print without the change.
 func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms []string, err error) {
 	var all runs
 	once := func(to *[]testRun, patch string) {
@@ -208,8 +208,8 @@ func (r runs) verdict(t env.Task) Judged {
 // lacks match what runners print about something that is not installed, with its name.
 var lacks = []*regexp.Regexp{
 	regexp.MustCompile(`No module named '?(\w+)`),
-	regexp.MustCompile(`(?:no required module provides package|cannot find module providing package|cannot find package) ` +
-		`"?([\w./-]+)`),
+	regexp.MustCompile(
+		`(?:no required module provides|cannot find module providing|cannot find) package "?([\w./-]+)`),
 	regexp.MustCompile(`([\w./-]+@v[\w.+-]+): module lookup disabled`),
 	regexp.MustCompile(`Cannot find (?:module|package) '([\w@/-]+)'`),
 	regexp.MustCompile(`(requires go >= [\d.]+|cannot import name '\w+' from '[\w.]+'|\S+: (?:command )?not found)`),

@@ -41,15 +41,15 @@ func TestVerdict(t *testing.T) {
 		fail, pass, label                              string
 		reason                                         string
 	}{
-		"a new test":                             {"a+", "a+ b-", "a+ b-", "a+ b+", "a+ b+", "a+ b+", "b", "a", "fails", ""},
-		"a changed test, which passed as it was": {"a+", "a-", "a-", "a+", "a+", "a+", "a", "", "fails", ""},
-		"does not compile without the change":    {"a+", "", "", "a+ b+", "a+ b+", "a+ b+", "b", "a", "does not load", ""},
-		"a new file that does not compile":       {"", "", "", "b+", "b+", "b+", "b", "", "does not load", ""},
-		"still fails with the change":            {"a+", "a+ b-", "a+ b-", "a+ b-", "a+ b-", "a+ b-", "", "", "", string(NoFailure)},
-		"passes without the change":              {"a+", "a+ b+", "a+ b+", "a+ b+", "a+ b+", "a+ b+", "", "", "", string(NoFailure)},
-		"passes only sometimes":                  {"a+", "a+ b-", "a+ b-", "a+ b+", "a+ b-", "a+ b+", "", "", "", string(Flaky)},
-		"an old test is unstable":                {"a+", "a+ b- c+", "a+ b- c-", "a+ b+ c+", "a+ b+ c+", "a+ b+ c+", "b", "a", "fails", ""},
-		"is skipped":                             {"a+", "a+ b-", "a+ b-", "a+ b?", "a+ b?", "a+ b?", "", "", "", string(NoFailure)},
+		"a new test":                 {"a+", "a+ b-", "a+ b-", "a+ b+", "a+ b+", "a+ b+", "b", "a", "fails", ""},
+		"a changed test":             {"a+", "a-", "a-", "a+", "a+", "a+", "a", "", "fails", ""},
+		"does not compile before it": {"a+", "", "", "a+ b+", "a+ b+", "a+ b+", "b", "a", "does not load", ""},
+		"a new file, not compiled":   {"", "", "", "b+", "b+", "b+", "b", "", "does not load", ""},
+		"still fails after it":       {"a+", "a+ b-", "a+ b-", "a+ b-", "a+ b-", "a+ b-", "", "", "", string(NoFailure)},
+		"passes before":              {"a+", "a+ b+", "a+ b+", "a+ b+", "a+ b+", "a+ b+", "", "", "", string(NoFailure)},
+		"sometimes":                  {"a+", "a+ b-", "a+ b-", "a+ b+", "a+ b-", "a+ b+", "", "", "", string(Flaky)},
+		"an old unstable":            {"a+", "a+ b- c+", "a+ b- c-", "a+ b+ c+", "a+ b+ c+", "a+ b+ c+", "b", "a", "fails", ""},
+		"is skipped":                 {"a+", "a+ b-", "a+ b-", "a+ b?", "a+ b?", "a+ b?", "", "", "", string(NoFailure)},
 	} {
 		all := runs{base: ran(t, c.base), before: []testRun{ran(t, c.before1), ran(t, c.before2)},
 			after: []testRun{ran(t, c.after1), ran(t, c.after2), ran(t, c.after3)}}

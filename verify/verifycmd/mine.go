@@ -83,11 +83,14 @@ func newMine(d Deps) *cobra.Command {
 	f.IntVar(&o.bounds.Lines, "max-lines", 300, "most lines of sources that it changes")
 	f.IntVar(&o.bounds.Bytes, "max-bytes", 50_000, "longest patch, without tests")
 	o.sandbox.Add(cmd)
-	f.StringVar(&o.issues, "issues", "", "texts of issues by number, in `FILE`: gh issue list --state all --json number,title,body")
+	f.StringVar(&o.issues, "issues", "",
+		"texts of issues by number, in `FILE`: gh issue list --state all --json number,title,body")
 	f.IntVar(&o.workers, "workers", 4, "candidates to judge at once")
-	f.IntVar(&o.mutants, "mutants", swe.DefaultMutants, "wrong solutions to try for each task, by which its tests are measured")
+	f.IntVar(&o.mutants, "mutants", swe.DefaultMutants,
+		"wrong solutions to try for each task, by which its tests are measured")
 	f.DurationVar(&o.timeout, "test-timeout", 10*time.Minute, "longest `TIME` for a run of a candidate's tests")
-	f.StringVar(&o.holdout, "holdout", "", "keep this `SHARE` of the tasks, the newest (20%), in the folder DIR-held (default: as before)")
+	f.StringVar(&o.holdout, "holdout", "",
+		"keep this `SHARE` of the tasks, the newest (20%), in the folder DIR-held (default: as before)")
 	f.StringVar(&o.out, "out", "", "keep the tasks in `DIR` (default: tasks/NAME)")
 	f.BoolVar(&o.json, "json", false, "print the report as a line of JSON")
 	return cmd
