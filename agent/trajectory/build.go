@@ -21,6 +21,7 @@ const (
 	extraCallsInText  = "calls_in_text" // step: the calls are also in the message's text
 	extraProblem      = "format_problem"
 	extraFinishReason = "finish_reason"
+	extraPrompt       = "prompt"        // step: Reply.Prompt
 	extraElapsed      = "elapsed_ms"    // step, result
 	extraRaw          = "raw_arguments" // call: the model's text, if it differs from the compact form of the arguments
 	extraServerID     = "server_id"     // call: the server's ID, if it was empty or not unique
@@ -44,15 +45,11 @@ func NewDocument(events []Event) (*Document, error) {
 	}
 	d := documentOf(events[0].Header)
 	var compactions []Compaction // compactions since the last reply
-	for _, e := range events[1:] {
+	for _, e := range inOrder(events)[1:] {
 		delete(d.Extra, extraStop) // the rollout was continued after its end
 		switch e.Kind {
 		case KindMessage:
-			source := SourceUser
-			if e.Message.Role == RoleSystem {
-				source = SourceSystem
-			}
-			d.Steps = append(d.Steps, Step{Timestamp: stamp(e.Time), Source: source, Message: Text(e.Message.Content)})
+			d.Steps = append(d.Steps, messageStep(e.Time, e.Message, len(d.Steps)+1))
 		case KindReply:
 			s := replyStep(e.Time, e.Reply, len(d.Steps)+1)
 			if len(compactions) > 0 {
@@ -99,6 +96,18 @@ func documentOf(h *Header) *Document {
 	return d
 }
 
+func messageStep(at time.Time, m *Message, id int) Step {
+	s := Step{Timestamp: stamp(at), Source: SourceUser, Message: Text(m.Content)}
+	switch m.Role {
+	case RoleSystem:
+		s.Source = SourceSystem
+	case RoleAssistant: // known from another conversation
+		s.Source, s.IsCopiedContext, s.LLMCallCount = SourceAgent, new(true), new(0)
+		s.ToolCalls = nativeCalls(m.ToolCalls, id)
+	}
+	return s
+}
+
 func replyStep(at time.Time, r *Reply, id int) Step {
 	s := Step{
 		Timestamp:        stamp(at),
@@ -118,6 +127,9 @@ func replyStep(at time.Time, r *Reply, id int) Step {
 	}
 	if r.FinishReason != "" {
 		s.Extra[extraFinishReason] = r.FinishReason
+	}
+	if r.Prompt != "" {
+		s.Extra[extraPrompt] = r.Prompt
 	}
 	if r.Problem != "" {
 		s.Extra[extraProblem] = r.Problem

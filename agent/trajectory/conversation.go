@@ -45,6 +45,8 @@ type Reply struct {
 	// error. Problem says what was wrong with the reply's format (see agent.Problem). A model leaves both empty.
 	Calls   []Call `json:"calls,omitempty"`
 	Problem string `json:"problem,omitempty"`
+	// Prompt identifies the conversation that it answers by its content; empty where that is not needed.
+	Prompt string `json:"prompt,omitempty"`
 	// FinishReason is what the server reports: stop, length, tool_calls.
 	FinishReason string `json:"finish_reason,omitempty"`
 	// Model is the model's name in the server's response.
@@ -141,4 +143,6 @@ type Turn struct {
 	Observations []Observation
 	// Answered is the time of the reply; zero if unknown.
 	Answered time.Time
+	// Untrained is set if nothing is to be learned from the reply.
+	Untrained bool
 }

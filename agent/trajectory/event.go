@@ -29,6 +29,8 @@ type Event struct {
 	Seq  int64     `json:"seq"`
 	Time time.Time `json:"time"`
 	Kind Kind      `json:"kind"`
+	// Chain numbers the conversation that the event belongs to, where a rollout has several; see [Stop].
+	Chain int `json:"chain,omitempty"`
 
 	Header      *Header      `json:"header,omitempty"`
 	Message     *Message     `json:"message,omitempty"`
@@ -88,6 +90,9 @@ type Stop struct {
 	// Error is the failure behind the reason, if any.
 	Error   string        `json:"error,omitempty"`
 	Elapsed time.Duration `json:"elapsed_ns,omitempty"`
+	// Chains describe the conversations of the rollout in the order in which they are read, the main one first. There
+	// are none where a rollout is one conversation.
+	Chains []Chain `json:"chains,omitempty"`
 }
 
 // HeaderEvent returns an event that contains a header.

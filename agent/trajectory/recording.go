@@ -14,7 +14,7 @@ import (
 type Recording struct {
 	Header Header
 	// Messages is the whole conversation in order, each message as it was when it was new. The next prompt of a
-	// resumed rollout starts with it, except for what Compactions leave out.
+	// resumed rollout starts with it, except for what Compactions leave out. Several conversations follow each other.
 	Messages []Message
 	// Turns are the model's replies, each with what followed it.
 	Turns []Turn
@@ -26,11 +26,14 @@ type Recording struct {
 	Started time.Time
 }
 
-// Samples returns every reply as it was sampled, in order. ok is false if the token IDs or log-probabilities of any
-// of them are unknown.
+// Samples returns every reply that can be learned from as it was sampled, those of a conversation together and in
+// order. ok is false if the token IDs or log-probabilities of any of them are unknown.
 func (r *Recording) Samples() ([]Sample, bool) {
 	var all []Sample
 	for _, t := range r.Turns {
+		if t.Untrained {
+			continue
+		}
 		tokens := t.Reply.Tokens
 		if tokens == nil || len(tokens.CompletionIDs) == 0 || len(tokens.Logprobs) != len(tokens.CompletionIDs) {
 			return nil, false
@@ -48,14 +51,15 @@ func Record(events []Event) (*Recording, error) {
 		return nil, fmt.Errorf("%w: it has no header", ErrLog)
 	}
 	r := &Recording{Header: *events[0].Header, Started: events[0].Time}
-	for _, e := range events[1:] {
+	untrained := untrainedOf(events[len(events)-1])
+	for _, e := range inOrder(events)[1:] {
 		r.Stop = nil // the rollout was continued after its end
 		switch e.Kind {
 		case KindMessage:
 			r.Messages = append(r.Messages, *e.Message)
 		case KindReply:
 			r.Messages = append(r.Messages, e.Reply.Message)
-			r.Turns = append(r.Turns, Turn{Reply: *e.Reply, Answered: e.Time})
+			r.Turns = append(r.Turns, Turn{Reply: *e.Reply, Answered: e.Time, Untrained: untrained[e.Seq]})
 		case KindObservation:
 			if len(r.Turns) == 0 {
 				return nil, fmt.Errorf("%w: event %d is an observation, but no reply precedes it", ErrLog, e.Seq)

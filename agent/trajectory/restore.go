@@ -84,6 +84,7 @@ func (s *Step) turn() Turn {
 	}
 	reply.FinishReason, _ = s.Extra[extraFinishReason].(string)
 	reply.Problem, _ = s.Extra[extraProblem].(string)
+	reply.Prompt, _ = s.Extra[extraPrompt].(string)
 	reply.Elapsed = milliseconds(s.Extra)
 	inText, _ := s.Extra[extraCallsInText].(bool)
 	for _, c := range s.ToolCalls {
