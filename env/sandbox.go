@@ -153,6 +153,8 @@ type Spec struct {
 	Checkout *Checkout
 	// Installed is the result of a set-up that an [Installer] has kept for this repository; nil if there was none.
 	Installed *Installed
+	// Shown are folders of this machine that the sandbox shows as well.
+	Shown []Shown `json:",omitempty"`
 	// Prepare lists command lines that run once, in order, as the guest's own user, after the copy and before
 	// anything else. A non-zero exit code makes Start fail. Providers may cache the result for later starts.
 	Prepare []string
@@ -166,6 +168,13 @@ type Spec struct {
 	// Run and Rollout identify the caller in labels and messages.
 	Run     string
 	Rollout string
+}
+
+// Shown is a folder of this machine in a sandbox. Its path there belongs to nothing else.
+type Shown struct {
+	Host, Path string
+	// Writable is for a sandbox that fills the folder.
+	Writable bool `json:",omitempty"`
 }
 
 // GuestSandbox is a Sandbox that talks to a guest through its client; all providers return one.

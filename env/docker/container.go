@@ -238,6 +238,9 @@ func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container
 	if !b.installation.noVolumes {
 		host.Mounts = []mount.Mount{guestMount(b.installation, true)}
 	}
+	for _, f := range b.spec.Shown {
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: f.Host, Target: f.Path, ReadOnly: true})
+	}
 	if quota {
 		// A quota slightly above the limit at which the guest kills commands, as a second barrier.
 		host.StorageOpt = map[string]string{"size": strconv.FormatInt(limits.Disk+limits.Disk/16+256<<20, 10)}

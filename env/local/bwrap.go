@@ -310,6 +310,13 @@ func (b *Bwrap) arguments(
 		"--perms", "1777", "--size", strconv.FormatInt(shared, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
 	args = append(append(args, parents(dir)...), "--bind", sc.repo(s), dir)
 	args = append(args, b.around(sc, s)...)
+	for _, f := range s.Shown {
+		bind := "--ro-bind"
+		if f.Writable {
+			bind = "--bind"
+		}
+		args = append(append(args, parents(f.Path)...), bind, f.Host, f.Path)
+	}
 	args = append(args, "--ro-bind", b.executable, guestPath)
 	guestArgs := []string{
 		guest.Arg, "--dir", dir, "--home", homePath, "--build", b.build,
@@ -373,5 +380,6 @@ func (b *Bwrap) environment(s env.Spec, to *layout) []string {
 	if to.whole() && s.Checkout != nil {
 		own = append(own, "GOMODCACHE="+filepath.Join(homePath, goModules), "CARGO_HOME="+filepath.Join(homePath, cargoHome))
 	}
-	return guest.Overlay(b.toolchain.environment(s.Network || to.keep != ""), own, s.Env)
+	fills := slices.ContainsFunc(s.Shown, func(f env.Shown) bool { return f.Writable })
+	return guest.Overlay(b.toolchain.environment(s.Network || fills || to.keep != ""), own, s.Env)
 }

@@ -52,6 +52,9 @@ func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 
 // start keeps what commands write, where keep is a directory.
 func (h *Host) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox, error) {
+	if len(s.Shown) > 0 {
+		return nil, fmt.Errorf("start a host sandbox that shows %s: %w: use --env bwrap", s.Shown[0].Path, env.ErrUnsupported)
+	}
 	return h.begin(ctx, s, &tree{uid: -1, gid: -1}, func(sc *scratch) (launch, error) {
 		limits := s.Limits.WithDefaults(h.limits)
 		home, temp := filepath.Join(sc.dir, "home"), filepath.Join(sc.dir, "tmp")
