@@ -38,7 +38,7 @@ func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, k
 
 // broken returns how the rollout ends when a call has failed with an error of the sandbox.
 func (r *rollout) broken(ctx context.Context, err error) (StopReason, error) {
-	switch stop := stopped(ctx); {
+	switch stop := Stopped(ctx); {
 	case stop != "":
 		return stop, nil
 	case errors.Is(err, env.ErrExhausted):

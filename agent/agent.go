@@ -161,8 +161,8 @@ type Outcome struct {
 func (a *Agent) Run(ctx context.Context, sb tools.Sandbox, issue Issue) (Outcome, error) {
 	r := newRollout(a, sb, issue)
 	if a.Limits.Wall > 0 {
-		ctx, r.wall = startWall(ctx, a.Limits.Wall)
-		defer r.wall.stop()
+		ctx, r.wall = StartWall(ctx, a.Limits.Wall)
+		defer r.wall.Stop()
 	}
 	stop, err := r.run(ctx)
 	return r.finish(stop, err)

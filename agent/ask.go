@@ -36,7 +36,7 @@ func (r *rollout) complete(ctx context.Context) (Reply, error) {
 		MaxTokens: r.replyTokens(),
 		Tokens:    r.Tokens,
 		Sampled:   r.sampled, Fresh: r.fresh,
-		Waiting: r.wall.pause,
+		Waiting: r.wall.Pause,
 		Dir:     r.dir,
 	}
 	if !r.Tokens {
@@ -93,7 +93,7 @@ func (r *rollout) loosen(request *Request, err error) bool {
 
 // unanswered classifies the failure of a request.
 func (r *rollout) unanswered(ctx context.Context, err error) (StopReason, error) {
-	if stop := stopped(ctx); stop != "" {
+	if stop := Stopped(ctx); stop != "" {
 		return stop, nil
 	}
 	switch {
@@ -118,7 +118,7 @@ func (r *rollout) take(reply Reply) Reading {
 		reading.Actions[0].Call.ID = fmt.Sprintf("call_%d", o.Steps) // unique in the trajectory, like a server's IDs
 	}
 	o.Usage.Add(reply.Usage)
-	sharePrompts(r.samples, reply.Tokens)
+	SharePrompts(r.samples, reply.Tokens)
 	r.samples = append(r.samples, reply.Tokens)
 	o.ModelTime += reply.Elapsed
 	if !slices.ContainsFunc(reading.Actions, Action.runs) {
@@ -131,9 +131,9 @@ func (r *rollout) take(reply Reply) Reading {
 	return reading
 }
 
-// sharePrompts makes the prompts of earlier replies use the memory of the next reply's prompt, which usually starts
+// SharePrompts makes the prompts of earlier replies use the memory of the next reply's prompt, which usually starts
 // with them. Otherwise, a rollout's token IDs would take memory quadratic in its length.
-func sharePrompts(past []*Sample, next *Sample) {
+func SharePrompts(past []*Sample, next *Sample) {
 	if next == nil {
 		return
 	}

@@ -42,7 +42,7 @@ func TestPromptsShareTheirMemory(t *testing.T) {
 		for i := range next.PromptIDs {
 			next.PromptIDs[i] = int32(i)
 		}
-		sharePrompts(past, next)
+		SharePrompts(past, next)
 		past = append(past, next)
 	}
 	last := past[len(past)-1]
@@ -63,8 +63,8 @@ func TestAPromptThatDivergesKeepsItsIDs(t *testing.T) {
 	t.Parallel()
 	first := &Sample{PromptIDs: []int32{1, 2, 3}}
 	second := &Sample{PromptIDs: []int32{1, 2, 4, 5}}
-	sharePrompts([]*Sample{nil, first}, second)
-	sharePrompts([]*Sample{first, second, nil}, nil)
+	SharePrompts([]*Sample{nil, first}, second)
+	SharePrompts([]*Sample{first, second, nil}, nil)
 	if !slices.Equal(first.PromptIDs, []int32{1, 2, 3}) || !slices.Equal(second.PromptIDs, []int32{1, 2, 4, 5}) {
 		t.Errorf("prompts = %v, %v", first.PromptIDs, second.PromptIDs)
 	}

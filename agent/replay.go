@@ -59,7 +59,7 @@ func (m *ReplayModel) Complete(ctx context.Context, r Request) (Reply, error) {
 	}
 	reply := m.replies[next]
 	if reply.Tokens != nil {
-		own := *reply.Tokens // a copy, because a rollout changes its samples (see sharePrompts)
+		own := *reply.Tokens // a copy, because a rollout changes its samples (see SharePrompts)
 		reply.Tokens = &own
 	}
 	said := &reply.Message

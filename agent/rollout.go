@@ -35,7 +35,7 @@ type rollout struct {
 	samples    []*Sample // of the replies so far; nil for replies without token IDs
 	sampled    *Sample   // the last of them, if everything before fresh is unchanged since
 	fresh      int       // the index of the first message after the last reply
-	wall       *wallClock
+	wall       *WallClock
 	compaction Compaction
 	budget     budget
 	loops      repetition
@@ -201,7 +201,7 @@ func (r *rollout) step(ctx context.Context) (StopReason, error) {
 func (r *rollout) exhausted(ctx context.Context) StopReason {
 	switch {
 	case ctx.Err() != nil:
-		return stopped(ctx)
+		return Stopped(ctx)
 	case reached(r.out.Steps-r.before, r.limits.Steps):
 		return MaxSteps
 	case r.budget.full():
@@ -212,8 +212,8 @@ func (r *rollout) exhausted(ctx context.Context) StopReason {
 	return ""
 }
 
-// stopped returns why ctx has ended, or "" if it has not.
-func stopped(ctx context.Context) StopReason {
+// Stopped returns why ctx has ended, or "" if it has not.
+func Stopped(ctx context.Context) StopReason {
 	switch {
 	case ctx.Err() == nil:
 		return ""

@@ -10,8 +10,8 @@ import (
 // errWall is the cause of a context that Limits.Wall ended.
 var errWall = errors.New("the rollout's time is up")
 
-// wallClock ends a rollout when its time is up. It can be paused. A nil wallClock does nothing.
-type wallClock struct {
+// WallClock ends a rollout when its time is up. It can be paused. A nil WallClock does nothing.
+type WallClock struct {
 	end context.CancelCauseFunc
 
 	mu     sync.Mutex
@@ -21,16 +21,16 @@ type wallClock struct {
 	paused int
 }
 
-// startWall returns a context that ends with errWall after so much time.
-func startWall(ctx context.Context, limit time.Duration) (context.Context, *wallClock) {
+// StartWall returns a context that ends with errWall after so much time.
+func StartWall(ctx context.Context, limit time.Duration) (context.Context, *WallClock) {
 	ctx, end := context.WithCancelCause(ctx)
-	w := &wallClock{end: end, left: limit, since: time.Now()}
+	w := &WallClock{end: end, left: limit, since: time.Now()}
 	w.timer = time.AfterFunc(limit, func() { end(errWall) })
 	return ctx, w
 }
 
-// pause stops the clock until the function that it returns is called.
-func (w *wallClock) pause() (over func()) {
+// Pause stops the clock until the function that it returns is called.
+func (w *WallClock) Pause() (over func()) {
 	if w == nil {
 		return func() {}
 	}
@@ -42,7 +42,7 @@ func (w *wallClock) pause() (over func()) {
 	return sync.OnceFunc(w.resume)
 }
 
-func (w *wallClock) resume() {
+func (w *WallClock) resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.paused--; w.paused == 0 {
@@ -51,8 +51,8 @@ func (w *wallClock) resume() {
 	}
 }
 
-// stop ends the clock and its context.
-func (w *wallClock) stop() {
+// Stop ends the clock and its context.
+func (w *WallClock) Stop() {
 	w.mu.Lock()
 	w.timer.Stop()
 	w.mu.Unlock()

@@ -33,6 +33,8 @@ type Attempt struct {
 	// LogOnly keeps only the event log, without the ATIF document. The document holds the same, but repeats the whole
 	// prompt for every turn, so that it is many times as large.
 	LogOnly bool
+	// Player, if not nil, plays in place of deepswe's own agent.
+	Player Player
 	// Folder and Rules become those of the [agent.Issue]. If the sandbox does not have the folder, the root is used.
 	Folder string
 	Rules  string
@@ -47,6 +49,14 @@ type Attempt struct {
 	// directory once the sandbox has started.
 	OnPhase func(Phase)
 	OnReady func(dir string)
+}
+
+// Player is an agent that is not ours.
+type Player interface {
+	// Play does what [agent.Agent.Run] does.
+	Play(ctx context.Context, a *agent.Agent, sb env.Sandbox, issue agent.Issue) (agent.Outcome, error)
+	// Shown returns what its sandboxes show of this machine.
+	Shown() []env.Shown
 }
 
 // Phase is a part of an attempt.
@@ -75,7 +85,7 @@ type Result struct {
 // Make attempts the task once and writes its files to the directory, which it creates. The repository is the snapshot's
 // or, if that is nil, the one in the task's image. The Result is always complete; the error is about writing the files.
 func (a *Attempt) Make(ctx context.Context, task env.Task, snapshot *repo.Snapshot, dir string) (Result, error) {
-	log, past, err := openLog(dir)
+	log, past, err := openLog(dir, a.Player != nil)
 	if err != nil {
 		return Result{}, fmt.Errorf("attempt %s: %w", task.ID, err)
 	}
@@ -146,7 +156,11 @@ func (a *Attempt) work(
 			issue.Folder = ""
 		}
 	}
-	result.Outcome, result.Err = runner.Run(ctx, repo.Quiet(sb, aside), issue)
+	if a.Player != nil {
+		result.Outcome, result.Err = a.Player.Play(ctx, runner, sb, issue)
+	} else {
+		result.Outcome, result.Err = runner.Run(ctx, repo.Quiet(sb, aside), issue)
+	}
 
 	if result.Outcome.StopReason == agent.Exhausted {
 		return result // its changes are lost with the sandbox
@@ -182,6 +196,9 @@ func (a *Attempt) enter(p Phase) {
 func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
 	s := task.Spec()
 	s.Prepare, s.Network, s.Run = task.Prepare, a.Network, a.Run
+	if a.Player != nil {
+		s.Shown = a.Player.Shown()
+	}
 	if snapshot != nil {
 		snapshot.Place(&s)
 		return s

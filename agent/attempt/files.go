@@ -3,6 +3,7 @@ package attempt
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,10 +17,11 @@ import (
 
 // The files of an attempt.
 const (
-	StepsFile      = "steps.jsonl"     // the event log, step by step
-	TrajectoryFile = "trajectory.json" // the ATIF document, not written if LogOnly is set
-	PatchFile      = "patch.diff"      // only where something changed
-	ReportFile     = "report.json"     // a Summary
+	StepsFile      = "steps.jsonl"        // the event log, step by step
+	TrajectoryFile = "trajectory.json"    // the ATIF document, not written if LogOnly is set
+	furtherFile    = "trajectory.%d.json" // of a further conversation
+	PatchFile      = "patch.diff"         // only where something changed
+	ReportFile     = "report.json"        // a Summary
 )
 
 // Summary is the short account of an attempt, report.json.
@@ -59,27 +61,32 @@ type Seconds struct {
 }
 
 // openLog makes the directory and its event log. A log that exists already is that of an attempt that was killed: its
-// events are returned, and the log continues after them.
-func openLog(dir string) (*trajectory.Writer, []trajectory.Event, error) {
+// events are returned, and the log continues after them, or begins anew where the attempt is made again from the start.
+func openLog(dir string, anew bool) (*trajectory.Writer, []trajectory.Event, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, err
 	}
 	path := filepath.Join(dir, StepsFile)
 	log, err := trajectory.Create(path)
-	if errors.Is(err, fs.ErrExist) {
-		return trajectory.Resume(path)
+	if !errors.Is(err, fs.ErrExist) {
+		return log, nil, err
 	}
-	return log, nil, err
+	log, past, err := trajectory.Resume(path)
+	if err != nil || !anew {
+		return log, past, err
+	}
+	if err := errors.Join(log.Close(), os.Remove(path)); err != nil {
+		return nil, nil, err
+	}
+	log, err = trajectory.Create(path)
+	return log, past, err
 }
 
 // write leaves the result's files. Each appears whole or not at all, the report last.
 func (a *Attempt) write(dir string, task env.Task, r *Result) error {
 	var err error
 	if len(r.Outcome.Events) > 0 && !a.LogOnly {
-		var doc *trajectory.Document
-		if doc, err = trajectory.NewDocument(r.Outcome.Events); err == nil {
-			err = doc.WriteFile(filepath.Join(dir, TrajectoryFile))
-		}
+		err = writeDocuments(dir, r.Outcome.Events)
 	}
 	if len(r.Patch.Diff) > 0 {
 		err = errors.Join(err, disk.WriteFile(filepath.Join(dir, PatchFile), r.Patch.Diff))
@@ -90,6 +97,24 @@ func (a *Attempt) write(dir string, task env.Task, r *Result) error {
 		return err
 	}
 	return disk.WriteJSON(filepath.Join(dir, ReportFile), newSummary(task, a, r))
+}
+
+// writeDocuments writes an ATIF document for each conversation, the main one first.
+func writeDocuments(dir string, events []trajectory.Event) error {
+	for i, one := range trajectory.Conversations(events) {
+		name := TrajectoryFile
+		if i > 0 {
+			name = fmt.Sprintf(furtherFile, i)
+		}
+		doc, err := trajectory.NewDocument(one)
+		if err == nil {
+			err = doc.WriteFile(filepath.Join(dir, name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newSummary(task env.Task, a *Attempt, r *Result) Summary {

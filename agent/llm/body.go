@@ -116,16 +116,16 @@ func newMessage(m agent.Message, d *dialect) wireMessage {
 	for _, call := range m.ToolCalls {
 		w.ToolCalls = append(w.ToolCalls, openai.ToolCall{
 			ID: call.ID, Type: openai.ToolTypeFunction,
-			Function: openai.FunctionCall{Name: call.Name, Arguments: sendable(call.Arguments)},
+			Function: openai.FunctionCall{Name: call.Name, Arguments: Sendable(call.Arguments)},
 		})
 	}
 	return w
 }
 
-// sendable returns a call's arguments as servers accept them in a history: llama.cpp, Ollama and older vLLM parse them
+// Sendable returns a call's arguments as servers accept them in a history: llama.cpp, Ollama and older vLLM parse them
 // before they render the chat template, and refuse the whole conversation, in every later turn, for anything but a
 // JSON object; newer vLLM shows the model an empty object instead. Such a text is sent as the value of one member.
-func sendable(arguments string) string {
+func Sendable(arguments string) string {
 	var object map[string]json.RawMessage
 	if json.Unmarshal([]byte(arguments), &object) == nil && object != nil {
 		return arguments

@@ -17,6 +17,7 @@ type evalOptions struct {
 	sandbox  cli.SandboxFlags
 	model    cli.ModelFlags
 	verifier cli.VerifierFlags
+	agent    cli.AgentFlags
 
 	warm         int
 	attempts     int
@@ -94,6 +95,7 @@ func newEval(d Deps) *cobra.Command {
 	o.model.AddTokens(cmd, "write rollouts.jsonl with token ids and logprobs; every prompt is made of the\n"+
 		"`TOKENS` before it (extend), or written anew by the chat template (template), as the endpoint allows (auto)")
 	o.verifier.Add(cmd, "")
+	o.agent.Add(cmd)
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "attempts at each task")
 	f.IntVar(&o.workers, "workers", 4, "rollouts at once")
 	f.IntVar(&o.gradeWorkers, "grade-workers", 0, "gradings at once (0: as many as rollouts)")
@@ -118,6 +120,7 @@ func newEval(d Deps) *cobra.Command {
 
 // settled are the flags that decide about a run's results. A resumed run has the values that it began with.
 var settled = []string{
+	"agent", "agent-setup",
 	"tasks", "filter", "slice", "shuffle", "exclude-repos-of", "image", "strict", "env",
 	"model", "format", "prompt-pack", "max-steps", "context", "timeout", "command-timeout", "temperature", "tokens",
 	"attempts", "verifier", "top", "judge-model", "judge-context", "judge-samples",
@@ -149,7 +152,7 @@ func (o *evalOptions) check() error {
 	if o.verifier.Verifier != "" && o.attempts < 1 {
 		return errors.New("--verifier chooses among attempts and requires -k")
 	}
-	return errors.Join(o.confirm.check(), o.verifier.Check(), o.model.Check())
+	return errors.Join(o.confirm.check(), o.verifier.Check(), o.model.Check(), o.agent.Check())
 }
 
 // runEval is eval from its command line to its exit code.

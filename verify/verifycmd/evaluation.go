@@ -54,6 +54,13 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 			one := 1.0 // attempts that are alike leave no choice
 			runner.Attempt.Sampling.Temperature = &one
 		}
+		player, err := e.o.agent.Open(ctx, e.d.World)
+		if err != nil {
+			return err
+		}
+		if player != nil {
+			runner.Attempt.Player = player
+		}
 	}
 	var all []env.Task
 	for _, id := range e.ids {

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deepswe/agent/foreign"
+	"deepswe/env"
+	"deepswe/env/local"
+	"deepswe/env/setup"
+)
+
+// ownAgent is the value of --agent for deepswe's own agent.
+const ownAgent = "deepswe"
+
+// AgentFlags select the agent.
+type AgentFlags struct {
+	// Name is deepswe, the name of a recipe or a command line; SetUp installs what a command line starts.
+	Name, SetUp string
+}
+
+// Add adds --agent and --agent-setup.
+func (o *AgentFlags) Add(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "agent", ownAgent, "the `AGENT` that works: "+ownAgent+", "+strings.Join(foreign.Names(), ", ")+
+		",\nor a command line with {prompt} or {prompt_file}")
+	f.StringVar(&o.SetUp, "agent-setup", "", "install what the command line of --agent starts with the `COMMAND`")
+	Choices(cmd, "agent", append([]string{ownAgent}, foreign.Names()...)...)
+}
+
+// Own reports whether the agent is deepswe's.
+func (o *AgentFlags) Own() bool { return o.Name == ownAgent || o.Name == "" }
+
+// Check validates the flags.
+func (o *AgentFlags) Check() error {
+	if o.Own() {
+		if o.SetUp != "" {
+			return Usagef("--agent-setup requires --agent with a command line")
+		}
+		return nil
+	}
+	_, err := foreign.Find(o.Name, o.SetUp)
+	return Usage(err)
+}
+
+// Open installs the agent unless it is installed, which takes a sandbox of bubblewrap, and returns the player of its
+// rollouts; nil for deepswe's own agent.
+func (o *AgentFlags) Open(ctx context.Context, w World) (_ *foreign.Player, err error) {
+	if o.Own() {
+		return nil, nil
+	}
+	recipe, err := foreign.Find(o.Name, o.SetUp)
+	if err != nil {
+		return nil, Usage(err)
+	}
+	if len(recipe.Install) == 0 {
+		return &foreign.Player{Recipe: recipe}, nil
+	}
+	provider, err := local.NewBwrap(local.Options{Log: w.Log})
+	if err != nil {
+		return nil, &ExitError{Code: ExitSandbox, Err: fmt.Errorf("install %s: %w", recipe.Name, err)}
+	}
+	defer func() { err = errors.Join(err, provider.Close()) }()
+	step := 0
+	player, err := foreign.Install(ctx, provider, setup.Store{Dir: w.CacheDir("agents")}, recipe,
+		func(p env.SetupProgress) {
+			if p.Step == step {
+				return
+			}
+			if step = p.Step; step == 1 {
+				fmt.Fprintf(w.Err, "installing %s %s; its licence is between you and its owner (%s)\n", recipe.Name,
+					recipe.Version, recipe.Licence)
+			}
+			fmt.Fprintf(w.Err, "  %s\n", Plain(p.Command))
+		})
+	if err != nil {
+		return nil, &ExitError{Code: ExitSandbox, Err: err}
+	}
+	return player, nil
+}

@@ -1,0 +1,104 @@
+package foreign
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"strings"
+
+	"deepswe/agent"
+	"deepswe/agent/llm"
+	"deepswe/tools"
+)
+
+// request is what an agent asks for, in the words that all dialects share.
+type request struct {
+	messages []agent.Message
+	tools    []tools.Spec
+	// maxTokens limits the reply; 0 leaves it to the run.
+	maxTokens int
+	// stream asks for a streamed answer, usage for the usage at its end.
+	stream, usage bool
+	// texts are the names of tools that take a text and no JSON.
+	texts map[string]bool
+	// dropped counts what was asked for and cannot be honoured.
+	dropped int
+}
+
+// key identifies a conversation by its content, whatever an agent made of its form: the order and spacing of JSON,
+// whitespace at the ends of texts, and members that mean nothing are left out.
+type key [sha256.Size]byte
+
+// opening is the key of a conversation that has only tools.
+func opening(specs []tools.Spec) key {
+	var all key
+	for _, s := range specs {
+		all = all.with("tool", s.Name, s.Description, canonical(string(s.Parameters)))
+	}
+	return all
+}
+
+// then is the key of the conversation with one more message. Thoughts are left out where thoughts is false.
+func (k key) then(m agent.Message, thoughts bool) key {
+	parts := []string{m.Role, strings.TrimSpace(m.Content), m.ToolCallID}
+	if thoughts {
+		parts = append(parts, strings.TrimSpace(m.Reasoning))
+	}
+	for _, c := range m.ToolCalls {
+		parts = append(parts, c.Name, canonical(llm.Sendable(c.Arguments)))
+	}
+	return k.with(parts...)
+}
+
+// with hashes the parts so that no two lists of parts look alike.
+func (k key) with(parts ...string) key {
+	h := sha256.New()
+	h.Write(k[:])
+	var size [8]byte
+	for _, p := range parts {
+		binary.BigEndian.PutUint64(size[:], uint64(len(p)))
+		h.Write(size[:])
+		h.Write([]byte(p))
+	}
+	return key(h.Sum(nil))
+}
+
+// canonical returns JSON with its members in order and without spaces. Any other text stays as it is.
+func canonical(text string) string {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber() // numbers keep their digits
+	var value any
+	if d.Decode(&value) != nil || d.More() {
+		return text
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if e.Encode(value) != nil {
+		return text
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// settle brings the messages into the form that chat templates know: one system message, at the beginning. What an
+// agent tells the model as a system or developer later becomes a user's message.
+func settle(messages []agent.Message) []agent.Message {
+	var out []agent.Message
+	for _, m := range messages {
+		if m.Role == "developer" {
+			m.Role = agent.RoleSystem
+		}
+		if m.Role == agent.RoleSystem {
+			if len(out) == 1 && out[0].Role == agent.RoleSystem {
+				out[0].Content += "\n\n" + m.Content
+				continue
+			}
+			if len(out) > 0 {
+				m.Role = agent.RoleUser
+			}
+		}
+		out = append(out, m)
+	}
+	return out
+}

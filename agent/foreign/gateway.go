@@ -1,0 +1,252 @@
+package foreign
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/trajectory"
+)
+
+// gateway answers the calls of one rollout's agent.
+type gateway struct {
+	*agent.Agent
+	recipe Recipe
+	issue  agent.Issue
+	dir    string
+	// life is the rollout's context, and end cancels it. An answer that is being sampled outlives the connection of who
+	// asked, because whoever asks again gets it.
+	life context.Context
+	end  context.CancelCauseFunc
+	// waiting pauses the rollout's clock.
+	waiting func() (over func())
+	now     func() time.Time
+	work    sync.WaitGroup // calls of the model
+
+	mu   sync.Mutex
+	tree *tree
+	past map[string][]agent.Reply // recorded earlier and not asked for yet, by their prompts
+	out  agent.Outcome
+	// calls counts those that were answered or are about to be, again those that were answered from the record, strange
+	// requests without the key, and dropped what was asked for and cannot be honoured.
+	calls, again, strange, dropped int
+	refusals                       int // in a row
+	// over is why the agent was last refused an answer; empty if it was answered since.
+	over agent.StopReason
+}
+
+// The reasons to end an agent before it ends by itself.
+var (
+	errModel   = errors.New("the model failed")
+	errRecord  = errors.New("the record failed")
+	errRefused = errors.New("the agent goes on after its limit")
+)
+
+// A refused agent may ask this many times more, and take this long, to find an end of its own.
+const (
+	mostRefusals = 50
+	grace        = time.Minute
+)
+
+// refusal is an answer that is none: each dialect has its own words for it.
+type refusal struct {
+	reason agent.StopReason // MaxSteps, MaxContext or ModelError; empty for a request that is wrong
+	text   string
+	// tokens are those of the prompt, as far as they are known, and context how many there may be.
+	tokens, context int
+}
+
+func (r *refusal) Error() string { return r.text }
+
+// complete answers a request.
+func (g *gateway) complete(r request) (agent.Reply, *reply, *refusal) {
+	c := g.begin(r)
+	<-c.done
+	refused, _ := errors.AsType[*refusal](c.err)
+	return c.answer, c.reply, refused
+}
+
+// begin starts to answer a request, and returns the call that will have the answer.
+func (g *gateway) begin(r request) *call {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dropped += r.dropped
+	c := g.tree.place(r)
+	if before := g.tree.again(c); before != nil {
+		g.again++
+		return before
+	}
+	if refused := g.limit(c); refused != nil {
+		c.err = refused
+		close(c.done)
+		return c
+	}
+	g.tree.begin(c)
+	g.calls++
+	g.work.Go(func() { g.answer(c) })
+	return c
+}
+
+// limit returns why a call is refused, or nil.
+func (g *gateway) limit(c *call) *refusal {
+	steps, tokens := cmp.Or(g.Limits.Steps, 100), c.tokens()
+	switch {
+	case g.life.Err() != nil:
+		return &refusal{reason: agent.ModelError, text: "the rollout is over"}
+	case steps > 0 && g.calls >= steps:
+		return g.refuse(&refusal{reason: agent.MaxSteps, text: fmt.Sprintf("the limit of %d calls is reached", steps)})
+	case g.Limits.Context > 0 && tokens >= g.Limits.Context:
+		return g.refuse(full(tokens, g.Limits.Context))
+	}
+	return nil
+}
+
+func full(tokens, context int) *refusal {
+	return &refusal{reason: agent.MaxContext, text: "the conversation is too long", tokens: tokens, context: context}
+}
+
+// refuse notes a refusal. An agent that goes on all the same is ended. The caller holds g.mu.
+func (g *gateway) refuse(r *refusal) *refusal {
+	g.over = r.reason
+	if g.refusals++; g.refusals > mostRefusals {
+		g.end(errRefused)
+	}
+	if r.reason == agent.MaxSteps && g.refusals == 1 {
+		timer := time.AfterFunc(grace, func() { g.end(errRefused) })
+		context.AfterFunc(g.life, func() { timer.Stop() })
+	}
+	return r
+}
+
+// tokens is about how long the prompt is: what is not known from an earlier call is estimated.
+func (c *call) tokens() int {
+	known, bytes := 0, 0
+	if c.after != nil && c.after.tokens > 0 {
+		known = c.after.tokens
+	} else {
+		for _, t := range c.request.tools {
+			bytes += len(t.Name) + len(t.Description) + len(t.Parameters)
+		}
+		for _, m := range c.request.messages[:len(c.request.messages)-len(c.fresh)] {
+			bytes += size(m)
+		}
+	}
+	for _, m := range c.fresh {
+		bytes += size(m)
+	}
+	const bytesPerToken = 4
+	return known + bytes/bytesPerToken
+}
+
+func size(m agent.Message) int {
+	n := len(m.Content) + len(m.Reasoning)
+	for _, c := range m.ToolCalls {
+		n += len(c.Name) + len(c.Arguments)
+	}
+	return n
+}
+
+// answer gets the answer to a call and records it.
+func (g *gateway) answer(c *call) {
+	g.mu.Lock()
+	answer, known := g.recall(c)
+	g.mu.Unlock()
+	var err error
+	if !known {
+		answer, err = g.ask(c)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	defer close(c.done)
+	if err == nil {
+		answer.Message.Role = agent.RoleAssistant
+		c.name(&answer.Message)
+		if err = g.record(c, &answer); err != nil {
+			g.out.Err = err
+			g.end(errRecord)
+		}
+	}
+	if err != nil {
+		g.calls--
+		g.tree.fail(c)
+		c.err = g.failed(c, err)
+		return
+	}
+	g.over, g.refusals = "", 0
+	c.answer = answer
+}
+
+// recall returns the answer that was recorded for a call in an earlier playing of the rollout.
+func (g *gateway) recall(c *call) (agent.Reply, bool) {
+	prompt := c.prompt()
+	known := g.past[prompt]
+	if len(known) == 0 {
+		return agent.Reply{}, false
+	}
+	g.past[prompt] = known[1:]
+	return known[0], true
+}
+
+// ask asks the model.
+func (g *gateway) ask(c *call) (agent.Reply, error) {
+	r := agent.Request{
+		Messages: c.path, Tools: c.request.tools, Sampling: g.Sampling, Tokens: g.Tokens, Waiting: g.waiting, Dir: g.dir,
+		MaxTokens: g.replyTokens(c),
+	}
+	if c.after != nil && c.after.sample != nil {
+		r.Sampled, r.Fresh = c.after.sample, len(c.path)-len(c.fresh)
+	}
+	if !g.Tokens {
+		r.OnText = func(string) {} // streamed, because proxies before the endpoint cut silent connections
+	}
+	start := g.now()
+	reply, err := g.Model.Complete(g.life, r)
+	if errors.Is(err, agent.ErrContextOverflow) && g.life.Err() == nil && r.MaxTokens != g.Limits.ReplyTokens {
+		r.MaxTokens = g.Limits.ReplyTokens // perhaps only prompt and limit together are too long
+		reply, err = g.Model.Complete(g.life, r)
+	}
+	reply.Elapsed = cmp.Or(reply.Elapsed, g.now().Sub(start))
+	return reply, err
+}
+
+// replyTokens is the limit on a reply: the agent's, the run's and what is left of the context, whichever is least.
+func (g *gateway) replyTokens(c *call) int {
+	limit := 0
+	left := 0
+	if g.Limits.Context > 0 {
+		left = max(g.Limits.Context-c.tokens(), 1)
+	}
+	for _, n := range []int{c.maxTokens, g.Limits.ReplyTokens, left} {
+		if n > 0 && (limit == 0 || n < limit) {
+			limit = n
+		}
+	}
+	return limit
+}
+
+// failed returns what an agent is told about a failure. The caller holds g.mu.
+func (g *gateway) failed(c *call, err error) error {
+	switch {
+	case errors.Is(err, agent.ErrContextOverflow):
+		context := cmp.Or(g.Limits.Context, c.tokens())
+		return g.refuse(full(max(c.tokens(), context+1), context))
+	case g.life.Err() == nil:
+		g.out.Err = fmt.Errorf("call %d: %w", g.calls+1, err)
+		g.end(errModel)
+	}
+	return &refusal{reason: agent.ModelError, text: "the model does not answer"}
+}
+
+// seed takes what was recorded earlier.
+func (g *gateway) seed(events []trajectory.Event) {
+	g.past = map[string][]agent.Reply{}
+	for _, e := range events {
+		if e.Reply != nil && e.Reply.Prompt != "" {
+			g.past[e.Reply.Prompt] = append(g.past[e.Reply.Prompt], *e.Reply)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package foreign
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+
+	"deepswe/agent"
+	"deepswe/agent/trajectory"
+	"deepswe/env/disk"
+	"deepswe/tools"
+)
+
+// prompt identifies the call in the record.
+func (c *call) prompt() string { return hex.EncodeToString(c.key[:16]) }
+
+// record keeps what was said in a call, before the agent gets the answer. The caller holds g.mu.
+func (g *gateway) record(c *call, answer *agent.Reply) error {
+	if len(g.out.Events) == 0 {
+		header, err := g.header(c.request.tools)
+		if err != nil {
+			return err
+		}
+		if err := g.put(trajectory.HeaderEvent(header)); err != nil {
+			return err
+		}
+	}
+	said := c.fresh
+	if len(c.chain.replies) == 0 {
+		said = c.path // a new conversation, or one that begins like another
+	}
+	for _, m := range said {
+		e := trajectory.MessageEvent(m)
+		if m.Role == agent.RoleTool && len(c.chain.replies) > 0 {
+			e = trajectory.ObservationEvent(trajectory.Observation{
+				Message: m, Results: []trajectory.Result{{CallID: m.ToolCallID, Output: m.Content}},
+			})
+		}
+		e.Chain = c.chain.id
+		if err := g.put(e); err != nil {
+			return err
+		}
+	}
+	answer.Prompt = c.prompt()
+	answer.Calls, answer.Problem = calls(answer.Message)
+	e := trajectory.ReplyEvent(*answer)
+	e.Chain = c.chain.id
+	if err := g.put(e); err != nil {
+		return err
+	}
+	r := g.tree.end(c, *answer)
+	r.seq = int64(len(g.out.Events))
+	g.out.Steps++
+	g.out.Usage.Add(answer.Usage)
+	g.out.ModelTime += answer.Elapsed
+	if answer.Problem != "" {
+		g.out.FormatErrors++
+	}
+	g.emit(agent.Event{Kind: agent.EventReply, Text: answer.Message.Content, Usage: &answer.Usage, Elapsed: answer.Elapsed})
+	return nil
+}
+
+// calls returns the calls of a reply that can be run, and what is wrong with the others.
+func calls(m agent.Message) (ok []trajectory.Call, problem string) {
+	for _, c := range m.ToolCalls {
+		var args map[string]json.RawMessage
+		if json.Unmarshal([]byte(c.Arguments), &args) != nil {
+			problem = "the arguments of a call are no JSON object"
+			continue
+		}
+		one := trajectory.Call{ID: c.ID, Name: c.Name, Args: map[string]string{}}
+		for name, value := range args {
+			var text string
+			if json.Unmarshal(value, &text) != nil {
+				text = string(value)
+			}
+			one.Args[name] = text
+		}
+		ok = append(ok, one)
+	}
+	return ok, problem
+}
+
+// put appends an event to the trajectory.
+func (g *gateway) put(e trajectory.Event) error {
+	e.Seq, e.Time = int64(len(g.out.Events)+1), g.now()
+	if g.Record != nil {
+		if err := g.Record.Append(e); err != nil {
+			return fmt.Errorf("record the trajectory: %w", err)
+		}
+	}
+	g.out.Events = append(g.out.Events, e)
+	return nil
+}
+
+// emit tells of progress. The caller holds g.mu.
+func (g *gateway) emit(e agent.Event) {
+	if g.OnEvent != nil {
+		e.Time, e.Step = g.now(), g.out.Steps
+		g.OnEvent(e)
+	}
+}
+
+func (g *gateway) header(specs []tools.Spec) (trajectory.Header, error) {
+	h := g.Header
+	h.Agent, h.AgentVersion, h.Model, h.Task = g.recipe.Name, g.recipe.Version, g.ModelName, g.issue.ID
+	h.Format = trajectory.FormatTools
+	h.Extra = maps.Clone(h.Extra)
+	if h.Extra == nil {
+		h.Extra = map[string]any{}
+	}
+	h.Extra["dir"], h.Extra["sampling"] = g.dir, g.Sampling
+	for _, s := range specs {
+		definition, err := disk.MarshalJSON(map[string]any{"type": "function", "function": s})
+		if err != nil {
+			return h, fmt.Errorf("describe the tool %s: %w", s.Name, err)
+		}
+		h.Tools = append(h.Tools, definition)
+	}
+	return h, nil
+}

@@ -1,0 +1,250 @@
+package foreign
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/env/disk"
+)
+
+// dialect is a language in which agents ask. It only translates.
+type dialect interface {
+	// read reads a request.
+	read(body []byte) (request, error)
+	// whole is the answer to a request that asks for no stream, events are its pieces where it does. The id is unique.
+	whole(r request, answer agent.Reply, id string) any
+	events(r request, answer agent.Reply, id string) []event
+	// refuse is the status and body of a refusal.
+	refuse(r *refusal) (status int, body any)
+	// broken is the event of a refusal in a stream.
+	broken(r *refusal) event
+}
+
+// event is one piece of a streamed answer. Data that is a string is sent as it is.
+type event struct {
+	name string
+	data any
+}
+
+const (
+	// beat is how long an agent may hear nothing. Most give up after minutes.
+	beat = 15 * time.Second
+	// longestRequest is how large a request may be: a conversation that fills the largest contexts is 8 MB.
+	longestRequest = 64 << 20
+	readTimeout    = time.Minute
+	idleTimeout    = 10 * time.Minute
+)
+
+// handler answers the calls of agents that know the key.
+func (g *gateway) handler(key string) http.Handler {
+	mux := http.NewServeMux()
+	post := func(path string, d dialect, answer func(http.ResponseWriter, *http.Request, dialect, request)) {
+		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+			if !knows(r, key) {
+				g.mu.Lock()
+				g.strange++
+				g.mu.Unlock()
+				send(w, http.StatusUnauthorized, map[string]any{"error": map[string]string{"message": "wrong key"}})
+				return
+			}
+			body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, longestRequest))
+			var asked request
+			if err == nil {
+				asked, err = d.read(body)
+			}
+			if err != nil {
+				status, refused := d.refuse(&refusal{text: err.Error()})
+				send(w, status, refused)
+				return
+			}
+			asked.messages = settle(asked.messages)
+			answer(w, r, d, asked)
+		})
+	}
+	post("/v1/chat/completions", chat{}, g.serve)
+	post("/v1/messages", messages{}, g.serve)
+	post("/v1/messages/count_tokens", messages{}, g.countTokens)
+	post("/v1/responses", responses{}, g.serve)
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		send(w, http.StatusOK, map[string]any{
+			"object": "list", "data": []any{map[string]string{"id": modelName, "object": "model", "owned_by": "deepswe"}},
+		})
+	})
+	mux.HandleFunc("GET /{$}", func(http.ResponseWriter, *http.Request) {}) // agents look whether somebody is there
+	return mux
+}
+
+// knows reports whether the request has the key.
+func knows(r *http.Request, key string) bool {
+	given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if own := r.Header.Get("X-Api-Key"); own != "" {
+		given = own
+	}
+	return subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1
+}
+
+// serve answers one request. While the model thinks, the agent gets signs of life.
+func (g *gateway) serve(w http.ResponseWriter, r *http.Request, d dialect, asked request) {
+	c := g.begin(asked)
+	out := &stream{w: w, flush: http.NewResponseController(w), events: asked.stream}
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	for waiting := true; waiting; {
+		select {
+		case <-c.done:
+			waiting = false
+		case <-r.Context().Done():
+			return // whoever asks again gets the answer
+		case <-ticker.C:
+			out.beat()
+		}
+	}
+	refused, _ := errors.AsType[*refusal](c.err)
+	id := c.prompt()
+	switch {
+	case refused != nil && !out.begun:
+		status, answer := d.refuse(refused)
+		send(w, status, answer)
+	case refused != nil && asked.stream:
+		out.send(d.broken(refused))
+	case refused != nil:
+		panic(http.ErrAbortHandler) // the status is sent already
+	case asked.stream:
+		for _, e := range d.events(asked, c.answer, id) {
+			out.send(e)
+		}
+	default:
+		out.begin()
+		out.json(d.whole(asked, c.answer, id))
+	}
+	if out.err == nil && c.reply != nil && r.Context().Err() == nil {
+		g.mu.Lock()
+		c.reply.used = true
+		g.mu.Unlock()
+	}
+}
+
+// send sends a complete answer.
+func send(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = disk.EncodeJSON(w, body) // whoever has gone will ask again
+}
+
+// stream writes an answer that may begin before it is known.
+type stream struct {
+	w      http.ResponseWriter
+	flush  *http.ResponseController
+	events bool
+	begun  bool
+	err    error
+}
+
+func (s *stream) begin() {
+	if s.begun {
+		return
+	}
+	s.begun = true
+	kind := "application/json"
+	if s.events {
+		kind = "text/event-stream"
+		s.w.Header().Set("Cache-Control", "no-cache")
+	}
+	s.w.Header().Set("Content-Type", kind)
+	s.w.WriteHeader(http.StatusOK)
+}
+
+// beat sends what means nothing: a comment in a stream, and a line break before JSON.
+func (s *stream) beat() {
+	s.begin()
+	text := "\n"
+	if s.events {
+		text = ": the model is thinking\n\n"
+	}
+	s.write([]byte(text))
+}
+
+func (s *stream) send(e event) {
+	s.begin()
+	var text bytes.Buffer
+	if e.name != "" {
+		text.WriteString("event: " + e.name + "\n")
+	}
+	data, isText := e.data.(string)
+	if !isText {
+		raw, err := disk.MarshalJSON(e.data)
+		if err != nil {
+			s.err = errors.Join(s.err, err)
+			return
+		}
+		data = string(raw)
+	}
+	text.WriteString("data: " + data + "\n\n")
+	s.write(text.Bytes())
+}
+
+func (s *stream) json(body any) {
+	raw, err := disk.MarshalJSON(body)
+	s.err = errors.Join(s.err, err)
+	s.write(raw)
+}
+
+func (s *stream) write(data []byte) {
+	_, err := s.w.Write(data)
+	s.err = errors.Join(s.err, err, s.flush.Flush())
+}
+
+// listen serves the gateway until stop is called, which waits for what is under way.
+func (g *gateway) listen(l net.Listener, key string) (stop func()) {
+	server := &http.Server{
+		Handler: g.handler(key), ReadHeaderTimeout: readTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		BaseContext: func(net.Listener) context.Context { return g.life },
+	}
+	g.work.Go(func() { _ = server.Serve(l) }) // it ends with the sandbox, which whoever runs the agent notices
+	return func() {
+		g.end(context.Canceled)
+		_ = server.Close()
+		_ = l.Close()
+		g.work.Wait()
+	}
+}
+
+// content is a text in the forms that agents send: a string, null, or a list of parts. Parts that are no text cannot be
+// shown to the model.
+type content struct {
+	text    string
+	dropped int
+}
+
+func (c *content) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" || json.Unmarshal(raw, &c.text) == nil {
+		return nil
+	}
+	var parts []struct {
+		Type string  `json:"type"`
+		Text *string `json:"text"`
+	}
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return err
+	}
+	var texts []string
+	for _, p := range parts {
+		if p.Text == nil {
+			c.dropped++
+			texts = append(texts, "("+p.Type+" left out)")
+			continue
+		}
+		texts = append(texts, *p.Text)
+	}
+	c.text = strings.Join(texts, "\n")
+	return nil
+}
