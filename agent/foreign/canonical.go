@@ -66,10 +66,8 @@ func (k key) with(parts ...string) key {
 
 // canonical returns JSON with its members in order and without spaces. Any other text stays as it is.
 func canonical(text string) string {
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber() // numbers keep their digits
-	var value any
-	if d.Decode(&value) != nil || d.More() {
+	var value any // numbers as well lose the form in which they were written: to JavaScript 1.0 is 1
+	if json.Unmarshal([]byte(text), &value) != nil {
 		return text
 	}
 	var out bytes.Buffer

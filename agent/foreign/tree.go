@@ -74,7 +74,7 @@ func (t *tree) place(r request) *call {
 				continue
 			}
 		}
-		c.key = c.key.then(m, true)
+		c.key = c.key.then(m, false) // agents leave thoughts out at will
 	}
 	return c
 }
