@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"deepswe/agent"
@@ -208,6 +209,9 @@ func (d responses) events(r request, answer agent.Reply, id string) []event {
 
 func (responses) refuse(r *refusal) (int, any) {
 	status, body := openAIError(r)
+	if r.reason == agent.MaxContext && r.streamed {
+		status = http.StatusOK // agents compact only where a stream says so
+	}
 	return status, map[string]any{"error": body}
 }
 

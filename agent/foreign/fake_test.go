@@ -13,6 +13,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/trajectory"
+	"deepswe/tools"
 )
 
 // fake is a model that says something new in every reply, in tokens that say where they come from: a message is one
@@ -83,6 +84,7 @@ func newGateway(t *testing.T, m agent.Model, limits agent.Limits) *gateway {
 		Agent:  &agent.Agent{Settings: agent.Settings{Model: m, ModelName: "fake", Tokens: true, Limits: limits}},
 		recipe: Recipe{Name: "fake", Version: "1", SubAgents: []string{"task"}},
 		issue:  agent.Issue{ID: "task", Statement: statement},
+		past:   map[string][]agent.Reply{},
 		tree:   newTree(), now: time.Now, waiting: func() func() { return func() {} },
 	}
 	g.life, g.end = context.WithCancelCause(t.Context())
@@ -114,4 +116,8 @@ func encode(t *testing.T, v any) []byte {
 		t.Fatal(err)
 	}
 	return data
+}
+
+func toolNamed(name string) tools.Spec {
+	return tools.Spec{Name: name, Parameters: json.RawMessage(`{}`)}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"deepswe/agent"
-	"deepswe/agent/trajectory"
 )
 
 // gateway answers the calls of one rollout's agent.
@@ -31,8 +30,8 @@ type gateway struct {
 	tree *tree
 	past map[string][]agent.Reply // recorded earlier and not asked for yet, by their prompts
 	out  agent.Outcome
-	// calls counts those that were answered or are about to be, again those that were answered from the record, strange
-	// requests without the key, and dropped what was asked for and cannot be honoured.
+	// calls counts those that were answered or are about to be, again those that repeat another, strange requests without
+	// the key, and dropped what was asked for and cannot be honoured.
 	calls, again, strange, dropped int
 	refusals                       int // in a row
 	// over is why the agent was last refused an answer; empty if it was answered since.
@@ -58,6 +57,7 @@ type refusal struct {
 	text   string
 	// tokens are those of the prompt, as far as they are known, and context how many there may be.
 	tokens, context int
+	streamed        bool // a stream was asked for
 }
 
 func (r *refusal) Error() string { return r.text }
@@ -241,12 +241,9 @@ func (g *gateway) failed(c *call, err error) error {
 	return &refusal{reason: agent.ModelError, text: "the model does not answer"}
 }
 
-// seed takes what was recorded earlier.
-func (g *gateway) seed(events []trajectory.Event) {
-	g.past = map[string][]agent.Reply{}
-	for _, e := range events {
-		if e.Reply != nil && e.Reply.Prompt != "" {
-			g.past[e.Reply.Prompt] = append(g.past[e.Reply.Prompt], *e.Reply)
-		}
+// know takes an answer that was recorded earlier.
+func (g *gateway) know(r agent.Reply) {
+	if r.Prompt != "" {
+		g.past[r.Prompt] = append(g.past[r.Prompt], r)
 	}
 }

@@ -22,6 +22,8 @@ type Player struct {
 	Recipe Recipe
 	// Installed is where Recipe was installed on this machine; empty if nothing had to be.
 	Installed string
+	// Recorded, if not nil, has all the answers: the model is not asked.
+	Recorded *trajectory.Recording
 }
 
 const (
@@ -54,7 +56,8 @@ type listening interface {
 // Play lets the agent work on the issue in the sandbox. The outcome is as [agent.Agent.Run] describes it; of the Agent,
 // it uses the settings, the record and its past. Calls that the past has are answered from it.
 func (p *Player) Play(ctx context.Context, a *agent.Agent, sb env.Sandbox, issue agent.Issue) (agent.Outcome, error) {
-	g := &gateway{Agent: a, recipe: p.Recipe, issue: issue, dir: sb.Dir(), tree: newTree(), now: time.Now}
+	g := &gateway{Agent: a, recipe: p.Recipe, issue: issue, dir: sb.Dir(), tree: newTree(), now: time.Now,
+		past: map[string][]agent.Reply{}}
 	var wall *agent.WallClock
 	if a.Limits.Wall > 0 {
 		ctx, wall = agent.StartWall(ctx, a.Limits.Wall)
@@ -63,12 +66,29 @@ func (p *Player) Play(ctx context.Context, a *agent.Agent, sb env.Sandbox, issue
 	g.waiting = wall.Pause
 	g.life, g.end = context.WithCancelCause(ctx)
 	defer g.end(nil)
-	g.seed(a.Past)
+	for _, e := range a.Past {
+		if e.Reply != nil {
+			g.know(*e.Reply)
+		}
+	}
+	if p.Recorded != nil {
+		for _, t := range p.Recorded.Turns {
+			g.know(t.Reply)
+		}
+		a.Model = exhausted{}
+	}
 	g.out.Format = trajectory.FormatTools
 	began := time.Now()
 	result, err := p.start(ctx, g, sb)
 	stop, err := g.stop(ctx, result, err)
 	return g.finish(stop, err, time.Since(began))
+}
+
+// exhausted is the model of a rollout whose answers are all recorded.
+type exhausted struct{}
+
+func (exhausted) Complete(context.Context, agent.Request) (agent.Reply, error) {
+	return agent.Reply{}, agent.ErrReplayExhausted
 }
 
 // start runs the agent until it ends.
@@ -177,6 +197,7 @@ func (g *gateway) finish(stop agent.StopReason, err error, elapsed time.Duration
 	if len(g.out.Events) > 0 {
 		recordErr := g.put(trajectory.StopEvent(trajectory.Stop{
 			Reason: stop, Answer: g.out.Answer, Error: failure, Elapsed: elapsed, Chains: chains,
+			Counts: map[string]int{"answered_again": g.again, "wrong_key": g.strange, "dropped": g.dropped},
 		}))
 		if recordErr != nil {
 			g.out.StopReason, g.out.Err = agent.SandboxError, recordErr

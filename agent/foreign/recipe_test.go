@@ -39,8 +39,8 @@ func TestCommandLines(t *testing.T) {
 	if _, err := Find("mini-swe-agnet", ""); err == nil || !strings.Contains(err.Error(), "mini-swe-agent") {
 		t.Errorf("a misspelled name: %v", err)
 	}
-	v := values{"prompt": "it's $HOME", "agent": Folder}
-	if got := v.quoted().fill("run {agent} {prompt}"); got != `run '/opt/deepswe/agent' 'it'\''s $HOME'` {
+	v := values{"prompt": "it's $HOME {agent}", "agent": Folder}
+	if got := v.quoted().fill("run {agent} {prompt}"); got != `run '/opt/deepswe/agent' 'it'\''s $HOME {agent}'` {
 		t.Errorf("filled: %s", got)
 	}
 }

@@ -57,7 +57,9 @@ func (g *gateway) record(c *call, answer *agent.Reply) error {
 	if answer.Problem != "" {
 		g.out.FormatErrors++
 	}
-	g.emit(agent.Event{Kind: agent.EventReply, Text: answer.Message.Content, Usage: &answer.Usage, Elapsed: answer.Elapsed})
+	g.emit(agent.Event{
+		Kind: agent.EventReply, Text: answer.Message.Content, Usage: &answer.Usage, Elapsed: answer.Elapsed,
+	})
 	return nil
 }
 

@@ -108,16 +108,13 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, d dialect, asked
 			out.beat()
 		}
 	}
-	refused, _ := errors.AsType[*refusal](c.err)
-	id := c.prompt()
-	switch {
-	case refused != nil && !out.begun:
-		status, answer := d.refuse(refused)
-		send(w, status, answer)
-	case refused != nil && asked.stream:
-		out.send(d.broken(refused))
-	case refused != nil:
-		panic(http.ErrAbortHandler) // the status is sent already
+	if refused, ok := errors.AsType[*refusal](c.err); ok {
+		own := *refused
+		own.streamed = asked.stream
+		out.refuse(d, &own)
+		return
+	}
+	switch id := c.prompt(); {
 	case asked.stream:
 		for _, e := range d.events(asked, c.answer, id) {
 			out.send(e)
@@ -126,7 +123,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, d dialect, asked
 		out.begin()
 		out.json(d.whole(asked, c.answer, id))
 	}
-	if out.err == nil && c.reply != nil && r.Context().Err() == nil {
+	if out.err == nil && r.Context().Err() == nil {
 		g.mu.Lock()
 		c.reply.used = true
 		g.mu.Unlock()
@@ -190,6 +187,19 @@ func (s *stream) send(e event) {
 	}
 	text.WriteString("data: " + data + "\n\n")
 	s.write(text.Bytes())
+}
+
+// refuse says that there is no answer, as far as that is still possible.
+func (s *stream) refuse(d dialect, r *refusal) {
+	status, body := d.refuse(r)
+	switch {
+	case !s.begun && status != http.StatusOK:
+		send(s.w, status, body)
+	case r.streamed:
+		s.send(d.broken(r))
+	default:
+		panic(http.ErrAbortHandler) // the status is sent already
+	}
 }
 
 func (s *stream) json(body any) {

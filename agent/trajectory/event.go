@@ -93,6 +93,8 @@ type Stop struct {
 	// Chains describe the conversations of the rollout in the order in which they are read, the main one first. There
 	// are none where a rollout is one conversation.
 	Chains []Chain `json:"chains,omitempty"`
+	// Counts has what else was counted, by names of whoever played the rollout.
+	Counts map[string]int `json:"counts,omitempty"`
 }
 
 // HeaderEvent returns an event that contains a header.

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/verify"
 	"deepswe/verify/swe"
@@ -57,6 +58,11 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 		player, err := e.o.agent.Open(ctx, e.d.World)
 		if err != nil {
 			return err
+		}
+		if path, ok := strings.CutPrefix(e.o.model.Name, cli.ReplayPrefix); ok && player != nil {
+			if player.Recorded, err = trajectory.Open(path); err != nil {
+				return cli.Usage(err)
+			}
 		}
 		if player != nil {
 			runner.Attempt.Player = player

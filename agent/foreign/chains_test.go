@@ -1,0 +1,138 @@
+package foreign
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"deepswe/agent"
+	"deepswe/agent/trajectory"
+)
+
+// talk asks like an agent with tools, or without.
+func talk(t *testing.T, g *gateway, withTools bool, said ...string) string {
+	t.Helper()
+	r := request{}
+	for i, text := range said {
+		m := agent.Message{Role: agent.RoleUser, Content: text}
+		if i%2 == 1 {
+			m.Role = agent.RoleAssistant
+		}
+		r.messages = append(r.messages, m)
+	}
+	if withTools {
+		r.tools = append(r.tools, toolNamed("bash"))
+	}
+	answer, reply, refused := g.complete(r)
+	if refused != nil {
+		t.Fatal(refused)
+	}
+	g.mu.Lock()
+	reply.used = true
+	g.mu.Unlock()
+	return answer.Message.Content
+}
+
+// kinds are those of the chains in the order in which they are read, each with the number of its replies and of those
+// that nothing is learned from.
+func kinds(rec *trajectory.Recording) string {
+	var all []string
+	for _, c := range rec.Stop.Chains {
+		all = append(all, fmt.Sprintf("%s %d-%d", c.Kind, c.Replies, len(c.Untrained)))
+	}
+	return strings.Join(all, ", ")
+}
+
+// A title is not learned from, whatever comes first.
+func TestTitle(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, counting(), agent.Limits{})
+	talk(t, g, false, "write a title for: "+statement)
+	task := "fix this: " + statement
+	first := talk(t, g, true, task)
+	talk(t, g, true, task, first, "go on")
+	rec := finished(t, g)
+	if got := kinds(rec); got != "main 2-0, auxiliary 1-1" {
+		t.Error(got)
+	}
+	if rec.Turns[0].Reply.Message.Content != first || !rec.Turns[2].Untrained {
+		t.Errorf("the main conversation is not read first: %+v", rec.Turns)
+	}
+}
+
+// After a compaction, the summary is learned from, and so is what begins with it.
+func TestCompaction(t *testing.T) {
+	t.Parallel()
+	for _, withTools := range []bool{true, false} { // as the summary is asked for
+		g := newGateway(t, counting(), agent.Limits{})
+		first := talk(t, g, true, statement)
+		talk(t, g, true, statement, first, "go on")
+		summary := talk(t, g, withTools, "summarise the conversation: "+first)
+		talk(t, g, true, "The conversation was compacted. Its summary: "+summary)
+		rec := finished(t, g)
+		want := "main 2-0, continuation 1-0, auxiliary 1-0"
+		if withTools { // it begins with what the model said, too
+			want = "main 2-0, continuation 1-0, continuation 1-0"
+		}
+		if got := kinds(rec); got != want {
+			t.Errorf("tools %v: %s", withTools, got)
+		}
+	}
+}
+
+// Two agents that the agent starts at once have conversations of their own. What a command of the model asks is no such
+// agent, though its text is in a call as well.
+func TestSubAgents(t *testing.T) {
+	t.Parallel()
+	find, read := "find every caller of the parser", "read the tests and say what they want"
+	n := 0
+	var mu sync.Mutex
+	g := newGateway(t, &fake{reply: func(r agent.Request) (agent.Reply, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		n++
+		m := agent.Message{Content: fmt.Sprint("reply ", n)}
+		if len(r.Messages) == 1 && strings.Contains(r.Messages[0].Content, statement) {
+			for _, call := range [][2]string{{"task", find}, {"task", read}, {"bash", "curl -d 'who are you, policy?'"}} {
+				m.ToolCalls = append(m.ToolCalls, agent.ToolCall{
+					Name: call[0], Arguments: fmt.Sprintf(`{"prompt": %q}`, call[1]),
+				})
+			}
+		}
+		return agent.Reply{Message: m}, nil
+	}}, agent.Limits{})
+	talk(t, g, true, statement)
+	var work sync.WaitGroup
+	for _, prompt := range []string{find, read} {
+		work.Go(func() {
+			answer := talk(t, g, true, prompt)
+			talk(t, g, true, prompt, answer, "go on")
+		})
+	}
+	work.Wait()
+	talk(t, g, true, "who are you, policy?")
+	rec := finished(t, g)
+	if got := kinds(rec); got != "main 1-0, sub_agent 2-0, sub_agent 2-0, auxiliary 1-1" {
+		t.Error(got)
+	}
+	if samples, ok := rec.Samples(); !ok || len(samples) != 5 {
+		t.Errorf("%d samples (%v)", len(samples), ok)
+	}
+}
+
+// An agent that changes its history has several main conversations, and every reply is learned from once.
+func TestEditedHistory(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, counting(), agent.Limits{})
+	first := talk(t, g, true, statement)
+	second := talk(t, g, true, statement, first, "the output of a command, which is long")
+	talk(t, g, true, statement, first, "(output left out)", second, "go on")
+	rec := finished(t, g)
+	if got := kinds(rec); got != "main 2-0, main 1-0" {
+		t.Error(got)
+	}
+	if samples, ok := rec.Samples(); !ok || len(samples) != 3 {
+		t.Errorf("%d samples (%v)", len(samples), ok)
+	}
+}

@@ -1,0 +1,287 @@
+package foreign
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"deepswe/agent"
+	"deepswe/agent/trajectory"
+	"deepswe/env"
+	"deepswe/env/testkit"
+)
+
+const testKey = "sk-test"
+
+// client asks a gateway over HTTP.
+type client struct {
+	*testing.T
+	url string
+	key string
+}
+
+func serve(t *testing.T, g *gateway) client {
+	t.Helper()
+	s := httptest.NewServer(g.handler(testKey))
+	t.Cleanup(s.Close)
+	return client{t, s.URL, testKey}
+}
+
+// post returns the status and the body of an answer.
+func (c client) post(path, body string) (int, string) {
+	c.Helper()
+	req, err := http.NewRequestWithContext(c.Context(), http.MethodPost, c.url+path, strings.NewReader(body))
+	if err != nil {
+		c.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.key)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+// asks are the same question in each dialect.
+var asks = []struct{ name, path, body string }{
+	{"chat", "/v1/chat/completions",
+		`{"messages":[{"role":"user","content":"look"}],"tools":[{"type":"function","function":{"name":"bash",
+		"parameters":{}}}],"stream":%v,"stream_options":{"include_usage":true}}`},
+	{"messages", "/v1/messages?beta=true",
+		`{"messages":[{"role":"user","content":[{"type":"text","text":"look"}]}],"max_tokens":99,"stream":%v,
+		"tools":[{"name":"bash","input_schema":{}},{"type":"web_search_20250305","name":"web_search"}]}`},
+	{"responses", "/v1/responses",
+		`{"input":[{"role":"user","content":[{"type":"input_text","text":"look"}]}],"stream":%v,
+		"tools":[{"type":"namespace","name":"team","tools":[{"type":"function","name":"ask","parameters":{}}]},
+		{"type":"custom","name":"patch"},{"type":"web_search"}]}`},
+}
+
+// An answer is what an agent of each dialect expects, streamed and whole.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	for _, ask := range asks {
+		for _, streamed := range []bool{false, true} {
+			model := &fake{reply: func(agent.Request) (agent.Reply, error) {
+				m := agent.Message{Content: "I look.", Reasoning: "What is there?", ToolCalls: []agent.ToolCall{
+					{Name: "bash", Arguments: `{"command": "ls"}`},
+				}}
+				if ask.name == "responses" {
+					m.ToolCalls = []agent.ToolCall{
+						{Name: "team__ask", Arguments: `{"who":"b"}`}, {Name: "patch", Arguments: `{"input":"*** Begin"}`},
+					}
+				}
+				return agent.Reply{Message: m}, nil
+			}}
+			g := newGateway(t, model, agent.Limits{})
+			status, body := serve(t, g).post(ask.path, fmt.Sprintf(ask.body, streamed))
+			if status != http.StatusOK {
+				t.Errorf("%s: status %d: %s", ask.name, status, body)
+			}
+			name := ask.name + ".json"
+			if streamed {
+				name = ask.name + ".sse"
+			}
+			testkit.Golden(t, "testdata/"+name, body)
+		}
+	}
+}
+
+// What is refused is refused in the words by which agents know what to do, and ends the rollout if they don't.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		err    error
+		limits agent.Limits
+		status int
+		words  [3]string // in each dialect
+		stop   agent.StopReason
+	}{
+		{"context", agent.ErrContextOverflow, agent.Limits{Context: 99000}, 400,
+			[3]string{"context_length_exceeded", "prompt is too long: 99001 tokens > 99000 maximum", "context_length_exceeded"},
+			agent.MaxContext},
+		{"own context", nil, agent.Limits{Context: 1}, 400,
+			[3]string{"context_length_exceeded", "prompt is too long", "context_length_exceeded"}, agent.MaxContext},
+		{"endpoint", agent.ErrModelUnavailable, agent.Limits{}, 503, [3]string{"server_error", "api_error", "server_error"},
+			agent.ModelError},
+	} {
+		for i, ask := range asks {
+			g := newGateway(t, &fake{reply: func(agent.Request) (agent.Reply, error) { return agent.Reply{}, c.err }}, c.limits)
+			status, body := serve(t, g).post(ask.path, fmt.Sprintf(ask.body, true))
+			want := c.status
+			if ask.name == "responses" && c.stop == agent.MaxContext {
+				want = http.StatusOK // the stream says it
+			}
+			if status != want || !strings.Contains(body, c.words[i]) {
+				t.Errorf("%s, %s: status %d: %s", c.name, ask.name, status, body)
+			}
+			if stop, _ := g.stop(t.Context(), env.Result{}, nil); stop != c.stop {
+				t.Errorf("%s, %s: the rollout ends with %s", c.name, ask.name, stop)
+			}
+		}
+	}
+}
+
+// Calls beyond the limit are refused. An agent that asks on and on is ended.
+func TestFlood(t *testing.T) {
+	t.Parallel()
+	model := counting()
+	g := newGateway(t, model, agent.Limits{Steps: 2})
+	c := serve(t, g)
+	for i := range 2*mostRefusals + 2 {
+		status, body := c.post("/v1/chat/completions", chatBody(fmt.Sprint("question ", i)))
+		if (i < 2) != (status == http.StatusOK) {
+			t.Fatalf("call %d: status %d: %s", i, status, body)
+		}
+	}
+	if g.life.Err() == nil || len(model.requests()) != 2 {
+		t.Errorf("%d calls of the model, and the agent goes on: %v", len(model.requests()), g.life.Err() == nil)
+	}
+	if stop, err := g.stop(t.Context(), env.Result{}, context.Canceled); stop != agent.MaxSteps || err != nil {
+		t.Errorf("it ends with %s (%v)", stop, err)
+	}
+}
+
+// A command of the model that finds the port does not know the key.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, counting(), agent.Limits{})
+	c := serve(t, g)
+	c.key = "sk-other"
+	for _, ask := range asks {
+		if status, body := c.post(ask.path, fmt.Sprintf(ask.body, false)); status != http.StatusUnauthorized {
+			t.Errorf("%s: status %d: %s", ask.name, status, body)
+		}
+	}
+	if g.strange != 3 || g.calls != 0 {
+		t.Errorf("%d strange requests, %d calls", g.strange, g.calls)
+	}
+}
+
+func chatBody(question string) string {
+	return fmt.Sprintf(`{"messages":[{"role":"user","content":%q}],"tools":[{"type":"function","function":{"name":"b"}}]}`,
+		statement+" "+question)
+}
+
+// Whoever asks again gets the answer that is there or on its way, and it is learned from once.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	asked, release := make(chan struct{}, 9), make(chan struct{})
+	model := counting()
+	next := model.reply
+	model.reply = func(r agent.Request) (agent.Reply, error) {
+		asked <- struct{}{}
+		<-release
+		return next(r)
+	}
+	g := newGateway(t, model, agent.Limits{})
+	c := serve(t, g)
+	// The first connection is cut while the model thinks.
+	ctx, cut := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/v1/chat/completions",
+		strings.NewReader(chatBody("one")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Api-Key", testKey)
+	var work sync.WaitGroup
+	work.Go(func() {
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			t.Error("a cut connection has an answer")
+		}
+	})
+	<-asked
+	cut()
+	work.Wait()
+	var answers [4]string
+	for i := range answers {
+		work.Go(func() { _, answers[i] = c.post("/v1/chat/completions", chatBody("one")) })
+	}
+	close(release)
+	work.Wait()
+	for _, a := range answers {
+		if a != answers[0] || !strings.Contains(a, "reply number 1,") {
+			t.Errorf("answers differ: %s", a)
+		}
+	}
+	rec := finished(t, g)
+	if samples, ok := rec.Samples(); !ok || len(samples) != 1 || len(model.requests()) != 1 {
+		t.Errorf("%d samples (%v) of %d calls", len(samples), ok, len(model.requests()))
+	}
+	if rec.Stop.Counts["answered_again"] != 4 {
+		t.Errorf("%v", rec.Stop.Counts)
+	}
+}
+
+// An answer that never reached the agent is kept, and nothing is learned from it.
+func TestLostAnswer(t *testing.T) {
+	t.Parallel()
+	model := counting()
+	g := newGateway(t, model, agent.Limits{})
+	r, err := chat{}.read([]byte(chatBody("lost")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, reply, refused := g.complete(r); reply == nil || refused != nil {
+		t.Fatal(refused)
+	}
+	rec := finished(t, g)
+	if samples, _ := rec.Samples(); len(rec.Turns) != 1 || len(samples) != 0 {
+		t.Errorf("%d turns, %d samples", len(rec.Turns), len(samples))
+	}
+}
+
+// A rollout that is played again after a kill asks the model only for what is not recorded.
+func TestPlayedAgain(t *testing.T) {
+	t.Parallel()
+	first := newGateway(t, counting(), agent.Limits{})
+	c := serve(t, first)
+	_, before := c.post("/v1/chat/completions", chatBody("one"))
+	second := newGateway(t, &fake{reply: func(agent.Request) (agent.Reply, error) {
+		return agent.Reply{}, agent.ErrReplayExhausted
+	}}, agent.Limits{})
+	for _, e := range first.out.Events {
+		if e.Kind == trajectory.KindReply {
+			second.know(*e.Reply)
+		}
+	}
+	c = serve(t, second)
+	if status, again := c.post("/v1/chat/completions", chatBody("one")); status != 200 || again != before {
+		t.Errorf("status %d: %s\nwant %s", status, again, before)
+	}
+	if samples, ok := finished(t, second).Samples(); !ok || len(samples) != 1 {
+		t.Errorf("%d samples (%v)", len(samples), ok)
+	}
+}
+
+// While the model thinks, the agent hears that it does.
+func TestSignsOfLife(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	s := &stream{w: w, flush: http.NewResponseController(w), events: true}
+	s.beat()
+	s.send(event{name: "done", data: map[string]int{"n": 1}})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	in := bufio.NewScanner(w.Body)
+	var lines []string
+	for in.Scan() {
+		lines = append(lines, in.Text())
+	}
+	if got := strings.Join(lines, "|"); got != `: the model is thinking||event: done|data: {"n":1}|` {
+		t.Errorf("the stream is %s", got)
+	}
+}
