@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,7 @@ func (o *AgentFlags) Open(ctx context.Context, w World) (_ *foreign.Player, err 
 			}
 			if step = p.Step; step == 1 {
 				fmt.Fprintf(w.Err, "installing %s %s; its licence is between you and its owner (%s)\n", recipe.Name,
-					recipe.Version, recipe.Licence)
+					recipe.Version, cmp.Or(recipe.Licence, "see there"))
 			}
 			fmt.Fprintf(w.Err, "  %s\n", Plain(p.Command))
 		})

@@ -76,7 +76,7 @@ func Find(agent, setUp string) (Recipe, error) {
 	}
 	if setUp != "" {
 		r.Install = []string{
-			"! command -v python3 > /dev/null || python3 -m venv {agent}", // for pip
+			"python3 -m venv {agent} || true", // for pip
 			"export NPM_CONFIG_PREFIX={agent}; " + ownPath + setUp,
 		}
 	}
