@@ -29,7 +29,8 @@ the command that fixes it. A cluster is checked when it is named with
 --kube-context or --kube-namespace, and the server of a trainer when it is named
 with --trainer: models, ranks, losses, how it treats gradients and repeated
 requests, and whether its model and tokenizer are those of the endpoint, which
-samples. It is tried with a small model that is unloaded again.
+samples. It is tried with a small model that is unloaded again. With --agent, an
+agent that is not ours is installed and asks a stand-in for a model.
 
 EXIT STATUS
   0 nothing failed · 3 something failed`
@@ -40,6 +41,7 @@ type doctorOptions struct {
 	image   string
 	baseURL string
 	model   string
+	agent   cli.AgentFlags
 	trainer cli.TrainerCheck
 }
 
@@ -58,6 +60,7 @@ func newDoctor(d Deps) *cobra.Command {
 	f.StringVar(&o.image, "image", "", "try sandboxes with the image `REF` (default: a small one that is there)")
 	f.StringVar(&o.baseURL, "base-url", "", "`URL` of the model endpoint")
 	f.StringVar(&o.model, "model", "", "`NAME` of the model")
+	o.agent.Add(cmd)
 	f.StringVar(&o.trainer.URL, "trainer", "", "`URL` of a Tinker server, to try it too (its key: TINKER_API_KEY)")
 	f.StringVar(&o.trainer.Model, "trainer-model", "", "try it with the base model `NAME` (default: its first)")
 	f.IntVar(&o.trainer.Rank, "trainer-rank", 32, "try it with an adapter of rank `N`")
@@ -70,6 +73,9 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := o.agent.Check(); err != nil {
+		return err
+	}
 	o.Pods = c.Kubernetes
 	r := newReport(d.Out, o.json)
 	var checks []func() []env.Finding
@@ -79,6 +85,9 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 	checks = append(checks,
 		func() []env.Finding { return checkEndpoint(ctx, d.World, o.baseURL, o.model) }, checkDisk,
 		func() []env.Finding { return checkGit(ctx) })
+	if !o.agent.Own() {
+		checks = append(checks, func() []env.Finding { return checkAgent(ctx, d.World, o.agent) })
+	}
 	if o.trainer.URL != "" {
 		o.trainer.BaseURL, o.trainer.Sampler = o.baseURL, o.model
 		checks = append(checks, func() []env.Finding { return d.InspectTrainer(ctx, o.trainer) })
@@ -92,6 +101,15 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 		}
 	}
 	return r.finish()
+}
+
+// checkAgent lets an agent that is not ours ask a stand-in for a model.
+func checkAgent(ctx context.Context, w cli.World, agent cli.AgentFlags) []env.Finding {
+	says, err := agent.Try(ctx, w)
+	if err != nil {
+		return []env.Finding{failure("agent", err, "try its command line by hand, with the settings of its recipe")}
+	}
+	return []env.Finding{{Check: "agent", Status: env.OK, Detail: agent.Name + ": " + says}}
 }
 
 // failure is the finding of a failed check. The error's own advice, if it has any, goes before fix.

@@ -66,6 +66,12 @@ func (o *AgentFlags) Open(ctx context.Context, w World) (_ *foreign.Player, err 
 		return nil, &ExitError{Code: ExitSandbox, Err: fmt.Errorf("install %s: %w", recipe.Name, err)}
 	}
 	defer func() { err = errors.Join(err, provider.Close()) }()
+	return o.install(ctx, w, provider, recipe)
+}
+
+func (o *AgentFlags) install(
+	ctx context.Context, w World, provider env.Provider, recipe foreign.Recipe,
+) (*foreign.Player, error) {
 	step := 0
 	player, err := foreign.Install(ctx, provider, setup.Store{Dir: w.CacheDir("agents")}, recipe,
 		func(p env.SetupProgress) {
@@ -82,4 +88,27 @@ func (o *AgentFlags) Open(ctx context.Context, w World) (_ *foreign.Player, err 
 		return nil, &ExitError{Code: ExitSandbox, Err: err}
 	}
 	return player, nil
+}
+
+// Try installs the agent and lets it ask a stand-in for a model, in a sandbox without a network.
+func (o *AgentFlags) Try(ctx context.Context, w World) (says string, err error) {
+	recipe, err := foreign.Find(o.Name, o.SetUp)
+	if err != nil {
+		return "", err
+	}
+	provider, err := local.NewBwrap(local.Options{Log: w.Log})
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, provider.Close()) }()
+	player, err := o.install(ctx, w, provider, recipe)
+	if err != nil {
+		return "", err
+	}
+	sb, err := provider.Start(ctx, env.Spec{Shown: player.Shown()})
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))) }()
+	return player.Try(ctx, sb)
 }

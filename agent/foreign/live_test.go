@@ -1,0 +1,151 @@
+package foreign_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/attempt"
+	"deepswe/agent/foreign"
+	"deepswe/agent/llm"
+	"deepswe/agent/llm/llmtest"
+	"deepswe/agent/trajectory"
+	"deepswe/env"
+	"deepswe/env/guest"
+	"deepswe/env/guest/inside"
+	"deepswe/env/local"
+	"deepswe/env/repo"
+	"deepswe/env/setup"
+	"deepswe/env/testkit"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
+		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	testkit.Main(m)
+}
+
+// willing is a model that runs two commands, whatever the agent calls the tool, and then is done. It thinks, and writes
+// JSON with spaces that agents write otherwise.
+func willing() func(llmtest.Request) llmtest.Reply {
+	tool := regexp.MustCompile(`"name":"(bash|Bash|exec_command)"`)
+	return func(r llmtest.Request) llmtest.Reply {
+		replies := 0
+		for _, m := range r.Messages {
+			if m.Role == agent.RoleAssistant {
+				replies++
+			}
+		}
+		// Of tools, a prompt in tokens has only the text.
+		prompt := llmtest.Detokenize(r.PromptTokens())
+		found := tool.FindStringSubmatch(prompt)
+		if found == nil {
+			return llmtest.Text("A title")
+		}
+		name := found[1]
+		alone := strings.Count(prompt, `"parameters"`) == 1
+		command := "sed -i s/goodbye/hello/ hello.txt && cat hello.txt"
+		switch {
+		case replies == 1:
+			command = "ls -a"
+		case replies > 1 && alone: // mini-swe-agent ends by a command
+			command = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+		case replies > 1:
+			return llmtest.Reply{Content: "It says hello.", Reasoning: "That is all."}
+		}
+		args := fmt.Sprintf(`{"command" : %q, "description" : "work"}`, command)
+		if alone || name == "exec_command" {
+			args = fmt.Sprintf(`{"command" : %[1]q, "cmd" : %[1]q}`, command)
+		}
+		return llmtest.Reply{
+			Content: fmt.Sprintf("Command %d.", replies), Reasoning: fmt.Sprintf("Thought %d.", replies),
+			Calls: []llmtest.Call{{Name: name, Arguments: args}},
+		}
+	}
+}
+
+// The agents that people use work in a sandbox without a network. The main conversation of each is one row of exactly
+// the tokens that the model saw and wrote, and what it sampled is trained once. They are installed from their
+// registries, so this runs only where DEEPSWE_TEST_AGENTS names a directory to keep them in.
+func TestRealAgents(t *testing.T) {
+	cache := os.Getenv("DEEPSWE_TEST_AGENTS")
+	if cache == "" {
+		testkit.Skip(t, "agents", "DEEPSWE_TEST_AGENTS names no directory for agents from their registries")
+	}
+	provider, err := local.NewBwrap(local.Options{Scratch: t.TempDir()})
+	if err != nil {
+		testkit.Skip(t, "bwrap", err)
+	}
+	defer provider.Close()
+	source := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(source, "hello.txt"), "goodbye\n")
+	for _, name := range foreign.Names() {
+		t.Run(name, func(t *testing.T) {
+			recipe, err := foreign.Find(name, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			player, err := foreign.Install(t.Context(), provider, setup.Store{Dir: cache}, recipe, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := httptest.NewServer(&llmtest.Server{Answer: willing(), TakesTokens: true})
+			defer server.Close()
+			model, err := llm.New(llm.Options{BaseURL: server.URL, Continue: llm.Extend})
+			if err != nil {
+				t.Fatal(err)
+			}
+			snapshot, err := repo.Take(t.Context(), source, repo.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer snapshot.Close()
+			a := attempt.Attempt{
+				Settings: agent.Settings{
+					Model: model, ModelName: "scripted", Tokens: true, Limits: agent.Limits{Wall: 5 * time.Minute},
+				},
+				Provider: provider, Player: player,
+			}
+			dir := t.TempDir()
+			task := env.Task{ID: "greeter", Statement: "hello.txt should say hello, and it \"says\" goodbye"}
+			result, err := a.Make(t.Context(), task, snapshot, dir)
+			if err != nil || result.Err != nil || result.Outcome.StopReason != agent.Submitted {
+				t.Fatalf("it stopped by %s: %v %v", result.Outcome.StopReason, err, result.Err)
+			}
+			if !strings.Contains(string(result.Patch.Diff), "+hello") {
+				t.Errorf("the patch is %s", result.Patch.Diff)
+			}
+			rec, err := trajectory.Open(filepath.Join(dir, attempt.StepsFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			oneRow(t, rec)
+		})
+	}
+}
+
+// oneRow checks that the samples of a recording extend each other.
+func oneRow(t *testing.T, rec *trajectory.Recording) {
+	t.Helper()
+	samples, ok := rec.Samples()
+	if !ok || len(samples) != 3 {
+		t.Fatalf("%d samples (%v) of %+v", len(samples), ok, rec.Stop.Chains)
+	}
+	var row []int32
+	for i, s := range samples {
+		if i > 0 && !slices.Equal(s.PromptIDs[:min(len(row), len(s.PromptIDs))], row) {
+			t.Errorf("prompt %d does not extend the row:\n%s\nafter\n%s", i, llmtest.Detokenize(s.PromptIDs),
+				llmtest.Detokenize(row))
+		}
+		row = append(slices.Clone(s.PromptIDs), s.CompletionIDs...)
+	}
+	t.Logf("%d chains, a row of %d tokens; %v", len(rec.Stop.Chains), len(row), rec.Stop.Counts)
+}
