@@ -22,6 +22,9 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	if err != nil {
 		return SandboxError, fmt.Errorf("resume the rollout: %w", err)
 	}
+	if by := rec.Header.Agent; by != "" && r.Header.Agent != "" && by != r.Header.Agent {
+		return SandboxError, fmt.Errorf("resume the rollout: its agent is %s, and only that can go on with it", by)
+	}
 	format, ok := FormatNamed(rec.Header.Format)
 	if !ok {
 		return SandboxError, fmt.Errorf("resume the rollout: its trajectory has the unknown format %q", rec.Header.Format)

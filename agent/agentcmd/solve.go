@@ -75,6 +75,7 @@ type solveOptions struct {
 	prices     *cli.Prices
 	attempts   int
 	verifier   cli.VerifierFlags
+	agent      cli.AgentFlags
 
 	flags *pflag.FlagSet
 
@@ -152,6 +153,7 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 	o.AddImages(cmd)
 	f.StringVar(&o.dockerfile, "dockerfile", "", "work in an image that is built from `FILE`")
 	o.ModelFlags.Add(cmd)
+	o.agent.Add(cmd)
 	o.AddTokens(cmd, "record token ids and logprobs; every prompt is made of the `TOKENS` before it (extend), or\n"+
 		"written anew by the chat template (template), as the endpoint allows (auto)")
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "make `N` attempts at once and choose one, by --verifier (default hybrid)")
@@ -216,7 +218,7 @@ func (o *solveOptions) complete(w cli.World) error {
 	if o.dockerfile != "" && !o.choice.ImageLater {
 		return cli.Usagef("--dockerfile requires --env docker")
 	}
-	return errors.Join(o.checkRace(), o.checkSetup(), o.Check(), o.choice.Check())
+	return errors.Join(o.checkRace(), o.checkSetup(), o.Check(), o.checkAgent(), o.choice.Check())
 }
 
 // checkDelivery checks the flags about delivering the patch, and that questions can be asked if they are needed.
@@ -240,6 +242,14 @@ func (o *solveOptions) checkDelivery(w cli.World) error {
 		return cli.Usagef("--apply=ask and --confirm require a terminal, and no --json: there is nobody to ask here")
 	}
 	return nil
+}
+
+// checkAgent checks what an agent that is not ours can do.
+func (o *solveOptions) checkAgent() error {
+	if !o.agent.Own() && (o.demo || o.resume != "" || o.further != "" || o.confirm || o.maxCost > 0) {
+		return cli.Usagef("--agent %s does not go with --demo, --resume, --continue, --confirm and --max-cost", o.agent.Name)
+	}
+	return o.agent.Check()
 }
 
 // fill takes from the configuration what was not given.

@@ -150,6 +150,9 @@ func (j *job) prepare(ctx context.Context, args []string) error {
 	if j.attempt, err = j.o.Attempt(j.d.World, model, j.o.Network); err != nil {
 		return err
 	}
+	if j.attempt.Player, err = j.o.agent.Player(ctx, j.d.World, nil); err != nil {
+		return err
+	}
 	j.attempt.Provider, j.attempt.Run, j.attempt.Stream = j.provider, j.id, j.stream
 	if j.model = model; j.o.attempts > 1 && !j.o.Given("temperature") {
 		one := 1.0 // attempts that are alike leave no choice

@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepswe/agent/attempt"
 	"deepswe/agent/foreign"
+	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/env/local"
 	"deepswe/env/setup"
@@ -48,12 +50,24 @@ func (o *AgentFlags) Check() error {
 	return Usage(err)
 }
 
-// Open installs the agent unless it is installed, which takes a sandbox of bubblewrap, and returns the player of its
-// rollouts; nil for deepswe's own agent.
-func (o *AgentFlags) Open(ctx context.Context, w World) (_ *foreign.Player, err error) {
+// Player installs the agent unless it is installed, and returns what plays its rollouts; nil for deepswe's own agent.
+// Where answers are recorded, the model is not asked.
+func (o *AgentFlags) Player(
+	ctx context.Context, w World, recorded *trajectory.Recording,
+) (attempt.Player, error) {
 	if o.Own() {
 		return nil, nil
 	}
+	p, err := o.open(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	p.Recorded = recorded
+	return p, nil
+}
+
+// open installs the agent unless it is installed, which takes a sandbox of bubblewrap.
+func (o *AgentFlags) open(ctx context.Context, w World) (_ *foreign.Player, err error) {
 	recipe, err := foreign.Find(o.Name, o.SetUp)
 	if err != nil {
 		return nil, Usage(err)

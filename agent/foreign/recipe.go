@@ -18,7 +18,8 @@ import (
 // Recipe says how an agent is installed and started. In Install, Files, Env and Run, a name in braces stands for a
 // value: {agent} is the folder where it is installed, {version} its version, {home} a fresh home directory, {url} the
 // endpoint without a path, {key} the key that it accepts, {model} the name that it gives the model, {context} its
-// context in tokens, {prompt} the task, and {prompt_file} a file that holds it. In Run, the values are quoted for a shell.
+// context in tokens, {prompt} the task, and {prompt_file} a file that holds it. In Run, the values are quoted for a
+// shell.
 type Recipe struct {
 	Name    string `yaml:"name"`
 	Version string `yaml:"version"`

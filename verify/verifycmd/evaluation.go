@@ -55,17 +55,14 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 			one := 1.0 // attempts that are alike leave no choice
 			runner.Attempt.Sampling.Temperature = &one
 		}
-		player, err := e.o.agent.Open(ctx, e.d.World)
-		if err != nil {
-			return err
-		}
-		if path, ok := strings.CutPrefix(e.o.model.Name, cli.ReplayPrefix); ok && player != nil {
-			if player.Recorded, err = trajectory.Open(path); err != nil {
+		var recorded *trajectory.Recording
+		if path, ok := strings.CutPrefix(e.o.model.Name, cli.ReplayPrefix); ok && !e.o.agent.Own() {
+			if recorded, err = trajectory.Open(path); err != nil {
 				return cli.Usage(err)
 			}
 		}
-		if player != nil {
-			runner.Attempt.Player = player
+		if runner.Attempt.Player, err = e.o.agent.Player(ctx, e.d.World, recorded); err != nil {
+			return err
 		}
 	}
 	var all []env.Task
