@@ -45,7 +45,8 @@ func (t *tree) describe(statement string, subAgents []string) []trajectory.Chain
 
 // kindsOf says what chains are for, and which replies another conversation begins with. A conversation about the task
 // is a main one. Another with tools is known by where its beginning comes from: from what the model said in another, or
-// from the call of a tool that starts an agent. One without tools, where others have some, is auxiliary.
+// from the call of a tool that starts an agent. One with the tools of a main one goes on from that, too: a summary may
+// be short. One without tools, where others have some, is auxiliary.
 func kindsOf(
 	used []*chain, statement string, subAgents []string,
 ) (kinds map[*chain]trajectory.ChainKind, summaries map[*reply]bool) {
@@ -81,6 +82,8 @@ func kindsOf(
 					kinds[c] = trajectory.Continuation
 				case kinds[other] != trajectory.Auxiliary && other.starts(c, subAgents):
 					kinds[c] = trajectory.SubAgent
+				case kinds[other] == trajectory.Main && other.offered == c.offered:
+					kinds[c] = trajectory.Continuation
 				}
 			}
 		}

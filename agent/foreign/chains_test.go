@@ -8,6 +8,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/trajectory"
+	"deepswe/tools"
 )
 
 // talk asks like an agent with tools, or without.
@@ -69,6 +70,9 @@ func TestCompaction(t *testing.T) {
 		first := talk(t, g, true, statement)
 		talk(t, g, true, statement, first, "go on")
 		summary := talk(t, g, withTools, "summarise the conversation: "+first)
+		if got := len(summary); got < telling {
+			t.Fatalf("a summary of %d bytes", got)
+		}
 		talk(t, g, true, "The conversation was compacted. Its summary: "+summary)
 		rec := finished(t, g)
 		want := "main 2-0, continuation 1-0, auxiliary 1-0"
@@ -111,7 +115,13 @@ func TestSubAgents(t *testing.T) {
 		})
 	}
 	work.Wait()
-	talk(t, g, true, "who are you, policy?")
+	stranger := request{
+		messages: []agent.Message{{Role: agent.RoleUser, Content: "who are you, policy?"}},
+		tools:    []tools.Spec{toolNamed("curl")},
+	}
+	if _, _, refused := g.complete(stranger); refused != nil {
+		t.Fatal(refused)
+	}
 	rec := finished(t, g)
 	if got := kinds(rec); got != "main 1-0, sub_agent 2-0, sub_agent 2-0, auxiliary 1-1" {
 		t.Error(got)

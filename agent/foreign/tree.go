@@ -40,6 +40,7 @@ type chain struct {
 	// opening are the messages that its first call has beyond those of from.
 	opening []agent.Message
 	tools   bool
+	offered key // of the tools
 	replies []*reply
 }
 
@@ -101,7 +102,9 @@ func (t *tree) begin(c *call) {
 		c.after.used = true
 		c.path = slices.Concat(c.after.path, c.fresh)
 	}
-	c.chain = &chain{id: len(t.chains), from: c.after, opening: c.fresh, tools: len(c.tools) > 0}
+	c.chain = &chain{
+		id: len(t.chains), from: c.after, opening: c.fresh, tools: len(c.tools) > 0, offered: opening(c.tools),
+	}
 	t.chains = append(t.chains, c.chain)
 }
 
