@@ -236,8 +236,11 @@ type content struct {
 }
 
 func (c *content) UnmarshalJSON(raw []byte) error {
-	if string(raw) == "null" || json.Unmarshal(raw, &c.text) == nil {
+	if string(raw) == "null" {
 		return nil
+	}
+	if raw[0] == '"' {
+		return json.Unmarshal(raw, &c.text)
 	}
 	var parts []struct {
 		Type string  `json:"type"`
