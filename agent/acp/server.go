@@ -48,7 +48,8 @@ type capabilities struct {
 	} `json:"fs"`
 }
 
-// Serve answers a client until it is gone or ctx ends, and waits for what is still going on, which it interrupts. Nothing
+// Serve answers a client until it is gone or ctx ends, and waits for what is still going on, which it interrupts.
+// Nothing
 // but messages is written to out.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, host Host, version string) error {
 	s := &server{conn: newConn(in, out), host: host, version: version, active: map[string]context.CancelFunc{},

@@ -119,7 +119,8 @@ func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.Sto
 	if ctx.Err() == nil {
 		w.conclude(report)
 	}
-	if err == nil && ctx.Err() == nil && report.Status == string(agent.Submitted) && !report.Applied && len(report.diff) > 0 {
+	submitted := report.Status == string(agent.Submitted) && len(report.diff) > 0
+	if err == nil && ctx.Err() == nil && submitted && !report.Applied {
 		err = j.offer(ctx, t, &report)
 	}
 	if cerr := j.close(); cerr != nil {

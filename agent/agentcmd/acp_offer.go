@@ -26,7 +26,8 @@ type offered struct {
 	byEditor bool
 }
 
-// offer asks the user with all changes at once, and applies what is accepted: through the editor, where it writes files,
+// offer asks the user with all changes at once, and applies what is accepted: through the editor, where it writes
+// files,
 // so that it knows of them and can take them back. All is checked before the first is written.
 func (j *job) offer(ctx context.Context, t *acp.Turn, report *outcome) error {
 	root, err := repo.Root(ctx, j.target)
@@ -70,7 +71,7 @@ func (j *job) offer(ctx context.Context, t *acp.Turn, report *outcome) error {
 // declined says what becomes of a patch that was not applied.
 func (j *job) declined(t *acp.Turn, why string) error {
 	name := shellWord(runName(j.d, j.run))
-	t.Update(acp.Message(why + fmt.Sprintf(" `deepswe apply %s` applies them, `deepswe branch %s NAME` commits them.", name,
+	t.Update(acp.Message(why + fmt.Sprintf(" `deepswe apply %s` applies them, `deepswe branch %[1]s NAME` commits them.",
 		name)))
 	return nil
 }
@@ -148,8 +149,8 @@ func copyOffered(root, scratch, name string, info fs.FileInfo) ([]byte, error) {
 // ordinary reports whether a file's part of a patch makes no executable or link, and changes no mode.
 func ordinary(part string) bool {
 	for line := range diff.Lines(part) {
-		if line.Kind == diff.Header && (strings.HasPrefix(line.Text, "old mode") || strings.HasPrefix(line.Text, "new file mode") &&
-			!strings.HasPrefix(line.Text, "new file mode 100644")) {
+		created := strings.HasPrefix(line.Text, "new file mode") && !strings.HasPrefix(line.Text, "new file mode 100644")
+		if line.Kind == diff.Header && (created || strings.HasPrefix(line.Text, "old mode")) {
 			return false
 		}
 	}

@@ -193,11 +193,12 @@ func (j *job) openIssue(ctx context.Context) error {
 	return nil
 }
 
-// openReview makes the task of a pull request's open threads and failed checks. It is worked on in a clone of its branch.
+// openReview makes the task of a pull request's open threads and failed checks. It is worked on in a clone of its
+// branch.
 func (j *job) openReview(ctx context.Context, client *forge.Client, a forge.Address) error {
 	if j.o.apply != "" || j.o.branch != "" || j.o.Given("repo") {
-		return cli.Usagef("a pull request is worked on in a clone of its branch, which gets a further commit with --pr: leave " +
-			"out --repo, --apply and --branch")
+		return cli.Usagef("a pull request is worked on in a clone of its branch, which gets a further commit with " +
+			"--pr: leave out --repo, --apply and --branch")
 	}
 	j.o.repoGiven = false
 	review, err := client.Review(ctx, a)

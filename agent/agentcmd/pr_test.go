@@ -116,7 +116,8 @@ func TestSolveToAPullRequest(t *testing.T) {
 	w.holdsNoToken(t, f.Tokens["alice"])
 }
 
-// A checkout whose configuration sends addresses elsewhere and has hooks changes nothing of where a draft goes, or runs.
+// A checkout whose configuration sends addresses elsewhere and has hooks changes nothing of where a draft goes, or
+// runs.
 func TestPullRequestFromAHostileCheckout(t *testing.T) {
 	f := testkit.OpenForge(t)
 	project := f.NewRepository(t, map[string]string{"hello.txt": "goodbye\n"})

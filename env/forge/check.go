@@ -82,7 +82,8 @@ func (s *session) gitLabJobs(ctx context.Context, p Pull) ([]Check, error) {
 		Reason       string `json:"failure_reason"`
 		AllowFailure bool   `json:"allow_failure"`
 	}
-	_, err := s.get(ctx, fmt.Sprintf("%s/pipelines/%d/jobs", project, pipelines[0].ID), "scope[]=failed&per_page=100", &jobs)
+	path := fmt.Sprintf("%s/pipelines/%d/jobs", project, pipelines[0].ID)
+	_, err := s.get(ctx, path, "scope[]=failed&per_page=100", &jobs)
 	var all []Check
 	for _, j := range jobs {
 		if j.AllowFailure {

@@ -6,11 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"deepswe/env/repo"
 )
@@ -94,7 +91,8 @@ type Published struct {
 // ErrForeign is the error of a branch that holds commits of others: they are never overwritten.
 var ErrForeign = errors.New("the branch holds commits that are not deepswe's")
 
-// Prepare makes the commit in a clone of its own in dir, which must be empty and stays the caller's, and decides where it
+// Prepare makes the commit in a clone of its own in dir, which must be empty and stays the caller's, and decides
+// where it
 // goes. It reads from the forge, and writes nothing there.
 func (c *Client) Prepare(ctx context.Context, p Proposal, dir string) (*Draft, error) {
 	s, err := c.open(ctx, p.To)
@@ -102,9 +100,10 @@ func (c *Client) Prepare(ctx context.Context, p Proposal, dir string) (*Draft, e
 		return nil, err
 	}
 	if s.secret == "" {
-		return nil, errors.New(strings.TrimSuffix(fmt.Sprintf("a pull request on %s needs a token: set %s, or log in with %s; %s",
-			s.web.Host, tokenName(s.kind), map[Kind]string{GitHub: "gh", GitLab: "glab", Gitea: "tea"}[s.kind], s.withheld(s.site)),
-			"; "))
+		client := map[Kind]string{GitHub: "gh", GitLab: "glab", Gitea: "tea"}[s.kind]
+		text := fmt.Sprintf("a pull request on %s needs a token: set %s, or log in with %s; %s", s.web.Host,
+			tokenName(s.kind), client, s.withheld(s.site))
+		return nil, errors.New(strings.TrimSuffix(text, "; "))
 	}
 	d := &Draft{p: p, s: s, dir: filepath.Join(dir, "clone"), Via: cmp.Or(p.Via, Auto)}
 	if d.to, err = s.repository(ctx, s.project); err != nil {
@@ -306,9 +305,6 @@ func (d *Draft) commit(ctx context.Context, start, parent, issue string) error {
 // ErrConcerns is the error of publishing a draft that a person has not agreed to in all parts.
 var ErrConcerns = errors.New("the change touches what needs a person's consent")
 
-// forkPatience is how long a new fork may take until it can be pushed to.
-const forkPatience = 5 * time.Minute
-
 // Publish pushes the commit, and opens the pull request or updates it.
 func (d *Draft) Publish(ctx context.Context) (Published, error) {
 	if len(d.Concerns) > 0 {
@@ -360,74 +356,4 @@ func (d *Draft) opened(ctx context.Context) (Pull, error) {
 		return *d.old, nil // a person has edited it
 	}
 	return *d.old, s.setBody(ctx, d.old.Number, d.Body)
-}
-
-var (
-	// shallowRefused matches what a server says that lacks the commits before those of a shallow clone.
-	shallowRefused = regexp.MustCompile(`(?i)shallow update not allowed|unpack`)
-	// pullNamed finds the pull request that a server names after a push.
-	pullNamed = regexp.MustCompile(`/pulls/(\d+)\s`)
-	// behind matches what git says where the branch has moved.
-	behind = regexp.MustCompile(`(?i)non-fast-forward|fetch first|stale info|cannot lock ref|\[rejected\]`)
-)
-
-// push pushes the commit, and waits until a new fork takes it. It never forces.
-func (d *Draft) push(ctx context.Context) error {
-	r, err := d.s.remote(d.from.CloneURL)
-	if err != nil {
-		return err
-	}
-	args := []string{"push", "--no-verify", "--porcelain", "--no-follow-tags"}
-	ref := "refs/heads/" + d.Branch
-	if d.Via == AGit {
-		ref = "refs/for/" + d.Into
-		args = append(args, "-o", "topic="+d.Branch, "-o", "title="+d.marked(d.s.kind))
-	}
-	args = append(args, r.url.String(), d.Commit+":"+ref)
-	whole := false
-	for began, wait := time.Now(), time.Second; ; wait = min(2*wait, 20*time.Second) {
-		var said string
-		_, said, err = r.run(ctx, d.dir, args...)
-		switch {
-		case err == nil:
-			if m := pullNamed.FindStringSubmatch(said); m != nil {
-				d.opens, err = strconv.Atoi(m[1])
-			}
-			return err
-		case ctx.Err() != nil:
-			return err
-		case says(err, behind):
-			return fmt.Errorf("%w: the branch has moved meanwhile, and is never overwritten: try again", err)
-		case says(err, shallowRefused) && !whole:
-			whole = true
-			if err = d.deepenBase(ctx); err != nil {
-				return err
-			}
-		case !d.fresh || time.Since(began) > forkPatience:
-			return err
-		default:
-			if err = d.s.o.Sleep(ctx, wait); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// deepen fetches the history that the clone lacks.
-func (d *Draft) deepen(ctx context.Context, r *remote, ref string) error {
-	shallow, err := r.git(ctx, d.dir, "rev-parse", "--is-shallow-repository")
-	if err != nil || shallow != "true" {
-		return err
-	}
-	_, err = r.git(ctx, d.dir, "fetch", "--quiet", "--no-tags", "--unshallow", r.url.String(), ref)
-	return err
-}
-
-// deepenBase fetches the whole history of the branch that the pull request is for.
-func (d *Draft) deepenBase(ctx context.Context) error {
-	r, err := d.s.remote(d.to.CloneURL)
-	if err != nil {
-		return err
-	}
-	return d.deepen(ctx, r, "refs/heads/"+d.Into)
 }

@@ -28,7 +28,8 @@ var watched = []struct {
 	class, why string
 	path       *regexp.Regexp
 }{
-	{"ci", "CI runs it, with the project's secrets", regexp.MustCompile(`(?i)^\.(github|gitea|forgejo)/(workflows|actions)/|` +
+	{"ci", "CI runs it, with the project's secrets", regexp.MustCompile(`(?i)` +
+		`^\.(github|gitea|forgejo)/(workflows|actions)/|` +
 		`(^|/)action\.ya?ml$|^\.(circleci|woodpecker|buildkite|gitlab/ci)/|(^|/)\.gitlab-ci[^/]*$|(^|/)Jenkinsfile[^/]*$|` +
 		`^(\.woodpecker|\.travis|\.drone|\.?appveyor|azure-pipelines|bitbucket-pipelines|\.cirrus)\.ya?ml$|` +
 		`^(\.github/)?(dependabot\.ya?ml|renovate\.json5?|\.renovaterc[^/]*)$`)},
@@ -54,7 +55,8 @@ func Classes() []string {
 }
 
 // lockFile is the name of a file that says which packages are installed, and whence.
-var lockFile = regexp.MustCompile(`(?i)(^|/)(package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lock|` +
+var lockFile = regexp.MustCompile(`(?i)(^|/)(` +
+	`package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lock|` +
 	`poetry\.lock|Pipfile\.lock|uv\.lock|pdm\.lock|Cargo\.lock|Gemfile\.lock|composer\.lock|mix\.lock|flake\.lock|` +
 	`requirements[^/]*\.txt|go\.mod)$`)
 

@@ -151,7 +151,8 @@ func (s *session) openPull(ctx context.Context, to, from Project, branch string,
 		body["allow_maintainer_edit"] = from.Path != to.Path
 	case GitLab:
 		path = fmt.Sprintf("/projects/%d/merge_requests", from.id)
-		body = map[string]any{"title": d.marked(s.kind), "source_branch": branch, "target_branch": d.Into, "description": d.Body,
+		body = map[string]any{"title": d.marked(s.kind), "source_branch": branch,
+			"target_branch": d.Into, "description": d.Body,
 			"target_project_id": to.id, "remove_source_branch": true, "allow_collaboration": from.id != to.id}
 	}
 	var got pullJSON

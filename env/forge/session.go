@@ -84,7 +84,8 @@ func (s *session) get(ctx context.Context, path, query string, into any) (next s
 	}
 }
 
-// send makes one request that changes something. It is not repeated, because it may have been done in spite of an error.
+// send makes one request that changes something. It is not repeated, because it may have been done in spite of an
+// error.
 func (s *session) send(ctx context.Context, method, path string, body, into any) error {
 	_, _, err := s.try(ctx, method, s.api.String()+path, body, into)
 	return err

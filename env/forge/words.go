@@ -17,7 +17,8 @@ const apart = "\u200b"
 
 var (
 	// closing matches the words with which forges close issues, before the reference that they close.
-	closing = regexp.MustCompile(`(?i)\b(clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)\b`)
+	closing = regexp.MustCompile(`(?i)\b(` +
+		`clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)\b`)
 	// reference matches what names an issue or a pull request, and mention what notifies a person or a team.
 	reference   = regexp.MustCompile(`([\w.)-]?)([#!])(\d)|\b(GH-)(\d)`)
 	pageAddress = regexp.MustCompile(`(?i)\b(https?:)(//\S+/(?:issues|pull|pulls|merge_requests|work_items)/\d)`)
@@ -82,7 +83,8 @@ func readCustoms(ctx context.Context, dir, commit string, kind Kind) (customs, e
 }
 
 // signOffAsked matches what the guides say that want the Developer Certificate of Origin.
-var signOffAsked = regexp.MustCompile(`(?i)signed-off-by|sign[- ]off|developer certificate of origin|git commit (-s|--signoff)`)
+var signOffAsked = regexp.MustCompile(`(?i)signed-off-by|` +
+	`sign[- ]off|developer certificate of origin|git commit (-s|--signoff)`)
 
 // heading matches those of a template below which a part of ours belongs.
 var (
@@ -91,7 +93,8 @@ var (
 	verifyHeading   = regexp.MustCompile(`(?i)test|verif|check(ed)?\b`)
 )
 
-// body is the text of a pull request: what was done and how it was checked, in the project's template if it has one, and
+// body is the text of a pull request: what was done and how it was checked, in the project's template if it has one,
+// and
 // the only closing word.
 func (p *Proposal) body(c customs, closes, branch string) string {
 	done, checked := inert(strings.TrimSpace(p.Summary)), inert(strings.TrimSpace(p.Verified))
@@ -131,7 +134,8 @@ func sealed(text string) bool {
 	return m != nil && digest(text[:m[0]]) == text[m[4]:m[5]]
 }
 
-// below puts a part below the first heading that matches, and returns what is left of it: nothing, or all of it if there
+// below puts a part below the first heading that matches, and returns what is left of it: nothing, or all of it if
+// there
 // is no such heading.
 func below(text string, wanted *regexp.Regexp, part string) (with, left string) {
 	for _, at := range heading.FindAllStringIndex(text, -1) {

@@ -12,13 +12,15 @@ import (
 	"testing"
 )
 
-// Forge is a real Gitea that .ci/run starts, with two users: alice, who owns alice/lib, and bot, who may not write to it.
+// Forge is a real Gitea that .ci/run starts, with two users: alice, who owns alice/lib, and bot, who may not write to
+// it.
 type Forge struct {
 	URL    string
 	Tokens map[string]string // by user
 }
 
-// OpenForge returns the Gitea that the file named by DEEPSWE_TEST_GITEA describes: its address, and a line for each user
+// OpenForge returns the Gitea that the file named by DEEPSWE_TEST_GITEA describes: its address, and a line for each
+// user
 // with the token. The test skips if there is none.
 func OpenForge(t testing.TB) *Forge {
 	t.Helper()
@@ -90,8 +92,8 @@ func (f *Forge) NewRepository(t testing.TB, files map[string]string) string {
 		"default_branch": "main"})
 	var changes []map[string]string
 	for path, text := range files {
-		operation := map[string]string{"operation": "create", "path": path, "content": base64.StdEncoding.EncodeToString([]byte(text))}
-		changes = append(changes, operation)
+		changes = append(changes, map[string]string{"operation": "create", "path": path,
+			"content": base64.StdEncoding.EncodeToString([]byte(text))})
 	}
 	f.Call(t, "alice", http.MethodPost, "/repos/alice/"+name+"/contents", map[string]any{"files": changes,
 		"message": "Begin", "branch": "main"})

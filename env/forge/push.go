@@ -1,0 +1,82 @@
+package forge
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// forkPatience is how long a new fork may take until it can be pushed to.
+const forkPatience = 5 * time.Minute
+
+var (
+	// shallowRefused matches what a server says that lacks the commits before those of a shallow clone.
+	shallowRefused = regexp.MustCompile(`(?i)shallow update not allowed|unpack`)
+	// pullNamed finds the pull request that a server names after a push.
+	pullNamed = regexp.MustCompile(`/pulls/(\d+)\s`)
+	// behind matches what git says where the branch has moved.
+	behind = regexp.MustCompile(`(?i)non-fast-forward|fetch first|stale info|cannot lock ref|\[rejected\]`)
+)
+
+// push pushes the commit, and waits until a new fork takes it. It never forces.
+func (d *Draft) push(ctx context.Context) error {
+	r, err := d.s.remote(d.from.CloneURL)
+	if err != nil {
+		return err
+	}
+	args := []string{"push", "--no-verify", "--porcelain", "--no-follow-tags"}
+	ref := "refs/heads/" + d.Branch
+	if d.Via == AGit {
+		ref = "refs/for/" + d.Into
+		args = append(args, "-o", "topic="+d.Branch, "-o", "title="+d.marked(d.s.kind))
+	}
+	args = append(args, r.url.String(), d.Commit+":"+ref)
+	whole := false
+	for began, wait := time.Now(), time.Second; ; wait = min(2*wait, 20*time.Second) {
+		var said string
+		_, said, err = r.run(ctx, d.dir, args...)
+		switch {
+		case err == nil:
+			if m := pullNamed.FindStringSubmatch(said); m != nil {
+				d.opens, err = strconv.Atoi(m[1])
+			}
+			return err
+		case ctx.Err() != nil:
+			return err
+		case says(err, behind):
+			return fmt.Errorf("%w: the branch has moved meanwhile, and is never overwritten: try again", err)
+		case says(err, shallowRefused) && !whole:
+			whole = true
+			if err = d.deepenBase(ctx); err != nil {
+				return err
+			}
+		case !d.fresh || time.Since(began) > forkPatience:
+			return err
+		default:
+			if err = d.s.o.Sleep(ctx, wait); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// deepen fetches the history that the clone lacks.
+func (d *Draft) deepen(ctx context.Context, r *remote, ref string) error {
+	shallow, err := r.git(ctx, d.dir, "rev-parse", "--is-shallow-repository")
+	if err != nil || shallow != "true" {
+		return err
+	}
+	_, err = r.git(ctx, d.dir, "fetch", "--quiet", "--no-tags", "--unshallow", r.url.String(), ref)
+	return err
+}
+
+// deepenBase fetches the whole history of the branch that the pull request is for.
+func (d *Draft) deepenBase(ctx context.Context) error {
+	r, err := d.s.remote(d.to.CloneURL)
+	if err != nil {
+		return err
+	}
+	return d.deepen(ctx, r, "refs/heads/"+d.Into)
+}
