@@ -22,6 +22,26 @@ import (
 	"deepswe/rl/train/record"
 )
 
+// once trains from the last checkpoint until the run is done or fails, and sets the result's points.
+func once(ctx context.Context, c config.Config, o Options, dir *run.Dir, data *examples.Set, r *Result) (err error) {
+	l, err := build(ctx, c, o, dir, data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.close()) }()
+	if err := dir.Note("begin", map[string]int{"after": max(l.from, -1)}); err != nil {
+		return err
+	}
+	err = l.run(ctx)
+	end := map[string]string{}
+	if err != nil {
+		end["error"] = err.Error()
+	}
+	err = errors.Join(err, dir.Note("end", end), l.recorder.report())
+	r.Points = l.recorder.points
+	return err
+}
+
 // build opens what a configuration names, and makes the values that a run consists of: nothing behind it sees the
 // configuration. data is what the run imitates; nil if it plays. The caller closes the loop.
 func build(ctx context.Context, c config.Config, o Options, dir *run.Dir, data *examples.Set) (_ *loop, err error) {

@@ -139,23 +139,3 @@ func check(ctx context.Context, c config.Config, o Options) (*examples.Set, erro
 	}
 	return examples.Read(ctx, c.SFT, model, c.Seed)
 }
-
-// once trains from the last checkpoint until the run is done or fails, and sets the result's points.
-func once(ctx context.Context, c config.Config, o Options, dir *run.Dir, data *examples.Set, r *Result) (err error) {
-	l, err := build(ctx, c, o, dir, data)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.close()) }()
-	if err := dir.Note("begin", map[string]int{"after": max(l.from, -1)}); err != nil {
-		return err
-	}
-	err = l.run(ctx)
-	end := map[string]string{}
-	if err != nil {
-		end["error"] = err.Error()
-	}
-	err = errors.Join(err, dir.Note("end", end), l.recorder.report())
-	r.Points = l.recorder.points
-	return err
-}
