@@ -344,7 +344,7 @@ func (e *sweEnvironment) complete(s part.Split, j run.Job, res *run.Result) erro
 	if score, ok := e.scores[j.Task]; ok && s == part.Train && res.Reward != nil && *res.Reward >= 1 {
 		res.Metrics["tests/mutation_score"] = score
 	}
-	if overfit, tried := d.Overfit(); tried && s == Train {
+	if overfit, tried := d.Overfit(); tried && s == part.Train {
 		res.Metrics["tests/overfit"] = map[bool]float64{true: 1}[overfit]
 	}
 	if res.Reward == nil && !res.NotGraded {
