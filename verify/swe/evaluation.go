@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"time"
@@ -119,18 +120,29 @@ func (e *Evaluation) KeepTasks() error {
 // SameTasks checks that tasks are the same as when the run in a directory was played, as far as the run has them.
 // Otherwise the error wraps ErrChanged. A directory that does not record its tasks passes.
 func SameTasks(run string, tasks map[string]env.Task) error {
-	var kept keptTasks
-	if err := disk.ReadJSON(filepath.Join(run, tasksFile), &kept); errors.Is(err, fs.ErrNotExist) {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	for _, k := range kept.Tasks {
-		if t, ok := tasks[k.ID]; ok && (&verify.Evaluator{}).Key(t, nil) != k.Key {
-			return fmt.Errorf("task %s is %w in %s", k.ID, ErrChanged, run)
+	kept, err := KeptTasks(run)
+	for _, id := range slices.Sorted(maps.Keys(kept)) {
+		if t, ok := tasks[id]; ok && (&verify.Evaluator{}).Key(t, nil) != kept[id] {
+			return fmt.Errorf("task %s is %w in %s", id, ErrChanged, run)
 		}
 	}
-	return nil
+	return err
+}
+
+// KeptTasks returns the tasks that the run in a directory was played with, by id, each with a hash of what its grading
+// depends on; nil if the directory does not record them.
+func KeptTasks(run string) (map[string]string, error) {
+	var kept keptTasks
+	if err := disk.ReadJSON(filepath.Join(run, tasksFile), &kept); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, k := range kept.Tasks {
+		all[k.ID] = k.Key
+	}
+	return all, nil
 }
 
 // keptModel is the content of model.json: the model as the endpoint served it.

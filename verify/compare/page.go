@@ -1,0 +1,130 @@
+package compare
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"deepswe/verify/plot"
+	"deepswe/verify/swe"
+)
+
+//go:embed page.html
+var pageTemplate string
+
+// PageStyle is what the page's style has besides that of package plot.
+//
+//go:embed page.css
+var PageStyle string
+
+// WritePage writes the comparison as one HTML page without a script.
+func (rep *Report) WritePage(w io.Writer) error { return rep.execute(w, "page") }
+
+// WriteBody writes the part of the page below its heading, for a page around it that has both styles.
+func (rep *Report) WriteBody(w io.Writer) error { return rep.execute(w, "body") }
+
+func (rep *Report) execute(w io.Writer, part string) error {
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"percent": plot.Percent, "points": Points, "p": PValue, "each": Each, "stops": rep.Stops,
+	}).Parse(pageTemplate)
+	if err != nil {
+		return fmt.Errorf("page template: %w", err)
+	}
+	return t.ExecuteTemplate(w, part, struct {
+		*Report
+		Style  template.CSS
+		Charts []template.HTML
+	}{rep, template.CSS(plot.Style + PageStyle), rep.charts()})
+}
+
+// Points writes a difference of shares in percentage points, with its sign.
+func Points(share float64) string {
+	return strings.Replace(fmt.Sprintf("%+.1f", 100*share), "-", "−", 1)
+}
+
+// PValue writes a p-value with two digits that mean something.
+func PValue(p float64) string {
+	if p < 1e-4 {
+		return "< 0.0001"
+	}
+	return fmt.Sprintf("%.2g", p)
+}
+
+// Each writes a number for each solved attempt; a dash if there is none.
+func Each(v *float64) string {
+	if v == nil {
+		return "–"
+	}
+	if *v >= 1000 {
+		return plot.Short(math.Round(*v/100)/10) + "k"
+	}
+	return plot.Short(*v)
+}
+
+// Stops returns why attempts ended, in all runs, the most frequent first.
+func (rep *Report) Stops() []string {
+	sum := map[string]int{}
+	for _, r := range rep.Runs {
+		for name, n := range r.Stops {
+			sum[name] += n
+		}
+	}
+	names := make([]string, 0, len(sum))
+	for name := range sum {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(sum[b]-sum[a], strings.Compare(a, b)) })
+	return names
+}
+
+// charts are those that the runs have values for: the score against the model's size, against k, and against the
+// context.
+func (rep *Report) charts() []template.HTML {
+	size := plot.Chart{Title: "Solved tasks by model size in billions of parameters, in percent", X: "size", Zero: true}
+	byK := plot.Chart{Title: "Solved tasks with k attempts, in percent", X: "k", Zero: true}
+	byContext := plot.Chart{Title: "Solved tasks by context length, in percent", X: "context", Zero: true}
+	for i, r := range rep.Runs {
+		if r.Size > 0 {
+			line := estimates(r.Name, i, []swe.Estimate{r.Rate}, []float64{math.Log2(r.Size)})
+			size.Lines = append(size.Lines, line)
+			size.Ticks = append(size.Ticks, plot.Tick{At: math.Log2(r.Size), Label: plot.Short(r.Size)})
+		}
+		if len(r.PassAtK) > 1 {
+			var at []float64
+			for _, e := range r.PassAtK {
+				at = append(at, float64(e.K))
+			}
+			byK.Lines = append(byK.Lines, estimates(r.Name, i, r.PassAtK, at))
+		}
+		var rates []swe.Estimate
+		var at []float64
+		for _, c := range r.Contexts {
+			if len(c.PassAtK) > 0 {
+				x := math.Log2(float64(c.Context))
+				rates, at = append(rates, c.PassAtK[0]), append(at, x)
+				byContext.Ticks = append(byContext.Ticks, plot.Tick{At: x, Label: swe.ContextName(c.Context)})
+			}
+		}
+		byContext.Lines = append(byContext.Lines, estimates(r.Name, i, rates, at))
+	}
+	if len(size.Lines) < 2 {
+		size.Lines = nil
+	}
+	return plot.Draw(size, byK, byContext)
+}
+
+// estimates is a line of rates with their intervals.
+func estimates(name string, color int, all []swe.Estimate, at []float64) plot.Line {
+	line := plot.Line{Label: name, Color: color, Dots: true}
+	for i, e := range all {
+		line.Points = append(line.Points, plot.Point{X: at[i], Y: 100 * e.Rate})
+		line.Low = append(line.Low, plot.Point{X: at[i], Y: 100 * e.Low})
+		line.High = append(line.High, plot.Point{X: at[i], Y: 100 * e.High})
+	}
+	return line
+}

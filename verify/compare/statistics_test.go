@@ -1,0 +1,51 @@
+package compare
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+// The figures are those of scipy 1.17.1: binomtest(b, b+c, 0.5).pvalue.
+func TestMcNemarAgreesWithScipy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		b, c int
+		want float64
+	}{
+		{0, 0, 1}, {1, 1, 1}, {5, 0, 0.0625}, {9, 3, 0.14599609375}, {12, 25, 0.04703102743951604},
+		{40, 61, 0.046044066929342785}, {300, 345, 0.083105140650487},
+	} {
+		if got := McNemar(c.b, c.c); math.Abs(got-c.want) > 1e-10 {
+			t.Errorf("%d against %d: %v, want %v", c.b, c.c, got, c.want)
+		}
+	}
+}
+
+// The figures are those of scipy 1.17.1: bootstrap((x,), numpy.mean, method="percentile", n_resamples=200000).
+func TestBootstrapAgreesWithScipy(t *testing.T) {
+	t.Parallel()
+	times := func(n int, v float64) []float64 { return slices.Repeat([]float64{v}, n) }
+	for name, c := range map[string]struct {
+		x         []float64
+		low, high float64
+	}{
+		"first attempts": {slices.Concat(times(12, 1), times(5, -1), times(33, 0)), -0.02, 0.3},
+		"several attempts": {
+			slices.Concat(times(20, .25), times(7, -.5), times(40, 0), times(3, 1), times(5, .75)), 0.03667, 0.18333,
+		},
+		"few tasks": {[]float64{1, 0, 0, -1, .5, 0, 0, 0, .25, 1}, -0.175, 0.5},
+	} {
+		low, high := Bootstrap(c.x)
+		// The means of few tasks have steps of 1/40, which two samples may round apart.
+		if math.Abs(low-c.low) > .026 || math.Abs(high-c.high) > .026 {
+			t.Errorf("%s: %v to %v, want %v to %v", name, low, high, c.low, c.high)
+		}
+		if again, _ := Bootstrap(c.x); again != low {
+			t.Errorf("%s: another time, %v is %v", name, low, again)
+		}
+	}
+	if low, high := Bootstrap(times(9, .5)); low != .5 || high != .5 {
+		t.Errorf("equal differences: %v to %v", low, high)
+	}
+}
