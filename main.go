@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
@@ -34,6 +33,7 @@ import (
 	"deepswe/rl/train/record"
 	"deepswe/verify"
 	"deepswe/verify/allowlist"
+	"deepswe/verify/swe"
 	"deepswe/verify/verifycmd"
 )
 
@@ -142,7 +142,10 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 		IsTest:         func(path string) bool { return allowlist.ByName(path) == allowlist.Tests },
 		InspectTrainer: rlcmd.InspectTrainer(w),
 		Training:       record.Overview,
-		Pages:          func(dirs ...string) (http.Handler, error) { return pages.New(dirs...) },
+		Glance:         swe.Glance,
+		Pages: func(prices *cli.Prices, paths ...string) (agentcmd.Pages, error) {
+			return pages.New(pages.Options{Paths: paths, Prices: prices})
+		},
 	}
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		*begun = true

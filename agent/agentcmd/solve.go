@@ -32,8 +32,17 @@ type Deps struct {
 	InspectTrainer func(ctx context.Context, c cli.TrainerCheck) []env.Finding
 	// Training writes the steps of a training run, or the groups of one step, for view.
 	Training func(out io.Writer, dir string, step int) error
-	// Pages are the pages of training runs, for view --serve.
-	Pages func(dirs ...string) (http.Handler, error)
+	// Glance writes the results of a run of eval or grade in a few lines, for view.
+	Glance func(out io.Writer, dir string) error
+	// Pages are the pages of the runs at the paths, and in the folders there, for view --serve and --html.
+	Pages func(prices *cli.Prices, paths ...string) (Pages, error)
+}
+
+// Pages show runs.
+type Pages interface {
+	http.Handler
+	// WriteFile writes a run, or an attempt, as a page that needs no other file.
+	WriteFile(w io.Writer, path string) error
 }
 
 // New returns the commands about a rollout.

@@ -80,13 +80,15 @@ func newWorld(t *testing.T, replies ...string) *world {
 		_, err := fmt.Fprintf(out, "%s has steps; asked for %d\n", filepath.Base(dir), step)
 		return err
 	}
+	noGlance := func(io.Writer, string) error { return nil }
 	isTest := func(name string) bool { return strings.Contains(name, "test") }
-	w.deps = Deps{Demo: os.DirFS("../../testdata/demo"), Training: training, IsTest: isTest, World: cli.World{
+	w.deps = Deps{Demo: os.DirFS("../../testdata/demo"), Training: training, Glance: noGlance, IsTest: isTest}
+	w.deps.World = cli.World{
 		In: strings.NewReader(""), Out: &w.out, Err: &w.err, Getenv: environment(w.vars), Version: "test",
 		OpenModel: func(context.Context, cli.ModelChoice) (cli.LiveModel, error) {
 			return cli.LiveModel{Model: w.model, Name: "scripted", Context: 32768}, nil
 		},
-	}}
+	}
 	return w
 }
 

@@ -2,7 +2,6 @@ package agentcmd
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,14 +29,21 @@ one attempt, which is shown, or of a run of solve, eval, grade or train, whose
 attempts are listed. The run may still be going on. The id of a run in the
 default directory is enough, and without PATH the last one there is shown.
 
---serve shows training runs in a browser: the rollouts of each step down to the
-token, the history of each task, and several runs side by side.`
+--serve shows runs, and all runs in folders of them, in a browser: tables that
+can be filtered, tasks with their attempts side by side, rollouts step by step
+and down to the token, and comparisons. Without PATH it shows the default
+directory. ADDRESS is HOST:PORT; without one, a free port of this machine is
+taken. Only who has the printed address, which admits one browser, can look.
+--html writes a run, or one attempt, as a page that needs no server.
+
+A run may also be an archive (.tar.zst), as export --archive writes it.`
 
 // viewOptions are the flags of view.
 type viewOptions struct {
 	step  int
 	full  bool
 	serve string
+	html  string // the file to write
 
 	about string // information about the run that is not in its trajectory
 }
@@ -49,7 +55,8 @@ func newView(d Deps) *cobra.Command {
 		Short: "Show a trajectory or a run",
 		Long:  viewHelp,
 		Example: "  deepswe view trajectory.json\n  deepswe view --step 7 --full 20261121-101500-abc123\n" +
-			"  deepswe view --serve 127.0.0.1:8080 runs/one runs/two",
+			"  deepswe view --serve\n  deepswe view --serve=127.0.0.1:8080 runs/one runs/two\n" +
+			"  deepswe view --html run.html last",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 && o.serve == "" {
 				return cli.Usagef("view takes one path: of a trajectory, or of a run's directory")
@@ -57,51 +64,27 @@ func newView(d Deps) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.serve != "" {
-				return serveRuns(cmd.Context(), d, o.serve, args)
+			args, clean, err := unpackRuns(args)
+			switch {
+			case err != nil:
+			case o.serve != "":
+				err = serveRuns(cmd.Context(), d, o.serve, args)
+			case o.html != "":
+				err = writeHTML(d, o.html, cmp.Or(append(args, lastRun)...))
+			default:
+				err = runView(d, o, cmp.Or(append(args, lastRun)...))
 			}
-			return runView(d, o, cmp.Or(append(args, lastRun)...))
+			return errors.Join(err, clean())
 		},
 		ValidArgsFunction: completeRuns(d),
 	}
 	cmd.Flags().IntVar(&o.step, "step", 0, "show step `N` only; of a training run, its groups")
 	cmd.Flags().BoolVar(&o.full, "full", false, "show long texts whole")
-	cmd.Flags().StringVar(&o.serve, "serve", "", "show training runs in a browser, at `ADDRESS`, until interrupted")
+	cmd.Flags().StringVar(&o.serve, "serve", "", "show runs in a browser, at `ADDRESS`, until interrupted")
+	cmd.Flags().StringVar(&o.html, "html", "", "write a run, or an attempt, as one page to `FILE`")
+	cmd.MarkFlagsMutuallyExclusive("serve", "html")
+	cmd.Flags().Lookup("serve").NoOptDefVal = freeAddress
 	return cmd
-}
-
-// serveRuns serves the pages of training runs until the context ends. That is not an error.
-func serveRuns(ctx context.Context, d Deps, address string, paths []string) error {
-	if len(paths) == 0 {
-		return cli.Usagef("view --serve requires the directories of training runs")
-	}
-	dirs := make([]string, len(paths))
-	for i, path := range paths {
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			if path, err = findRun(d, path, ""); err != nil {
-				return err
-			}
-		}
-		r, err := run.Read(path)
-		if err != nil {
-			return cli.Usage(err)
-		}
-		if r.Manifest.Kind != run.Train {
-			return cli.Usagef("%s is a run of %s; --serve is for those of train", path, r.Manifest.Kind)
-		}
-		dirs[i] = path
-	}
-	h, err := d.Pages(dirs...)
-	if err != nil {
-		return err
-	}
-	at, stop, err := cli.Serve(address, h)
-	if err != nil {
-		return cli.Usage(err)
-	}
-	fmt.Fprintf(d.Err, "http://%s/\n", at)
-	<-ctx.Done()
-	return stop()
 }
 
 func runView(d Deps, o viewOptions, path string) error {
@@ -180,6 +163,11 @@ func viewRun(d Deps, o viewOptions, path string, r *run.Reader) error {
 		}
 	} else {
 		fmt.Fprintln(out, tally(r.Outcomes))
+		if m.Kind != run.Solve {
+			if err := d.Glance(out, path); err != nil {
+				return err
+			}
+		}
 	}
 	if len(dirs) == 0 {
 		return nil

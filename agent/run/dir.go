@@ -72,9 +72,9 @@ func (e otherError) Is(target error) bool { return target == ErrOther }
 
 func other(format string, args ...any) error { return otherError(fmt.Sprintf(format, args...)) }
 
-// readManifest reads the manifest of the run in the directory. It returns fs.ErrNotExist if there is no run, and
+// ReadManifest reads the manifest of the run in the directory. It returns fs.ErrNotExist if there is no run, and
 // ErrOther if a newer program created it.
-func readManifest(path string) (Manifest, error) {
+func ReadManifest(path string) (Manifest, error) {
 	var m Manifest
 	name := filepath.Join(path, manifestFile)
 	data, err := os.ReadFile(name)
@@ -103,7 +103,7 @@ func readManifest(path string) (Manifest, error) {
 // be writing it. Otherwise it returns fs.ErrNotExist if there is no run, or ErrOther if it is of another kind or in
 // another format.
 func Resumable(path string, kind Kind) (Manifest, error) {
-	m, err := readManifest(path)
+	m, err := ReadManifest(path)
 	switch {
 	case err != nil:
 		return m, err

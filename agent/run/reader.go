@@ -53,7 +53,7 @@ func List(parent string) ([]Listed, error) {
 	var all []Listed
 	for _, e := range entries {
 		path := filepath.Join(parent, e.Name())
-		if m, err := readManifest(path); err == nil {
+		if m, err := ReadManifest(path); err == nil {
 			all = append(all, Listed{Path: path, Manifest: m})
 		}
 	}
@@ -72,7 +72,7 @@ type Listed struct {
 func Read(path string) (*Reader, error) {
 	r := &Reader{path: path}
 	var err error
-	if r.Manifest, err = readManifest(path); err != nil {
+	if r.Manifest, err = ReadManifest(path); err != nil {
 		return nil, err
 	}
 	place := map[Job]int{}
@@ -162,3 +162,6 @@ func (r *Reader) AttemptDirs() ([]string, error) {
 	}
 	return dirs, nil
 }
+
+// At returns a Reader of the directory that has read nothing, for the process that writes to it and for paths.
+func At(path string) *Reader { return &Reader{path: path} }

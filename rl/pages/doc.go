@@ -1,4 +1,4 @@
-// Package pages shows training runs in a browser, from their files: their reports, the rollouts of any step down to the
-// token, the history of each task, the timeline of a step, and several runs side by side. The runs may be live or
-// finished. Nothing is changed.
+// Package pages shows runs in a browser, from their files: lists of runs, evaluations with their tasks, attempts and
+// failures, rankings, rollouts step by step, training runs down to the token, and several runs side by side. The runs
+// may be live or finished. Nothing is changed.
 package pages

@@ -2,123 +2,212 @@ package pages
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
-	"path/filepath"
-	"strconv"
+	"time"
 
-	"deepswe/rl/train/record"
+	"deepswe/agent/cli"
+	"deepswe/verify/compare"
 	"deepswe/verify/plot"
+	"deepswe/verify/rank/ranking"
 )
 
-//go:embed pages.html
-var templates string
+//go:embed web
+var web embed.FS
 
-// Handler serves the pages of several runs.
+// Handler serves the pages of runs.
 type Handler struct {
-	runs  []trained
-	pages *template.Template
-	mux   *http.ServeMux
+	base   string
+	lib    *library
+	prices *cli.Prices
+	pages  *template.Template
+	mux    *http.ServeMux
 }
 
-// trained is a run and its directory.
-type trained struct{ Name, Dir string }
+// Options configure a Handler.
+type Options struct {
+	// Paths are directories of runs, and folders of such directories.
+	Paths []string
+	// Base is the path below which the pages are served, without a slash at its end; empty for the whole server. The
+	// handler itself is called with paths without it.
+	Base string
+	// Prices are those of models; nil where none is known.
+	Prices *cli.Prices
+}
 
-// New returns a handler for the runs in these directories. Its links are relative, so it can be mounted below any path
-// that ends with a slash.
-func New(dirs ...string) (*Handler, error) {
-	h := &Handler{mux: http.NewServeMux()}
-	for _, dir := range dirs {
-		name := filepath.Base(dir)
-		if len(dirs) > 1 {
-			name = filepath.Join(filepath.Base(filepath.Dir(dir)), name)
-		}
-		h.runs = append(h.runs, trained{name, dir})
-	}
+// New returns a handler for runs, which may be live.
+func New(o Options) (*Handler, error) {
+	h := &Handler{mux: http.NewServeMux(), base: o.Base, lib: newLibrary(o.Paths, o.Base), prices: o.Prices}
 	var err error
 	h.pages, err = template.New("pages").Funcs(template.FuncMap{
-		"number": plot.Number,
-	}).Parse(templates)
+		"number": plot.Number, "percent": plot.Percent, "clock": clock, "count": count, "size": size,
+		"ago": ago, "list": func(all ...any) []any { return all },
+		"classes": verdictClasses, "token": tokenTitle,
+		"base": func() string { return o.Base },
+	}).ParseFS(web, "web/*.html")
 	if err != nil {
 		return nil, fmt.Errorf("page templates: %w", err)
 	}
 	h.mux.HandleFunc("GET /{$}", h.index)
-	h.mux.HandleFunc("GET /{run}/report", h.report)
-	h.mux.HandleFunc("GET /{run}/{$}", h.page("steps", h.steps))
-	h.mux.HandleFunc("GET /{run}/step/{step}", h.page("step", h.step))
-	h.mux.HandleFunc("GET /{run}/step/{step}/{group}/{attempt}", h.page("rollout", h.rollout))
-	h.mux.HandleFunc("GET /{run}/tasks", h.page("tasks", h.tasks))
+	h.mux.HandleFunc("GET /-/style.css", asset("text/css; charset=utf-8", styleSheet()))
+	h.mux.HandleFunc("GET /-/pages.js", asset("text/javascript; charset=utf-8", script()))
+	h.mux.HandleFunc("GET /-/compare", h.compare)
+	h.mux.HandleFunc("GET /{run}/{$}", h.page(h.overview))
+	h.mux.HandleFunc("GET /{run}/failures", h.page(h.failures))
+	h.mux.HandleFunc("GET /{run}/ranking", h.page(h.ranked))
+	h.mux.HandleFunc("GET /{run}/task", h.page(h.task))
+	h.mux.HandleFunc("GET /{run}/rollout", h.page(h.rollout))
+	h.mux.HandleFunc("GET /{run}/log", h.page(h.log))
+	h.mux.HandleFunc("GET /{run}/step/{step}", h.page(h.step))
+	h.mux.HandleFunc("GET /{run}/tasks", h.page(h.tasks))
 	return h, nil
+}
+
+// styleSheet returns the style of all pages.
+func styleSheet() string {
+	return plot.Style + ranking.PageStyle + compare.PageStyle + own("web/pages.css")
+}
+
+func script() string { return own("web/pages.js") }
+
+// own returns an embedded file, which is there.
+func own(name string) string {
+	data, _ := web.ReadFile(name)
+	return string(data)
+}
+
+// asset serves a text of the program.
+func asset(kind, text string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		protect(w)
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write([]byte(text)) // a browser that went away is not an error
+	}
 }
 
 // ServeHTTP serves a page.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
 
-// errNotFound is returned for a step, rollout or task that the run does not have.
+// errNotFound is returned for a run, step, rollout or task that is not there.
 var errNotFound = errors.New("not found")
 
-// view is the data of a page's frame.
+// view is a page: the name of its template, and what its frame and the template show.
 type view struct {
-	Title string
-	Style template.CSS
-	// Up is the relative link to the list of runs.
-	Up string
-	// Data is what the page's own template needs.
+	template string
+	Title    string
+	// Crumbs lead to the pages above.
+	Crumbs []link
+	// Tabs are the pages of a run, if it has several.
+	Tabs []link
+	// Live is set if the page is to be loaded again while it is looked at.
+	Live bool
 	Data any
+
+	// Style and Script are set in a page that is a file of its own, for which Policy is the security policy.
+	Style  template.CSS
+	Script template.JS
+	Policy string
 }
 
-// page handles requests for one kind of page of a run. data returns its title and the data of its template.
-func (h *Handler) page(name string, data func(trained, *http.Request) (string, any, error)) http.HandlerFunc {
+// link is a link, or only a text if To is empty.
+type link struct{ Text, To string }
+
+// page handles requests for one kind of page of a run.
+func (h *Handler) page(data func(*loaded, *http.Request) (view, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		t, err := h.run(r)
-		var title string
-		var d any
+		run, err := h.lib.find(r.PathValue("run"))
+		var v view
 		if err == nil {
-			title, d, err = data(t, r)
+			v, err = data(run, r)
 		}
-		h.write(w, name, title, d, err)
+		if err == nil {
+			v.Crumbs = append([]link{{"Runs", h.base + "/"}, {run.ID, run.Base}}, v.Crumbs...)
+			v.Live = v.Live || run.State == stateRunning
+		}
+		h.write(w, v, err)
 	}
-}
-
-// run returns the run that a request names.
-func (h *Handler) run(r *http.Request) (trained, error) {
-	i, err := strconv.Atoi(r.PathValue("run"))
-	if err != nil || i < 0 || i >= len(h.runs) {
-		return trained{}, fmt.Errorf("run %s: %w", r.PathValue("run"), errNotFound)
-	}
-	return h.runs[i], nil
 }
 
 // write responds with a page, or with an error page.
-func (h *Handler) write(w http.ResponseWriter, name, title string, data any, err error) {
+func (h *Handler) write(w http.ResponseWriter, v view, err error) {
 	var b bytes.Buffer
 	if err == nil {
-		err = h.pages.ExecuteTemplate(&b, name, view{Title: title, Style: template.CSS(plot.Style), Data: data})
+		err = h.pages.ExecuteTemplate(&b, v.template, v)
 	}
-	switch {
-	case errors.Is(err, errNotFound), errors.Is(err, fs.ErrNotExist):
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
+	status := http.StatusOK
+	if err != nil {
+		status = http.StatusInternalServerError
+		if errors.Is(err, errNotFound) || errors.Is(err, fs.ErrNotExist) {
+			status = http.StatusNotFound
+		}
+		b.Reset()
+		v = view{Title: http.StatusText(status), Crumbs: []link{{"Runs", h.base + "/"}}, Data: err.Error()}
+		_ = h.pages.ExecuteTemplate(&b, "error", v) // only a template that does not fit fails
 	}
+	protect(w)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	// The pages contain text that a model wrote, which must not be executed.
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	_, _ = w.Write(b.Bytes()) // a browser that went away is not an error
+	w.WriteHeader(status)
+	_, _ = w.Write(b.Bytes())
 }
 
-// report serves the run's report.html.
-func (h *Handler) report(w http.ResponseWriter, r *http.Request) {
-	t, err := h.run(r)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
+// protect sets the headers of all answers. Pages contain text that a model wrote, which must not be executed.
+func protect(w http.ResponseWriter) {
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; script-src 'self'; "+
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Cache-Control", "no-store")
+}
+
+// clock writes seconds for people.
+func clock(seconds float64) string {
+	switch {
+	case seconds < .05:
+		return ""
+	case seconds < 10:
+		return fmt.Sprintf("%.1f s", seconds)
+	case seconds < 120:
+		return fmt.Sprintf("%.0f s", seconds)
+	case seconds < 7200:
+		return fmt.Sprintf("%.0f min", seconds/60)
 	}
-	http.ServeFile(w, r, filepath.Join(t.Dir, record.ReportFile))
+	return fmt.Sprintf("%.1f h", seconds/3600)
+}
+
+// count writes a number of things with three digits that mean something; nothing for 0.
+func count(n int) string {
+	switch {
+	case n == 0:
+		return ""
+	case n < 1000:
+		return fmt.Sprint(n)
+	case n < 999_500:
+		return fmt.Sprintf("%.3gk", float64(n)/1000)
+	}
+	return fmt.Sprintf("%.3gM", float64(n)/1e6)
+}
+
+// size writes a number of bytes.
+func size(n int64) string {
+	switch {
+	case n == 0:
+		return ""
+	case n < 1000:
+		return fmt.Sprintf("%d B", n)
+	case n < 999_500:
+		return fmt.Sprintf("%.3g kB", float64(n)/1000)
+	}
+	return fmt.Sprintf("%.3g MB", float64(n)/1e6)
+}
+
+// ago writes a time.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04")
 }

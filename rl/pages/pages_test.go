@@ -1,14 +1,18 @@
 package pages
 
 import (
+	"html"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"deepswe/agent/run"
+	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/train"
 	"deepswe/rl/train/builtin"
@@ -50,14 +54,9 @@ func get(t *testing.T, h http.Handler, path string, want int) string {
 	return w.Body.String()
 }
 
-// Every link of every page leads to a page.
-func TestPages(t *testing.T) {
-	t.Parallel()
-	one, two := trainedRun(t), trainedRun(t, "seed=2", "optimizer.learning_rate=0.01")
-	h, err := New(one, two)
-	if err != nil {
-		t.Fatal(err)
-	}
+// crawl follows every link from the first page, and returns the pages by their addresses.
+func crawl(t *testing.T, h http.Handler) map[string]string {
+	t.Helper()
 	seen := map[string]string{}
 	for next := []string{"/"}; len(next) > 0; next = next[1:] {
 		at := next[0]
@@ -66,71 +65,211 @@ func TestPages(t *testing.T) {
 		}
 		page := get(t, h, at, http.StatusOK)
 		seen[at] = page
-		if strings.HasSuffix(at, "/report") {
-			continue
-		}
-		for _, m := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		for _, m := range regexp.MustCompile(`(?:href|data-load|src)="([^"#]+)"`).FindAllStringSubmatch(page, -1) {
 			base := httptest.NewRequestWithContext(t.Context(), http.MethodGet, at, nil).URL
-			to, err := base.Parse(m[1])
+			to, err := base.Parse(html.UnescapeString(m[1]))
 			if err != nil {
 				t.Fatal(err)
 			}
-			next = append(next, to.Path)
+			if !to.Query().Has("sort") {
+				next = append(next, to.RequestURI())
+			}
 		}
 	}
-	// 2 runs with 3 steps of 2 groups of 3, their lists, tasks and reports, and the list of runs.
-	if len(seen) != 1+2*(3+3+18) {
+	return seen
+}
+
+// handler returns the pages of runs at paths.
+func handler(t *testing.T, paths ...string) *Handler {
+	t.Helper()
+	h, err := New(Options{Paths: paths})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// Every link of every page of training runs leads to a page.
+func TestTrainingRuns(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	one, two := filepath.Join(parent, "one"), filepath.Join(parent, "two")
+	for dir, set := range map[string][]string{one: nil, two: {"seed=2", "optimizer.learning_rate=0.01"}} {
+		if err := os.Rename(trainedRun(t, set...), dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := handler(t, one, two)
+	seen := crawl(t, h)
+	// 2 runs with 3 steps of 2 groups of 3, and their tasks; the list of runs, and two files.
+	if len(seen) != 1+2+2*(2+3+18) {
 		t.Errorf("%d pages", len(seen))
 	}
 	for path, want := range map[string]string{
-		"/": "optimizer.learning_rate", "/0/": `href="step/2"`, "/1/step/3": "trainer, step 3",
-		"/0/step/1/000001.1/2": `title="token `, "/0/tasks": "lake-0000",
+		"/": `name="run" value="two"`, "/one/": `href="step/2"`, "/two/step/3": "trainer, step 3",
+		"/one/rollout?attempt=2&group=000001.1&step=1": `title="token `, "/one/tasks": "lake-0000",
 	} {
 		if !strings.Contains(seen[path], want) {
 			t.Errorf("%s does not have %q:\n%.2000s", path, want, seen[path])
 		}
 	}
-	for _, path := range []string{"/2/", "/x/", "/0/step/9", "/0/step/x", "/0/step/1/000001.9/0", "/0/step/1/000001.0/7"} {
-		get(t, h, path, http.StatusNotFound)
+	if page := get(t, h, "/-/compare?run=one&run=two", http.StatusOK); !strings.Contains(page, "optimizer.learning_rate") {
+		t.Errorf("the comparison does not have the configurations' difference:\n%s", page)
 	}
-	if alone, err := New(one); err != nil || strings.Contains(get(t, alone, "/", http.StatusOK), "Side by side") {
-		t.Errorf("one run is compared: %v", err)
+	for _, path := range []string{
+		"/three/", "/one/step/9", "/one/step/x", "/one/rollout?step=1&group=000001.9&attempt=0",
+		"/-/compare?run=three&run=one",
+		"/one/rollout?step=1&group=000001.0&attempt=7", "/one/rollout", "/one/ranking", "/one/task?name=x",
+	} {
+		get(t, h, path, http.StatusNotFound)
 	}
 	// Steps whose rollouts are not kept have no links.
 	if err := os.RemoveAll(filepath.Join(one, "steps")); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/0/", "/0/tasks"} {
-		if page := get(t, h, path, http.StatusOK); strings.Contains(page, "step/") {
+	for _, path := range []string{"/one/", "/one/tasks"} {
+		if page := get(t, h, path, http.StatusOK); strings.Contains(page, `href="step/`) {
 			t.Errorf("%s has links to rollouts that are gone", path)
 		}
 	}
 }
 
-// What a model wrote is text, and a run that has just begun has pages.
-func TestPagesOfHostileAndEmptyRuns(t *testing.T) {
+// Every link of every page of an evaluation leads to a page, and filters and orders choose what they say.
+func TestEvaluation(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	h, err := New(dir)
+	parent := t.TempDir()
+	sample{model: "Qwen3-32B", tasks: 5, k: 2, skill: .5}.write(t, filepath.Join(parent, "large"))
+	sample{model: "Qwen3-8B", tasks: 5, k: 2, skill: .3}.write(t, filepath.Join(parent, "small"))
+	h := handler(t, parent)
+	seen := crawl(t, h)
+	if len(seen) < 40 {
+		t.Errorf("%d pages", len(seen))
+	}
+	first := "group=django__django-11000&attempt=0"
+	for path, wants := range map[string][]string{
+		"/":                                     {"Qwen3-32B", "23.7 to 76.3", "Compare the ticked runs"},
+		"/large/":                               {"pass@1", "django__django-11000", "Why attempts ended"},
+		"/large/?by=task":                       {"5 of 5", `class="cell`},
+		"/large/log?" + first:                   {"test_output.txt", `id="L1"`},
+		"/large/failures":                       {"test_delta.py::test_december", "max context"},
+		"/-/compare?run=large&run=small":        {"McNemar p", "points of pass@1"},
+		"/large/rollout?" + first:               {`class="add"`, `<i class="kw">return</i>`, "patch"},
+		"/large/task?name=django__django-11000": {"Months between two dates", "#0", "#1", "gold=1"},
+		"/large/task?name=django__django-11000&gold=1": {"The dataset cannot be read"},
+		"/large/rollout?" + first + "&find=Now+the":    {"steps without it are left out"},
+	} {
+		page := get(t, h, path, http.StatusOK)
+		for _, want := range wants {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s does not have %q:\n%.3000s", path, want, page)
+			}
+		}
+	}
+	for filter, want := range map[string]string{
+		"repo:django": "1 to 2 of 2", "sympy": "1 to 2 of 2", "attempt:1": "1 to 5 of 5", "-attempt:1": "1 to 5 of 5",
+		"attempt:<1 -repo:django/django": "1 to 4 of 4", "is:failed": "None", "steps:>1000": "None",
+		"suspicious:no": "1 to 10 of 10",
+	} {
+		path := "/large/?q=" + url.QueryEscape(filter)
+		if page := get(t, h, path, http.StatusOK); !strings.Contains(page, want) {
+			t.Errorf("the filter %q does not leave %s", filter, want)
+		}
+	}
+	link := regexp.MustCompile(`class="go" href="([^"]*)"`)
+	up := link.FindStringSubmatch(get(t, h, "/large/?sort=steps", http.StatusOK))
+	down := link.FindStringSubmatch(get(t, h, "/large/?sort=-steps", http.StatusOK))
+	if up[1] == down[1] {
+		t.Errorf("both orders begin with %s", up[1])
+	}
+}
+
+// What a model or a repository wrote is text, on every page.
+func TestHostileTexts(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	hostile := "<script>alert(1)</script></pre><img src=x onerror=alert(2)>\x1b[31mred\x1b]0;title\x07\u202egnp.exe\x00" +
+		strings.Repeat("x", 1<<20)
+	sample{model: "m", tasks: 1, k: 1, hostile: hostile}.write(t, filepath.Join(parent, "<b>run"))
+	h := handler(t, parent)
+	for at, page := range crawl(t, h) {
+		if strings.HasPrefix(at, "/-/") {
+			continue
+		}
+		if bad := regexp.MustCompile(`<script>|<img|<b>run|\x1b|\x{202e}|\x00`).FindString(page); bad != "" {
+			t.Errorf("%s has %q", at, bad)
+		}
+		if len(page) > 1<<20 {
+			t.Errorf("%s has %d bytes", at, len(page))
+		}
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
+	p := w.Header().Get("Content-Security-Policy")
+	if strings.Contains(p, "unsafe") || !strings.Contains(p, "default-src 'none'") {
+		t.Errorf("the policy is %q", p)
+	}
+}
+
+// A run that has just begun, is torn, or vanishes has pages that say so.
+func TestUnfinishedRuns(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	h := handler(t, parent)
+	if page := get(t, h, "/", http.StatusOK); !strings.Contains(page, "deepswe solve --demo") {
+		t.Errorf("without a run, the page does not say what to do:\n%s", page)
+	}
+	dir := sample{model: "m", tasks: 2, k: 1, open: true}.write(t, filepath.Join(parent, "run"))
+	at := filepath.Join(dir, "rollouts", "new__task-1", "0")
+	if err := os.CopyFS(at, os.DirFS(filepath.Join(dir, "rollouts", "django__django-11000", "0"))); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(at, "steps.jsonl")
+	text, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/", "/0/", "/0/tasks"} {
-		get(t, h, path, http.StatusOK)
+	testkit.WriteFile(t, log, string(text[:len(text)*2/3]))
+	for path, want := range map[string]string{
+		"/": "live", "/run/": "playing", "/run/rollout?group=new__task-1&attempt=0": `id="s2"`,
+	} {
+		if page := get(t, h, path, http.StatusOK); !strings.Contains(page, want) {
+			t.Errorf("%s does not have %q", path, want)
+		}
 	}
-	step := filepath.Join(dir, "steps", "000001")
-	if err := os.MkdirAll(step, 0o755); err != nil {
+	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
+	}
+	if page := get(t, h, "/run/", http.StatusNotFound); !strings.Contains(page, "no longer there") {
+		t.Errorf("of a run that is gone the page says\n%s", page)
+	}
+}
+
+// What a model wrote in training is text, and a run that has just begun has pages.
+func TestHostileTraining(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	d, err := run.Create(dir, run.Manifest{Kind: run.Train})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h := handler(t, dir)
+	for _, path := range []string{"/", "/run/", "/run/tasks"} {
+		get(t, h, path, http.StatusOK)
 	}
 	line := `{"task":"<b>","group":"000001.0","attempt":0,"reward":null,"stop_reason":"<i>","turns":[{"prompt_ids":[1],` +
 		`"completion_ids":[2,3],"logprobs":[-1e308]}],"messages":[{"role":"user","content":"<script>x</script>"},` +
 		`{"role":"assistant","content":"</pre><script>y</script>"}],"tries":2,"error":"<u>","times":{}}` + "\n" + `{"torn`
-	if err := os.WriteFile(filepath.Join(step, "rollouts.jsonl"), []byte(line), 0o600); err != nil {
+	step := filepath.Join(dir, "steps", "000001")
+	if err := os.MkdirAll(step, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/0/step/1", "/0/step/1/000001.0/0"} {
+	testkit.WriteFile(t, filepath.Join(step, "rollouts.jsonl"), line)
+	for _, path := range []string{"/run/step/1", "/run/rollout?step=1&group=000001.0&attempt=0"} {
 		page := get(t, h, path, http.StatusOK)
-		if bad := regexp.MustCompile(`<(script|b>|i>|u>)`).FindString(page); bad != "" && bad != "<b>" {
+		if bad := regexp.MustCompile(`<script>|<i>|<u>`).FindString(page); bad != "" {
 			t.Errorf("%s has %s", path, bad)
 		}
 		if !strings.Contains(page, "&lt;") {
@@ -143,7 +282,7 @@ func TestPagesOfHostileAndEmptyRuns(t *testing.T) {
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	version := int64(7)
-	turns := turnsOf(t.TempDir(), rl.Rollout{Turns: []rl.Turn{
+	turns := turnsOf(rl.Rollout{Turns: []rl.Turn{
 		{PromptIDs: []int32{1, 2}, CompletionIDs: []int32{3}, Logprobs: []float64{-0.01}, PolicyVersion: &version},
 		{PromptIDs: []int32{1, 2, 3, 4, 5}, CompletionIDs: []int32{6, 7}, Logprobs: []float64{-9, -1}},
 		{PromptIDs: []int32{1, 9}, CompletionIDs: []int32{8}, Logprobs: []float64{0}},

@@ -1,149 +1,316 @@
 package pages
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
+	"html/template"
+	"io/fs"
 	"net/http"
+	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
-	"deepswe/rl"
+	"deepswe/env"
+	"deepswe/env/repo"
 	"deepswe/rl/train/record"
+	"deepswe/verify/plot"
 )
 
-// maxText is the most bytes of a message that a page shows.
-const maxText = 20000
+// rolloutPage is the data of a rollout's page.
+type rolloutPage struct {
+	Run   *loaded
+	Row   row
+	Cards []plot.Card
+	// Opening are the messages before the first reply, Steps the replies.
+	Opening []message
+	Steps   []step
+	// Left is the number of steps that the search leaves out.
+	Left     int
+	Find     string
+	Timeline template.HTML
+	Patch    []fileDiff
+	Omitted  []repo.Omission
+	Evidence *evidence
+	// Logs are the test logs, by their files' names.
+	Logs   []string
+	Answer string
+	Err    string
+	// Before and After are the rollouts beside this one.
+	Before, After string
+	Next          []string
+	// Trained is the training rollout with its place in its group; nil for others.
+	Trained *member
+	Class   string // of its tokens
+	Lazy    bool   // steps are loaded when they are unfolded
+	Base    string
+}
 
-// token is a sampled token.
-type token struct {
-	ID      int32
-	Logprob float64
-	// Class is the CSS class of the token's probability: from p0, near certain, to p4, very unlikely.
+// row returns the attempt that a request names.
+func (r *loaded) row(req *http.Request) (row, error) {
+	v := req.URL.Query()
+	for _, x := range r.Rows {
+		if x.Group == v.Get("group") && strconv.Itoa(x.Index) == v.Get("attempt") {
+			return x, nil
+		}
+	}
+	return row{}, fmt.Errorf("attempt %s of %s: %w", v.Get("attempt"), v.Get("group"), errNotFound)
+}
+
+// rollout is the page of an attempt.
+func (h *Handler) rollout(r *loaded, req *http.Request) (view, error) {
+	if r.Kind == run.Train {
+		return h.trainedRollout(r, req)
+	}
+	x, err := r.row(req)
+	if err != nil {
+		return view{}, err
+	}
+	p, err := rolloutOf(r, x)
+	if err != nil {
+		return view{}, err
+	}
+	for i, other := range r.Rows {
+		if other.Job != x.Job {
+			continue
+		}
+		if i > 0 {
+			p.Before = r.Rows[i-1].Link()
+		}
+		if i+1 < len(r.Rows) {
+			p.After = r.Rows[i+1].Link()
+		}
+	}
+	return p.view(req, []link{{x.Task, x.TaskLink()}, {"#" + strconv.Itoa(x.Index), ""}})
+}
+
+// solved is the page of a run of solve with one attempt.
+func (h *Handler) solved(r *loaded, req *http.Request) (view, error) {
+	p, err := rolloutOf(r, r.Rows[0])
+	if err != nil {
+		return view{}, err
+	}
+	p.Next = nextCommands(r)
+	return p.view(req, nil)
+}
+
+// lazily is the number of steps from which on a page leaves them out until they are unfolded.
+const lazily = 150
+
+// view returns the page: all of it, one step for a page that has left it out, or the steps with a text.
+func (p *rolloutPage) view(req *http.Request, crumbs []link) (view, error) {
+	v := view{template: "rollout", Title: label(p.Row), Crumbs: crumbs, Data: p}
+	if n, err := strconv.Atoi(req.URL.Query().Get("fragment")); err == nil {
+		if n < 1 || n > len(p.Steps) {
+			return v, fmt.Errorf("step %d: %w", n, errNotFound)
+		}
+		v.template, v.Data = "fragment", stepOn{p.Class, &p.Steps[n-1]}
+		return v, nil
+	}
+	p.find(req.URL.Query().Get("find"))
+	p.Lazy = len(p.Steps) > lazily
+	p.Base = p.Run.Base + "rollout?" + url.Values{"group": {p.Row.Group}, "attempt": {strconv.Itoa(p.Row.Index)}}.Encode()
+	return v, nil
+}
+
+// stepOn is a step with the class of its tokens.
+type stepOn struct {
 	Class string
+	*step
 }
 
-// turn is a call of the model, with the messages before it.
-type turn struct {
-	Number int
-	// Reply is the policy's reply, New are the messages of the prompt since the previous turn.
-	Reply string
-	New   []message
-	// NewTokens is the number of new tokens in the prompt. Split is set if the prompt does not extend the previous
-	// turn.
-	NewTokens int
-	Split     bool
-	Tokens    []token
-	Version   string
-	Mean      float64
+// On returns a step for the template of its body.
+func (p *rolloutPage) On(s *step) stepOn { return stepOn{p.Class, s} }
+
+// Ref returns a step for the template of steps.
+func (p *rolloutPage) Ref(i int) *step { return &p.Steps[i] }
+
+// find leaves out the steps without a text.
+func (p *rolloutPage) find(text string) {
+	p.Find = text
+	if text == "" {
+		return
+	}
+	var left []step
+	for _, s := range p.Steps {
+		if strings.Contains(strings.ToLower(s.all()), strings.ToLower(text)) {
+			left = append(left, s)
+		}
+	}
+	p.Left = len(p.Steps) - len(left)
+	p.Steps = left
 }
 
-// message is a message, as it is shown.
-type message struct{ Role, Text string }
+// rolloutOf reads an attempt from its directory.
+func rolloutOf(r *loaded, x row) (*rolloutPage, error) {
+	p := &rolloutPage{Run: r, Row: x}
+	rec, err := recordingIn(x.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.Err = "The trajectory cannot be read: " + plain(err.Error())
+	}
+	if rec != nil {
+		p.record(rec)
+	}
+	if s, err := attempt.ReadSummary(x.Dir); err == nil {
+		p.Omitted = s.Omitted
+	}
+	if e, ok := r.evidenceOf(x); ok {
+		p.Evidence = &e
+	}
+	for _, name := range testLogs {
+		if _, err := os.Stat(r.logPath(x, name)); err == nil {
+			p.Logs = append(p.Logs, name)
+		}
+	}
+	patch, err := patchOf(r, x)
+	if err != nil {
+		return nil, err
+	}
+	p.Patch = diffsOf(patch)
+	p.Cards = p.cards()
+	return p, nil
+}
 
-// rollout is the data of a rollout's page.
-func (h *Handler) rollout(t trained, r *http.Request) (string, any, error) {
-	step, err := strconv.Atoi(r.PathValue("step"))
-	if err != nil {
-		return "", nil, fmt.Errorf("step %s: %w", r.PathValue("step"), errNotFound)
+// recordingIn reads the recording in an attempt's directory.
+func recordingIn(dir string) (*trajectory.Recording, error) {
+	rec, err := trajectory.Open(filepath.Join(dir, attempt.StepsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return trajectory.Open(filepath.Join(dir, attempt.TrajectoryFile))
 	}
-	groups, err := record.ReadStep(t.Dir, step)
-	if err != nil {
-		return "", nil, err
+	return rec, err
+}
+
+// patchOf reads an attempt's patch; empty if there is none.
+func patchOf(r *loaded, x row) (string, error) {
+	dir := x.Dir
+	if r.Kind == run.Grade {
+		dir = r.gradeDir(x)
 	}
-	algorithm, _ := algorithmOf(t.Dir) // the step's page reports the error
+	patch, err := os.ReadFile(filepath.Join(dir, attempt.PatchFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return string(patch), err
+}
+
+// record adds the steps of a recording.
+func (p *rolloutPage) record(rec *trajectory.Recording) {
+	for _, m := range rec.Messages {
+		if m.Role == trajectory.RoleAssistant {
+			break
+		}
+		p.Opening = append(p.Opening, message{m.Role, plain(m.Content)})
+	}
+	p.Steps = stepsOf(rec)
+	p.Timeline = timeOfSteps(p.Steps)
+	if rec.Stop != nil {
+		p.Answer = plain(rec.Stop.Answer)
+		if rec.Stop.Error != "" {
+			p.Err = plain(rec.Stop.Error)
+		}
+	}
+}
+
+// cards are the figures of a rollout.
+func (p *rolloutPage) cards() []plot.Card {
+	x := p.Row
+	cards := []plot.Card{{Name: "Result", Value: string(x.Verdict), Detail: x.Reason()}}
+	if e := p.Evidence; e != nil {
+		cards[0].Detail = strings.ReplaceAll(string(e.Status), "_", " ")
+	}
+	if x.Steps > 0 || len(p.Steps) > 0 {
+		cards = append(cards, plot.Card{Name: "Steps", Value: fmt.Sprint(max(x.Steps, len(p.Steps))), Detail: x.Reason()})
+	}
+	if x.Read+x.Written > 0 {
+		cards = append(cards, plot.Card{
+			Name: "Tokens", Value: count(x.Read + x.Written), Detail: fmt.Sprintf("%s written", count(x.Written)),
+		})
+	}
+	if x.Seconds > 0 {
+		cards = append(cards, plot.Card{Name: "Time", Value: clock(x.Seconds)})
+	}
+	added, removed := 0, 0
+	for _, d := range p.Patch {
+		added, removed = added+d.Added, removed+d.Removed
+	}
+	if len(p.Patch) > 0 {
+		cards = append(cards, plot.Card{
+			Name: "Patch", Value: fmt.Sprintf("+%d −%d", added, removed), Detail: "in " + cli.Plural(len(p.Patch), "file"),
+		})
+	}
+	return cards
+}
+
+// nextCommands are the commands that go on with a run of solve, to be copied.
+func nextCommands(r *loaded) []string {
+	if len(r.Rows) == 0 || r.State == stateRunning {
+		return nil
+	}
+	name := r.Path
+	if strings.ContainsFunc(name, func(c rune) bool { return strings.ContainsRune(" \t\n'\"$&;()<>|*?[]#~`\\!{}", c) }) {
+		name = env.ShellQuote(name)
+	}
+	patched := false
+	for _, x := range r.Rows {
+		patched = patched || x.Bytes > 0 && !r.Settings.Demo
+	}
+	var next []string
+	if patched {
+		next = append(next, "deepswe apply "+name, "deepswe branch "+name+" NAME")
+	}
+	if r.Rows[0].Stop != string(trajectory.Submitted) {
+		next = append(next, "deepswe solve --resume "+name)
+	}
+	return append(next, "deepswe solve --continue "+name+` "what to do next"`)
+}
+
+// trainedRollout is the page of a training rollout, with its tokens.
+func (h *Handler) trainedRollout(r *loaded, req *http.Request) (view, error) {
+	v := req.URL.Query()
+	step, err := strconv.Atoi(v.Get("step"))
+	if err != nil {
+		return view{}, fmt.Errorf("step %s: %w", v.Get("step"), errNotFound)
+	}
+	groups, err := record.ReadStep(r.Path, step)
+	if err != nil {
+		return view{}, err
+	}
+	algorithm, _ := algorithmOf(r.Path) // the step's page reports the error
 	for _, g := range groups {
-		if g[0].Group != r.PathValue("group") {
+		if g[0].Group != v.Get("group") {
 			continue
 		}
 		for _, m := range groupOf(g, algorithm).Members {
-			if strconv.Itoa(m.Attempt) == r.PathValue("attempt") {
-				data := struct {
-					Step int
-					member
-					Turns []turn
-				}{step, m, turnsOf(t.Dir, m.Rollout)}
-				return fmt.Sprintf("%s: %s #%d", t.Name, m.Task, m.Attempt), data, nil
+			if strconv.Itoa(m.Attempt) == v.Get("attempt") {
+				return h.withTokens(r, m, step, req)
 			}
 		}
 	}
-	return "", nil, fmt.Errorf("rollout %s %s: %w", r.PathValue("group"), r.PathValue("attempt"), errNotFound)
+	return view{}, fmt.Errorf("rollout %s %s: %w", v.Get("group"), v.Get("attempt"), errNotFound)
 }
 
-// turnsOf returns the turns of a rollout: its tokens, and its conversation if that is known.
-func turnsOf(dir string, r rl.Rollout) []turn {
-	before, replies := conversation(dir, r)
-	turns := make([]turn, 0, max(len(r.Turns), len(replies)))
-	var last []int32
-	for i, s := range r.Turns {
-		t := turn{Number: i + 1}
-		shared := 0
-		for shared < min(len(last), len(s.PromptIDs)) && last[shared] == s.PromptIDs[shared] {
-			shared++
-		}
-		t.NewTokens, t.Split = len(s.PromptIDs)-shared, i > 0 && shared < len(last)
-		last = append(append(last[:0], s.PromptIDs...), s.CompletionIDs...)
-		if s.PolicyVersion != nil {
-			t.Version = strconv.FormatInt(*s.PolicyVersion, 10)
-		}
-		for k, id := range s.CompletionIDs {
-			x := token{ID: id, Class: "p0"}
-			if k < len(s.Logprobs) {
-				x.Logprob = s.Logprobs[k]
-				t.Mean += x.Logprob / float64(len(s.CompletionIDs))
-				x.Class = fmt.Sprintf("p%d", int(min(4, math.Sqrt(max(0, -x.Logprob))*2)))
-			}
-			t.Tokens = append(t.Tokens, x)
-		}
-		turns = append(turns, t)
+func (h *Handler) withTokens(r *loaded, m member, number int, req *http.Request) (view, error) {
+	job := run.Job{Task: m.Task, Group: m.Group, Index: m.Attempt}
+	x := row{
+		Job: job, Dir: run.At(r.Path).AttemptDir(job), Stop: string(m.StopReason), Steps: m.Turns, Written: m.Tokens,
+		Seconds: m.Times.Total, Err: m.Err,
+		Verdict: map[string]verdict{"all": solved, "none": unsolved, "nograde": ungraded}[m.Class],
 	}
-	for i := range replies {
-		if i == len(turns) {
-			turns = append(turns, turn{Number: i + 1})
-		}
-		turns[i].New, turns[i].Reply = before[i], replies[i]
+	p, err := rolloutOf(r, x)
+	if err != nil {
+		return view{}, err
 	}
-	return turns
-}
-
-// conversation returns the replies of a rollout, and the messages before each, from its own log or from its line in
-// rollouts.jsonl.
-func conversation(dir string, r rl.Rollout) (before [][]message, replies []string) {
-	var messages []trajectory.Message
-	if reader, err := run.Read(dir); err == nil {
-		job := run.Job{Task: r.Task, Group: r.Group, Index: r.Attempt}
-		if rec, err := trajectory.Open(filepath.Join(reader.AttemptDir(job), attempt.StepsFile)); err == nil {
-			messages = rec.Messages
-		}
+	p.Trained, p.Class = &m, m.tokenClass()
+	if len(p.Steps) == 0 {
+		p.Opening, p.Steps = stepsOfMessages(m.Rollout)
 	}
-	if messages == nil {
-		for _, raw := range r.Messages {
-			var m trajectory.Message
-			if json.Unmarshal(raw, &m) == nil { // other harnesses write other types
-				messages = append(messages, m)
-			}
-		}
-	}
-	var heard []message
-	for _, m := range messages {
-		text := m.Content
-		if m.Reasoning != "" {
-			text = m.Reasoning + "\n\n" + text
-		}
-		for _, c := range m.ToolCalls {
-			text += "\n" + c.Name + " " + c.Arguments
-		}
-		if len(text) > maxText {
-			text = text[:maxText/2] + "\n…\n" + text[len(text)-maxText/2:]
-		}
-		if m.Role != trajectory.RoleAssistant {
-			heard = append(heard, message{m.Role, text})
-			continue
-		}
-		before, replies, heard = append(before, heard), append(replies, text), nil
-	}
-	return before, replies
+	p.addTokens(m.Rollout)
+	v, err := p.view(req, []link{{fmt.Sprintf("step %d", number), fmt.Sprintf("step/%d", number)}, {label(x), ""}})
+	p.Base += "&step=" + strconv.Itoa(number)
+	return v, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +29,24 @@ type member struct {
 	Class         string
 }
 
+// Link is the address of the rollout's page below the run's.
+func (m member) Link(step int) string {
+	return "../rollout?" + url.Values{
+		"step": {strconv.Itoa(step)}, "group": {m.Group}, "attempt": {strconv.Itoa(m.Attempt)},
+	}.Encode()
+}
+
+// tokenClass is the CSS class of the rollout's tokens: whether it is learned from, and in which direction.
+func (m member) tokenClass() string {
+	switch {
+	case m.Place.Disposition == rl.Trained && m.Place.Advantage > 0:
+		return "good"
+	case m.Place.Disposition == rl.Trained && m.Place.Advantage < 0:
+		return "bad"
+	}
+	return "off"
+}
+
 // group is a group of rollouts in the table of a step.
 type group struct {
 	Name, Task string
@@ -36,14 +55,14 @@ type group struct {
 }
 
 // step is the data of a step's page: the groups that were admitted to it.
-func (h *Handler) step(t trained, r *http.Request) (string, any, error) {
-	n, err := strconv.Atoi(r.PathValue("step"))
+func (h *Handler) step(r *loaded, req *http.Request) (view, error) {
+	n, err := strconv.Atoi(req.PathValue("step"))
 	if err != nil {
-		return "", nil, fmt.Errorf("step %s: %w", r.PathValue("step"), errNotFound)
+		return view{}, fmt.Errorf("step %s: %w", req.PathValue("step"), errNotFound)
 	}
-	played, err := record.ReadStep(t.Dir, n)
+	played, err := record.ReadStep(r.Path, n)
 	if err != nil {
-		return "", nil, err
+		return view{}, err
 	}
 	data := struct {
 		Step     int
@@ -51,17 +70,18 @@ func (h *Handler) step(t trained, r *http.Request) (string, any, error) {
 		Note     string
 		Timeline template.HTML
 	}{Step: n}
-	algorithm, err := algorithmOf(t.Dir)
+	algorithm, err := algorithmOf(r.Path)
 	if err != nil {
 		data.Note = "No advantages: " + err.Error()
 	}
 	for _, g := range played {
 		data.Groups = append(data.Groups, groupOf(g, algorithm))
 	}
-	if data.Timeline, err = timeline(t.Dir, n, played); err != nil {
-		return "", nil, err
+	if data.Timeline, err = timeline(r.Path, n, played); err != nil {
+		return view{}, err
 	}
-	return fmt.Sprintf("%s: step %d", t.Name, n), data, nil
+	name := fmt.Sprintf("step %d", n)
+	return view{template: "step", Title: r.ID + ": " + name, Crumbs: []link{{name, ""}}, Data: data}, nil
 }
 
 // algorithmOf returns the algorithm in the run's configuration.

@@ -70,9 +70,20 @@ func (p page) write(w io.Writer) error {
 }
 
 // WriteRun writes the page of a run, which may be live or have no points at all.
-func WriteRun(w io.Writer, r Run) error {
+func WriteRun(w io.Writer, r Run) error { return newPage(r).write(w) }
+
+// WriteBody writes the part of the page below its heading, for a page around it that has the style of package plot.
+func WriteBody(w io.Writer, r Run) error {
+	t, err := template.New("page").Parse(pageTemplate)
+	if err != nil {
+		return fmt.Errorf("page template: %w", err)
+	}
+	return t.ExecuteTemplate(w, "body", newPage(r))
+}
+
+func newPage(r Run) page {
 	s := collect(r.Points)
-	p := page{
+	return page{
 		Title:    r.Name,
 		Subtitle: fmt.Sprintf("%s · seed %d · step %d of %d", r.Algorithm, r.Seed, s.lastStep(), r.Steps),
 		Cards:    s.cards(), Warnings: r.Warnings, Config: r.Config,
@@ -81,7 +92,6 @@ func WriteRun(w io.Writer, r Run) error {
 		},
 		Table: s.table(),
 	}
-	return p.write(w)
 }
 
 // maxDrawable is above every value of a metric that means something, and far below where spans overflow.

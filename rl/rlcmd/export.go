@@ -14,7 +14,9 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/cli"
+	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
+	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
 	"deepswe/rl/train/record"
@@ -29,7 +31,7 @@ type export struct {
 	set                                   []string
 	sftForm                               string
 	minReward                             float64
-	dryRun                                bool
+	dryRun, archive                       bool
 	judge                                 judgeOptions
 }
 
@@ -49,6 +51,9 @@ from the directory of a run. Both formats are documented in rl/README.md. A
 rollout that cannot be learned from exactly is refused with its line and field;
 nothing is guessed.
 
+--archive writes the whole directory of the run as one file instead, the same
+bytes for the same files, which view reads: for publishing.
+
 The verifier's examples are made of a run's trajectories and patches. Tasks of
 the repositories of SWE-bench are left out, and so are those of --eval-set.`
 
@@ -57,7 +62,8 @@ const exportExample = `  deepswe export --rollouts r.jsonl --max-length 32768 --
       --set overlong.max=20480 --set overlong.cache=4096
   deepswe export --rollouts rollouts.jsonl --format sft --out sft.jsonl
   deepswe export --run collected --format verifier --eval-set heldout.jsonl \
-      --out judge.jsonl`
+      --out judge.jsonl
+  deepswe export --run verified --archive --out verified.tar.zst`
 
 func newExport(d Deps) *cobra.Command {
 	x := &export{deps: d}
@@ -86,6 +92,10 @@ func newExport(d Deps) *cobra.Command {
 	f.BoolVar(&x.dryRun, "dry-run", false, "print the algorithm with all its switches and stop")
 	f.StringVar(&x.sftForm, "sft-form", string(rowfile.SFTAuto), "sft: `FORM` of the lines: auto, tokens or messages")
 	f.Float64Var(&x.minReward, "min-reward", 1, "sft: minimum reward to export")
+	f.BoolVar(&x.archive, "archive", false, "write the whole directory of the run as an archive, a .tar.zst")
+	for _, other := range []string{"format", "rollouts", "algorithm", "max-length", "set", "dry-run", "sft-form"} {
+		c.MarkFlagsMutuallyExclusive("archive", other)
+	}
 	x.judge.add(f)
 	cli.Choices(c, "format", "rows", "sft", "atropos", "verifier")
 	cli.Choices(c, "algorithm", rl.Presets()...)
@@ -94,6 +104,9 @@ func newExport(d Deps) *cobra.Command {
 }
 
 func (x *export) execute(ctx context.Context, changed func(string) bool) error {
+	if x.archive {
+		return x.pack()
+	}
 	if x.format == "verifier" {
 		return x.verifier(ctx, changed)
 	}
@@ -119,6 +132,20 @@ func (x *export) execute(ctx context.Context, changed func(string) bool) error {
 	}
 	defer src.Close()
 	return x.write(func(w io.Writer) error { return x.convert(ctx, w, src, a) })
+}
+
+// pack writes the run's directory as an archive.
+func (x *export) pack() error {
+	if x.run == "" {
+		return cli.Usagef("--archive requires --run DIR")
+	}
+	if x.out == "-" {
+		return run.Pack(x.deps.Out, x.run)
+	}
+	if !strings.HasSuffix(x.out, run.ArchiveEnding) {
+		return cli.Usagef("--out %s: the name of an archive ends in %s", x.out, run.ArchiveEnding)
+	}
+	return cli.Usage(disk.WriteStream(x.out, func(w io.Writer) error { return run.Pack(w, x.run) }))
 }
 
 // resolve makes the algorithm of the flags, and refuses flags that the format has no use for.

@@ -374,7 +374,7 @@ func (t *training) serve(page *metrics.Prometheus, dir string) (stop func() erro
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, filepath.Join(dir, record.ReportFile))
 	})
-	browse, err := pages.New(dir)
+	browse, err := pages.New(pages.Options{Paths: []string{dir}, Base: "/runs"})
 	if err != nil {
 		return nil, err
 	}

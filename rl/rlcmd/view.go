@@ -3,7 +3,6 @@ package rlcmd
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -133,11 +132,11 @@ func (v *view) single(r *runView, now time.Time) []string {
 	}
 	lines = append(lines, s.good.Render(bar(r.step, r.steps, 40))+working)
 	if len(r.rewards) > 0 {
-		spark := s.good.Render(sparkline(r.rewards, 40))
+		spark := s.good.Render(plot.Sparkline(r.rewards, 40))
 		lines = append(lines, fmt.Sprintf("reward  %.3f  %s", r.rewards[len(r.rewards)-1], spark))
 	}
 	if n := len(r.losses); n > 0 {
-		text := fmt.Sprintf("loss    %.3f  %s", r.losses[n-1], s.good.Render(sparkline(r.losses, 40)))
+		text := fmt.Sprintf("loss    %.3f  %s", r.losses[n-1], s.good.Render(plot.Sparkline(r.losses, 40)))
 		if held, ok := r.values["val/loss"]; ok {
 			text += s.soft.Render(fmt.Sprintf("  held out %.3f", held))
 		}
@@ -231,29 +230,4 @@ func bar(done, total, width int) string {
 		full = min(width, done*width/total)
 	}
 	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
-}
-
-// sparkline draws values in so many columns, each the mean of those that fall into it, between their extremes.
-func sparkline(values []float64, width int) string {
-	columns := values
-	if len(values) > width {
-		columns = make([]float64, width)
-		for i := range columns {
-			from, to := i*len(values)/width, (i+1)*len(values)/width
-			for _, v := range values[from:to] {
-				columns[i] += v / float64(to-from)
-			}
-		}
-	}
-	low, high := slices.Min(columns), slices.Max(columns)
-	levels := []rune("▁▂▃▄▅▆▇█")
-	var b strings.Builder
-	for _, v := range columns {
-		at := 0
-		if high > low {
-			at = int((v - low) / (high - low) * float64(len(levels)-1))
-		}
-		b.WriteRune(levels[at])
-	}
-	return b.String()
 }

@@ -132,10 +132,8 @@ func TestAScreenThatGoesAway(t *testing.T) {
 	}
 }
 
-func Example_sparkline() {
-	fmt.Println(sparkline([]float64{1, 2, 3, 4, 5, 6, 7, 8}, 8))
+func Example_bar() {
 	fmt.Println(bar(3, 4, 8))
 	// Output:
-	// ▁▂▃▄▅▆▇█
 	// ██████░░
 }

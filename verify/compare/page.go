@@ -90,7 +90,7 @@ func (rep *Report) charts() []template.HTML {
 	byContext := plot.Chart{Title: "Solved tasks by context length, in percent", X: "context", Zero: true}
 	for i, r := range rep.Runs {
 		if r.Size > 0 {
-			line := estimates(r.Name, i, []swe.Estimate{r.Rate}, []float64{math.Log2(r.Size)})
+			line := Rates(r.Name, i, []swe.Estimate{r.Rate}, []float64{math.Log2(r.Size)})
 			size.Lines = append(size.Lines, line)
 			size.Ticks = append(size.Ticks, plot.Tick{At: math.Log2(r.Size), Label: plot.Short(r.Size)})
 		}
@@ -99,7 +99,7 @@ func (rep *Report) charts() []template.HTML {
 			for _, e := range r.PassAtK {
 				at = append(at, float64(e.K))
 			}
-			byK.Lines = append(byK.Lines, estimates(r.Name, i, r.PassAtK, at))
+			byK.Lines = append(byK.Lines, Rates(r.Name, i, r.PassAtK, at))
 		}
 		var rates []swe.Estimate
 		var at []float64
@@ -110,7 +110,7 @@ func (rep *Report) charts() []template.HTML {
 				byContext.Ticks = append(byContext.Ticks, plot.Tick{At: x, Label: swe.ContextName(c.Context)})
 			}
 		}
-		byContext.Lines = append(byContext.Lines, estimates(r.Name, i, rates, at))
+		byContext.Lines = append(byContext.Lines, Rates(r.Name, i, rates, at))
 	}
 	if len(size.Lines) < 2 {
 		size.Lines = nil
@@ -118,8 +118,8 @@ func (rep *Report) charts() []template.HTML {
 	return plot.Draw(size, byK, byContext)
 }
 
-// estimates is a line of rates with their intervals.
-func estimates(name string, color int, all []swe.Estimate, at []float64) plot.Line {
+// Rates is a line of rates in percent with their intervals, at these places of the horizontal axis.
+func Rates(name string, color int, all []swe.Estimate, at []float64) plot.Line {
 	line := plot.Line{Label: name, Color: color, Dots: true}
 	for i, e := range all {
 		line.Points = append(line.Points, plot.Point{X: at[i], Y: 100 * e.Rate})

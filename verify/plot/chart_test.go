@@ -1,6 +1,7 @@
 package plot
 
 import (
+	"fmt"
 	"math"
 	"testing"
 )
@@ -37,4 +38,12 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}
 	}
+}
+
+func ExampleSparkline() {
+	fmt.Println(Sparkline([]float64{1, 2, 3, 4, 5, 6, 7, 8}, 8))
+	fmt.Println(Sparkline([]float64{0, 0, 1, 1}, 2))
+	// Output:
+	// ▁▂▃▄▅▆▇█
+	// ▁█
 }

@@ -11,6 +11,7 @@ import (
 
 	"deepswe/rl"
 	"deepswe/rl/metrics"
+	"deepswe/verify/plot"
 )
 
 // overviewSteps is the number of steps that an overview lists, the last ones.
@@ -35,6 +36,9 @@ func Overview(w io.Writer, dir string, step int) error {
 		maps.Copy(byStep[p.Step], p.Values)
 	}
 	slices.Sort(steps)
+	if err := overviewCurves(w, byStep, steps); err != nil {
+		return err
+	}
 	recent := steps[max(0, len(steps)-overviewSteps):]
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	columns := columnsOf(points)
@@ -60,6 +64,29 @@ func Overview(w io.Writer, dir string, step int) error {
 		fmt.Fprintln(t)
 	}
 	return t.Flush()
+}
+
+// overviewCurves draws the curves that say how a run goes.
+func overviewCurves(w io.Writer, byStep map[int]map[string]float64, steps []int) error {
+	const wide = 50
+	for _, c := range []struct{ name, metric string }{
+		{"reward", "reward/mean"}, {"validation", "val/pass@1"}, {"loss", "sft/loss"}, {"held out", "val/loss"},
+	} {
+		var values []float64
+		for _, s := range steps {
+			if v, ok := byStep[s][c.metric]; ok {
+				values = append(values, v)
+			}
+		}
+		if len(values) < 2 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%-10s  %s  %.3f to %.3f\n", c.name, plot.Sparkline(values, wide), values[0],
+			values[len(values)-1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // column is a metric in an overview.

@@ -21,6 +21,11 @@ import (
 //go:embed page.html
 var pageTemplate string
 
+// PageStyle is what the page's style has besides that of package plot.
+//
+//go:embed page.css
+var PageStyle string
+
 // page is the data of the template.
 type page struct {
 	Title    string
@@ -57,14 +62,19 @@ type pageCandidate struct {
 const mostDetails = 20000
 
 // WritePage writes the report as one HTML page without a script.
-func (rep *Report) WritePage(w io.Writer) error {
+func (rep *Report) WritePage(w io.Writer) error { return rep.execute(w, "page") }
+
+// WriteBody writes the part of the page below its heading, for a page around it that has both styles.
+func (rep *Report) WriteBody(w io.Writer) error { return rep.execute(w, "body") }
+
+func (rep *Report) execute(w io.Writer, part string) error {
 	t, err := template.New("page").Parse(pageTemplate)
 	if err != nil {
 		return fmt.Errorf("page template: %w", err)
 	}
 	p := page{
-		Title: "Ranking of " + rep.Run, Style: template.CSS(plot.Style), Subtitle: rep.subtitle(), Cards: rep.cards(),
-		Notes: slices.Clone(rep.Notes), Charts: rep.charts(), Table: rep.Table(), Truth: rep.Truth > 0,
+		Title: "Ranking of " + rep.Run, Style: template.CSS(plot.Style + PageStyle), Subtitle: rep.subtitle(),
+		Cards: rep.cards(), Notes: slices.Clone(rep.Notes), Charts: rep.charts(), Table: rep.Table(), Truth: rep.Truth > 0,
 	}
 	if rep.Truth == 0 {
 		p.Notes = append(p.Notes, "It is not known which candidates solve their task, so there are no curves.")
@@ -78,7 +88,7 @@ func (rep *Report) WritePage(w io.Writer) error {
 		p.Tasks = append(p.Tasks, task.page())
 	}
 	b := bufio.NewWriterSize(w, 1<<16) // the template makes many small writes
-	if err := t.Execute(b, p); err != nil {
+	if err := t.ExecuteTemplate(b, part, p); err != nil {
 		return err
 	}
 	return b.Flush()

@@ -1,55 +1,23 @@
 package pages
 
 import (
+	"errors"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"deepswe/rl/metrics"
+	"deepswe/rl/report"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/record"
 	"deepswe/verify/plot"
 )
-
-// index returns the data of the first page: the list of runs and, if there are several, their comparison.
-func (h *Handler) index(w http.ResponseWriter, _ *http.Request) {
-	type row struct {
-		trained
-		Number              int
-		Steps               int
-		Reward, Pass, Turns string
-	}
-	data := struct {
-		Runs    []row
-		Charts  []template.HTML
-		Differ  []difference
-		Several bool
-	}{Several: len(h.runs) > 1}
-	var points [][]metrics.Point
-	for i, t := range h.runs {
-		p, err := metrics.ReadJSONL(filepath.Join(t.Dir, record.MetricsFile))
-		if err != nil {
-			h.write(w, "runs", "", nil, fmt.Errorf("%s: %w", t.Dir, err))
-			return
-		}
-		points = append(points, p)
-		r := row{trained: t, Number: i}
-		for _, q := range p {
-			r.Steps = max(r.Steps, q.Step)
-		}
-		r.Reward, r.Pass, r.Turns = last(p, "reward/mean"), last(p, "val/pass@1"), last(p, "turns/mean")
-		data.Runs = append(data.Runs, r)
-	}
-	if data.Several {
-		data.Charts = h.compare(points)
-		data.Differ = h.differences()
-	}
-	h.write(w, "runs", "Training runs", data, nil)
-}
 
 // last returns the newest value of a metric.
 func last(points []metrics.Point, name string) string {
@@ -61,8 +29,15 @@ func last(points []metrics.Point, name string) string {
 	return ""
 }
 
-// compare draws one chart for each metric, with all runs in it.
-func (h *Handler) compare(points [][]metrics.Point) []template.HTML {
+// overlay draws one chart for each metric, with all runs in it.
+func overlay(runs []*loaded) ([]template.HTML, error) {
+	points := make([][]metrics.Point, len(runs))
+	for i, r := range runs {
+		var err error
+		if points[i], err = metrics.ReadJSONL(filepath.Join(r.Path, record.MetricsFile)); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.Path, err)
+		}
+	}
 	var charts []plot.Chart
 	for _, m := range []struct {
 		name, title string
@@ -79,18 +54,18 @@ func (h *Handler) compare(points [][]metrics.Point) []template.HTML {
 		{"time/step", "Time of a step, in seconds", false, false},
 	} {
 		c := plot.Chart{Title: m.title, Zero: true, Share: m.share}
-		for i, t := range h.runs {
+		for i, r := range runs {
 			var s plot.Series
 			for _, p := range points[i] {
 				if v, ok := p.Values[m.name]; ok {
 					s = append(s, plot.Point{X: float64(p.Step), Y: v})
 				}
 			}
-			c.Lines = append(c.Lines, plot.Line{Label: t.Name, Points: s, Color: i, Dots: m.dots})
+			c.Lines = append(c.Lines, plot.Line{Label: r.ID, Points: s, Color: i, Dots: m.dots})
 		}
 		charts = append(charts, c)
 	}
-	return plot.Draw(charts...)
+	return plot.Draw(charts...), nil
 }
 
 // difference is a configuration key whose values differ, with the value of each run.
@@ -101,11 +76,11 @@ type difference struct {
 
 // differences returns the keys in which the runs' configurations differ. A configuration that cannot be read has no
 // values.
-func (h *Handler) differences() []difference {
-	all := make([]map[string]string, len(h.runs))
+func differences(runs []*loaded) []difference {
+	all := make([]map[string]string, len(runs))
 	keys := map[string]bool{}
-	for i, t := range h.runs {
-		text, err := os.ReadFile(filepath.Join(t.Dir, record.ConfigFile))
+	for i, r := range runs {
+		text, err := os.ReadFile(filepath.Join(r.Path, record.ConfigFile))
 		if err != nil {
 			continue
 		}
@@ -117,7 +92,7 @@ func (h *Handler) differences() []difference {
 	var out []difference
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		d := difference{Key: key}
-		for i := range h.runs {
+		for i := range runs {
 			d.Values = append(d.Values, all[i][key])
 		}
 		if slices.ContainsFunc(d.Values, func(v string) bool { return v != d.Values[0] }) {
@@ -127,21 +102,38 @@ func (h *Handler) differences() []difference {
 	return out
 }
 
-// steps returns the steps of a run, the newest first.
-func (h *Handler) steps(t trained, _ *http.Request) (string, any, error) {
-	type row struct {
-		Step                             int
-		Reward, Pass, None, Some, All, S string
-		Played                           bool
-	}
-	points, err := metrics.ReadJSONL(filepath.Join(t.Dir, record.MetricsFile))
+// trainedStep is a step in the table of a training run.
+type trainedStep struct {
+	Step                             int
+	Reward, Pass, None, Some, All, S string
+	Played                           bool // its rollouts are on the disk
+}
+
+// training is the first page of a training run: its report, and its steps, the newest first.
+func (h *Handler) training(r *loaded) (view, error) {
+	points, err := metrics.ReadJSONL(filepath.Join(r.Path, record.MetricsFile))
 	if err != nil {
-		return "", nil, err
+		return view{}, err
 	}
-	played, err := record.Steps(t.Dir)
+	played, err := record.Steps(r.Path)
 	if err != nil {
-		return "", nil, err
+		return view{}, err
 	}
+	config, err := os.ReadFile(filepath.Join(r.Path, record.ConfigFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return view{}, err
+	}
+	var body strings.Builder
+	if err := report.WriteBody(&body, report.Run{Points: points, Config: string(config)}); err != nil {
+		return view{}, err
+	}
+	return view{template: "training", Title: r.ID, Tabs: r.tabs("Curves and steps", ""), Data: struct {
+		Report template.HTML
+		Steps  []trainedStep
+	}{template.HTML(body.String()), stepsOfTraining(points, played)}}, nil
+}
+
+func stepsOfTraining(points []metrics.Point, played []int) []trainedStep {
 	byStep := map[int]map[string]float64{}
 	for _, n := range played {
 		byStep[n] = map[string]float64{}
@@ -152,7 +144,7 @@ func (h *Handler) steps(t trained, _ *http.Request) (string, any, error) {
 		}
 		maps.Copy(byStep[p.Step], p.Values)
 	}
-	var rows []row
+	var rows []trainedStep
 	for _, step := range slices.Backward(slices.Sorted(maps.Keys(byStep))) {
 		cell := func(name string) string {
 			if v, ok := byStep[step][name]; ok {
@@ -160,24 +152,24 @@ func (h *Handler) steps(t trained, _ *http.Request) (string, any, error) {
 			}
 			return ""
 		}
-		rows = append(rows, row{
+		rows = append(rows, trainedStep{
 			Step: step, Reward: cell("reward/mean"), Pass: cell("val/pass@1"), None: cell("groups/solve_none"),
 			Some: cell("groups/solve_partial"), All: cell("groups/solve_all"), S: cell("time/step"),
 			Played: slices.Contains(played, step),
 		})
 	}
-	return t.Name, rows, nil
+	return rows
 }
 
 // tasks returns the history of each task: how many of its rollouts solved it at each visit.
-func (h *Handler) tasks(t trained, _ *http.Request) (string, any, error) {
-	visits, err := record.ReadVisits(t.Dir)
+func (h *Handler) tasks(r *loaded, _ *http.Request) (view, error) {
+	visits, err := record.ReadVisits(r.Path)
 	if err != nil {
-		return "", nil, err
+		return view{}, err
 	}
-	played, err := record.Steps(t.Dir)
+	played, err := record.Steps(r.Path)
 	if err != nil {
-		return "", nil, err
+		return view{}, err
 	}
 	type cell struct {
 		Step, Solved, Graded int
@@ -227,5 +219,5 @@ func (h *Handler) tasks(t trained, _ *http.Request) (string, any, error) {
 		rows = append(rows, r)
 	}
 	slices.SortStableFunc(rows, func(a, b *row) int { return len(b.Visits) - len(a.Visits) })
-	return t.Name + ": tasks", rows, nil
+	return view{template: "visits", Title: r.ID + ": tasks", Tabs: r.tabs("Tasks", ""), Data: rows}, nil
 }

@@ -1,0 +1,286 @@
+package pages
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"deepswe/agent/run"
+	"deepswe/env/disk"
+	"deepswe/rl/metrics"
+	"deepswe/rl/train/record"
+	"deepswe/verify/rank/ranking"
+	"deepswe/verify/swe"
+)
+
+// rankKind is the kind of a ranking's directory, which has no manifest.
+const rankKind run.Kind = "rank"
+
+// found is a run, as its directory's manifest describes it.
+type found struct {
+	ID, Path string
+	// Base is the address of the run's first page.
+	Base     string
+	Kind     run.Kind
+	Created  time.Time
+	Settings settings
+}
+
+// settings are the settings of all kinds of runs that pages show.
+type settings struct {
+	Model, Task, Repo, Issue, Statement string
+	Demo                                bool
+	Flags                               map[string]json.RawMessage
+}
+
+// flag returns the value of a flag that the run began with; empty if it has none, or several.
+func (s settings) flag(name string) string {
+	var text string
+	_ = json.Unmarshal(s.Flags[name], &text) // solve keeps lists
+	return text
+}
+
+// loaded is the content of a run's directory when it was read.
+type loaded struct {
+	found
+	Model string
+	Rows  []row
+	Total totals
+	// State is running, killed, finished or unfinished.
+	State string
+	// Score is the last value of a training run's validation or, without one, of its reward.
+	Score   string
+	Ranking *ranking.Report
+
+	reader *run.Reader
+	read   time.Time
+	stamp  string
+}
+
+// library finds runs and keeps what was read of them until their files change.
+type library struct {
+	paths []string // runs, and folders of runs
+	base  string   // the address of the list of runs, without its slash
+
+	mu     sync.Mutex
+	byID   map[string]string // path by ID
+	byPath map[string]string // ID by path
+	kept   map[string]*loaded
+}
+
+func newLibrary(paths []string, base string) *library {
+	return &library{
+		paths: paths, base: base, byID: map[string]string{}, byPath: map[string]string{}, kept: map[string]*loaded{},
+	}
+}
+
+// all returns the runs that are there now, the newest first.
+func (l *library) all() ([]found, error) {
+	var all []found
+	for _, path := range l.paths {
+		if f, err := l.describe(path); err == nil {
+			all = append(all, f)
+			continue
+		}
+		entries, err := os.ReadDir(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			if f, err := l.describe(filepath.Join(path, e.Name())); err == nil {
+				all = append(all, f)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b found) int { return b.Created.Compare(a.Created) })
+	return all, nil
+}
+
+// describe returns the run in a directory. The error is fs.ErrNotExist if there is none.
+func (l *library) describe(path string) (found, error) {
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return found{}, err
+	}
+	f := found{Path: full}
+	m, err := run.ReadManifest(full)
+	switch {
+	case err == nil:
+		f.Kind, f.Created = m.Kind, m.Created
+		_ = json.Unmarshal(m.Settings, &f.Settings) // a kind of run without these settings has others
+	case errors.Is(err, fs.ErrNotExist):
+		info, err := os.Stat(filepath.Join(full, ranking.ReportFile))
+		if err != nil {
+			return f, err
+		}
+		f.Kind, f.Created = rankKind, info.ModTime()
+	default:
+		return f, err
+	}
+	f.ID = l.id(full)
+	f.Base = l.base + "/" + url.PathEscape(f.ID) + "/"
+	return f, nil
+}
+
+// id returns the name of a run in addresses: that of its directory, unless another run has it.
+func (l *library) id(path string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if id, ok := l.byPath[path]; ok {
+		return id
+	}
+	id := filepath.Base(path)
+	if _, taken := l.byID[id]; taken {
+		sum := sha256.Sum256([]byte(path))
+		id += "~" + hex.EncodeToString(sum[:4])
+	}
+	l.byID[id], l.byPath[path] = path, id
+	return id
+}
+
+// find returns the run with the ID in addresses.
+func (l *library) find(id string) (*loaded, error) {
+	if _, err := l.all(); err != nil { // which gives new runs their IDs
+		return nil, err
+	}
+	l.mu.Lock()
+	path, ok := l.byID[id]
+	l.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("run %s: %w", id, errNotFound)
+	}
+	f, err := l.describe(path)
+	if err != nil {
+		return nil, fmt.Errorf("run %s is no longer there: %w", id, errNotFound)
+	}
+	return l.load(f)
+}
+
+// liveFor is how long what was read of a run that goes on is shown.
+const liveFor = 2 * time.Second
+
+// load reads a run, unless nothing has changed since.
+func (l *library) load(f found) (*loaded, error) {
+	stamp := stampOf(f)
+	l.mu.Lock()
+	kept := l.kept[f.Path]
+	l.mu.Unlock()
+	if kept != nil && kept.stamp == stamp && (kept.State != stateRunning || time.Since(kept.read) < liveFor) {
+		return kept, nil
+	}
+	r := &loaded{found: f, stamp: stamp, read: time.Now(), Model: f.Settings.Model}
+	var err error
+	switch f.Kind {
+	case rankKind:
+		err = r.loadRanking(f.Path)
+		r.State = stateFinished
+	case run.Train:
+		err = r.loadTraining()
+	default:
+		err = r.loadRows()
+		if err == nil {
+			err = r.loadRanking(filepath.Join(f.Path, "rank"))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	l.kept[f.Path] = r
+	l.mu.Unlock()
+	return r, nil
+}
+
+// stampOf changes when the files of a run do.
+func stampOf(f found) string {
+	stamp := ""
+	for _, name := range []string{"events.jsonl", record.MetricsFile, ranking.ReportFile, "rank/" + ranking.ReportFile} {
+		if info, err := os.Stat(filepath.Join(f.Path, name)); err == nil {
+			stamp += fmt.Sprintf("%s %d %d,", name, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	return stamp
+}
+
+// The states of a run.
+const (
+	stateRunning  = "running"
+	stateKilled   = "killed"
+	stateFinished = "finished"
+)
+
+// state returns the state of a run by the process that writes to it.
+func state(r *run.Reader) string {
+	holder, alive := r.Writer()
+	switch {
+	case alive != disk.Dead:
+		return stateRunning
+	case holder.PID != 0:
+		return stateKilled
+	}
+	return stateFinished
+}
+
+func (r *loaded) loadRanking(dir string) error {
+	rep := &ranking.Report{}
+	err := disk.ReadJSON(filepath.Join(dir, ranking.ReportFile), rep)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	r.Ranking = rep
+	return err
+}
+
+// loadTraining reads the metrics of a training run. Its rollouts, which may be large, are read with their step.
+func (r *loaded) loadTraining() error {
+	r.State = state(run.At(r.Path))
+	points, err := metrics.ReadJSONL(filepath.Join(r.Path, record.MetricsFile))
+	if err != nil {
+		return err
+	}
+	r.Score = cmp.Or(last(points, "val/pass@1"), last(points, "reward/mean"))
+	return nil
+}
+
+// loadRows reads the attempts of a run.
+func (r *loaded) loadRows() error {
+	var err error
+	if r.reader, err = run.Read(r.Path); err != nil {
+		return err
+	}
+	r.State = state(r.reader)
+	r.Model = cmp.Or(swe.ModelOf(r.Path), r.Model, r.Settings.flag("model"))
+	dirs, err := r.reader.AttemptDirs()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	open := map[string]bool{}
+	for _, dir := range dirs {
+		open[dir] = true
+	}
+	for _, o := range r.reader.Outcomes {
+		dir := r.reader.AttemptDir(o.Job)
+		delete(open, dir)
+		if o.Group == o.Task || swe.ContextOf(o.Job) > 0 || r.Kind == run.Solve {
+			r.Rows = append(r.Rows, rowOf(o, dir))
+		}
+	}
+	r.reader.Outcomes = nil
+	for _, dir := range dirs {
+		if open[dir] {
+			r.Rows = append(r.Rows, openRow(dir, r.State == stateRunning))
+		}
+	}
+	r.Total = total(r.Rows)
+	return nil
+}

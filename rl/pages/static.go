@@ -1,0 +1,111 @@
+package pages
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strconv"
+
+	"deepswe/agent/run"
+)
+
+// packed is a rollout in a page that is a file: compressed HTML, which the page unfolds.
+type packed struct {
+	ID, Data string
+	row
+}
+
+// WriteFile writes the run, or the one attempt, in a directory as a page that needs no server and no other file. It has
+// all rollouts of the run, except those of training.
+func (h *Handler) WriteFile(w io.Writer, path string) error {
+	f, err := h.lib.describe(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return h.writeAttempt(w, path)
+	}
+	if err != nil {
+		return err
+	}
+	r, err := h.lib.load(f)
+	if err != nil {
+		return err
+	}
+	v, err := h.overview(r, &http.Request{URL: &url.URL{}})
+	if err != nil {
+		return err
+	}
+	v.Tabs = nil
+	if r.Kind != run.Train && r.Kind != rankKind {
+		v.template = "static"
+		all, err := h.pack(r)
+		if err != nil {
+			return err
+		}
+		v.Data = struct {
+			Run     *loaded
+			Cards   any
+			Rollout []packed
+		}{r, h.cards(r), all}
+	}
+	return h.writeStatic(w, v)
+}
+
+// writeAttempt writes the page of one attempt.
+func (h *Handler) writeAttempt(w io.Writer, dir string) error {
+	full, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if _, err := recordingIn(full); err != nil {
+		return fmt.Errorf("%s holds neither a run nor an attempt: %w", dir, err)
+	}
+	x := openRow(full, false)
+	p, err := rolloutOf(&loaded{}, x)
+	if err != nil {
+		return err
+	}
+	p.Logs = nil
+	return h.writeStatic(w, view{template: "rollout", Title: label(x), Data: p})
+}
+
+// pack compresses the pages of a run's rollouts.
+func (h *Handler) pack(r *loaded) ([]packed, error) {
+	all := make([]packed, len(r.Rows))
+	for i, x := range r.Rows {
+		p, err := rolloutOf(r, x)
+		if err != nil {
+			return nil, err
+		}
+		p.Logs = nil
+		if r.Kind == run.Solve && len(r.Rows) == 1 {
+			p.Next = nextCommands(r)
+		}
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		if err := errors.Join(h.pages.ExecuteTemplate(z, "rollout-body", p), z.Close()); err != nil {
+			return nil, err
+		}
+		all[i] = packed{"r" + strconv.Itoa(i), base64.StdEncoding.EncodeToString(b.Bytes()), x}
+	}
+	return all, nil
+}
+
+// writeStatic writes a page with its style and script in it, and a policy that admits no other.
+func (h *Handler) writeStatic(w io.Writer, v view) error {
+	v.Crumbs, v.Live = nil, false
+	v.Style, v.Script = template.CSS(styleSheet()), template.JS(script())
+	hash := func(text string) string {
+		sum := sha256.Sum256([]byte(text))
+		return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	}
+	v.Policy = "default-src 'none'; style-src " + hash(string(v.Style)) + "; script-src " + hash(string(v.Script))
+	return h.pages.ExecuteTemplate(w, v.template, v)
+}

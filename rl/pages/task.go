@@ -1,0 +1,207 @@
+package pages
+
+import (
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/agent/run"
+	"deepswe/env/dataset"
+	"deepswe/verify/compare"
+	"deepswe/verify/rank/ranking"
+)
+
+// attemptOf is an attempt beside the others at its task.
+type attemptOf struct {
+	row
+	Evidence *evidence
+	Patch    []fileDiff
+	// Ranked is what a ranking says about it, and Chosen reports whether it was chosen.
+	Ranked *ranking.CandidateReport
+	Chosen bool
+}
+
+// taskPage is the data of a task's page.
+type taskPage struct {
+	Name, Statement string
+	Attempts        []attemptOf
+	// Why is why an attempt was chosen.
+	Why string
+	// Gold is the dataset's own solution, which is not shown until it is asked for.
+	Gold    []fileDiff
+	GoldErr string
+	AskGold string
+}
+
+// task is the page of a task: its statement and its attempts side by side.
+func (h *Handler) task(r *loaded, req *http.Request) (view, error) {
+	name := req.URL.Query().Get("name")
+	p := taskPage{Name: name}
+	var ranked ranking.TaskReport
+	if r.Ranking != nil {
+		if i := slices.IndexFunc(r.Ranking.Results, func(t ranking.TaskReport) bool { return t.Task == name }); i >= 0 {
+			ranked = r.Ranking.Results[i]
+			p.Why = ranked.Reason
+		}
+	}
+	for _, x := range r.Rows {
+		if x.Task != name {
+			continue
+		}
+		a := attemptOf{row: x}
+		if e, ok := r.evidenceOf(x); ok {
+			a.Evidence = &e
+		}
+		patch, err := patchOf(r, x)
+		if err != nil {
+			return view{}, err
+		}
+		a.Patch = diffsOf(patch)
+		for i, c := range ranked.Candidates {
+			if c.Attempt == x.Index && x.Context == 0 {
+				a.Ranked, a.Chosen = &ranked.Candidates[i], ranked.Chosen != nil && *ranked.Chosen == c.Attempt
+			}
+		}
+		if p.Statement == "" {
+			p.Statement = statementIn(x.Dir)
+		}
+		p.Attempts = append(p.Attempts, a)
+	}
+	if len(p.Attempts) == 0 {
+		return view{}, fmt.Errorf("task %s: %w", name, errNotFound)
+	}
+	if path := r.Settings.flag("tasks"); path != "" && r.Kind == run.Eval {
+		p.AskGold = queryOf(req.URL.Query()).with("gold", "1") + "#gold"
+		if req.URL.Query().Get("gold") != "" {
+			p.AskGold = ""
+			p.Gold, p.GoldErr = goldPatch(path, name)
+		}
+	}
+	return view{template: "task", Title: name, Crumbs: []link{{name, ""}}, Data: p}, nil
+}
+
+// statementIn returns the first request in an attempt's recording, which states its task.
+func statementIn(dir string) string {
+	rec, err := recordingIn(dir)
+	if err != nil {
+		return ""
+	}
+	for _, m := range rec.Messages {
+		if m.Role == "user" {
+			return plain(strings.TrimSpace(m.Content))
+		}
+	}
+	return ""
+}
+
+// goldPatch reads the solution of a task from its dataset.
+func goldPatch(path, name string) ([]fileDiff, string) {
+	only := dataset.Options{Filter: regexp.MustCompile("^" + regexp.QuoteMeta(name) + "$")}
+	for t, err := range dataset.Read(path, only) {
+		switch {
+		case err != nil:
+			return nil, "The dataset cannot be read: " + err.Error()
+		case t.Tests.GoldPatch == "":
+			return nil, "The dataset has no solution of this task."
+		}
+		return diffsOf(t.Tests.GoldPatch), ""
+	}
+	return nil, "The dataset no longer has this task."
+}
+
+// ranked is the page of a ranking.
+func (h *Handler) ranked(r *loaded, _ *http.Request) (view, error) {
+	if r.Ranking == nil {
+		return view{}, fmt.Errorf("the ranking of %s: %w", r.ID, errNotFound)
+	}
+	var b strings.Builder
+	if err := r.Ranking.WriteBody(&b); err != nil {
+		return view{}, err
+	}
+	return view{
+		template: "body", Title: "Ranking of " + r.Ranking.Run, Tabs: r.tabs("Ranking", ""), Data: template.HTML(b.String()),
+	}, nil
+}
+
+// compare is the page of several runs: the curves of training runs, else the verdicts on their tasks.
+func (h *Handler) compare(w http.ResponseWriter, req *http.Request) {
+	v, err := h.comparison(req)
+	v.Crumbs = []link{{"Runs", h.base + "/"}, {"Comparison", ""}}
+	h.write(w, v, err)
+}
+
+// compared is the data of a comparison's page.
+type compared struct {
+	Body   template.HTML
+	Charts []template.HTML
+	Names  []string
+	Differ []difference
+	// Refused are the reasons why the runs are not compared, unless Anyway is followed.
+	Refused []string
+	Anyway  string
+	Hint    string
+}
+
+func (h *Handler) comparison(req *http.Request) (view, error) {
+	v := view{template: "compared", Title: "Comparison"}
+	q := req.URL.Query()
+	var runs []*loaded
+	trained := 0
+	for _, id := range q["run"] {
+		r, err := h.lib.find(id)
+		if err != nil {
+			return v, err
+		}
+		runs = append(runs, r)
+		if r.Kind == run.Train {
+			trained++
+		}
+	}
+	data := compared{}
+	switch {
+	case len(runs) < 2:
+		data.Hint = "Tick two runs or more in the list of runs, and choose Compare."
+	case trained == len(runs):
+		var err error
+		if data.Charts, err = overlay(runs); err != nil {
+			return v, err
+		}
+		data.Differ = differences(runs)
+		for _, r := range runs {
+			data.Names = append(data.Names, r.ID)
+		}
+	default:
+		var sides []*compare.Run
+		for _, r := range runs {
+			side, err := compare.Read(r.Path)
+			if err != nil {
+				data.Hint = err.Error()
+				v.Data = data
+				return v, nil
+			}
+			side.Name = r.ID
+			if price, ok := h.prices.Of(side.Model); ok {
+				side.Price = price.Cost
+			}
+			sides = append(sides, side)
+		}
+		rep, err := compare.Compare(sides, q.Get("anyway") != "")
+		if refused, ok := errors.AsType[*compare.NotComparableError](err); ok {
+			data.Refused, data.Anyway = refused.Differences, queryOf(q).with("anyway", "1")
+		} else if err != nil {
+			return v, err
+		} else {
+			var b strings.Builder
+			if err := rep.WriteBody(&b); err != nil {
+				return v, err
+			}
+			data.Body = template.HTML(b.String())
+		}
+	}
+	v.Data = data
+	return v, nil
+}

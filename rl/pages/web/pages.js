@@ -1,0 +1,112 @@
+"use strict";
+// Refines pages that work without it: keys, copying, folding, loading on demand, and looking again at what is live.
+(() => {
+  const $ = (q, at = document) => at.querySelector(q), all = (q, at = document) => [...at.querySelectorAll(q)];
+  let here = -1;
+
+  const load = async (step) => {
+    const from = step.dataset.load;
+    if (!from) return;
+    delete step.dataset.load;
+    try {
+      const answer = await fetch(from);
+      if (!answer.ok) throw new Error(answer.status);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      step.replaceChildren($("summary", step), ...page.body.childNodes);
+    } catch {
+      step.dataset.load = from;
+    }
+  };
+  document.addEventListener("toggle", (e) => { if (e.target.open) load(e.target); }, true);
+
+  const stops = () => {
+    const steps = all("details.step").filter((s) => !s.hidden);
+    if (steps.length) return steps;
+    const bad = all("pre.log .del");
+    return bad.length ? bad : all("table.rows tr").filter((r) => $("a.go", r));
+  };
+  const move = (by) => {
+    const to = stops();
+    if (!to.length) return;
+    here = Math.max(0, Math.min(to.length - 1, here + by));
+    to.forEach((s, i) => s.classList.toggle("here", i === here));
+    to[here].scrollIntoView({ block: "nearest" });
+    if (to[here].id) history.replaceState(null, "", "#" + to[here].id);
+  };
+  const follow = (rel) => { const a = $(`a[rel=${rel}]`); if (a) a.click(); };
+  const keys = {
+    j: () => move(1), k: () => move(-1), "[": () => follow("prev"), "]": () => follow("next"),
+    f: () => { const s = stops()[here]; if (s && "open" in s) s.open = !s.open; },
+    F: () => { const s = all("details.step"), open = s.some((d) => !d.open); s.forEach((d) => { d.open = open; }); },
+    Enter: () => { const a = stops()[here] && $("a.go", stops()[here]); if (a) a.click(); },
+    "/": () => { const i = $("input[type=search]"); if (i) i.focus(); },
+    "?": () => $("#keys").showModal(),
+  };
+  document.addEventListener("keydown", (e) => {
+    if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input, textarea, button, a, summary") && e.key === "Enter" ||
+        e.target.matches("input, textarea")) return;
+    if (keys[e.key]) { keys[e.key](); e.preventDefault(); }
+  });
+
+  document.addEventListener("click", async (e) => {
+    const t = e.target;
+    if (t.dataset.copy !== undefined) {
+      try { await navigator.clipboard.writeText(t.dataset.copy); t.textContent = "copied"; }
+      catch { getSelection().selectAllChildren(t.previousElementSibling); }
+    } else if (t.dataset.help !== undefined) {
+      keys["?"]();
+    } else if (t.matches(".training circle.touch")) {
+      const step = (t.textContent.match(/step (\d+):/) || [])[1];
+      if (step && $(".training").dataset.steps.split(" ").includes(step)) location = "step/" + step;
+    } else if (t.matches(".training figcaption")) {
+      t.parentElement.classList.toggle("wide");
+    }
+  });
+
+  const unfold = () => {
+    const s = location.hash && document.getElementById(location.hash.slice(1));
+    if (s && s.matches("details.step")) { s.open = true; here = stops().indexOf(s); s.scrollIntoView(); }
+  };
+  // In a page that is a file, rollouts are compressed, and the hash says which one is shown.
+  const show = async () => {
+    const list = $("#index"), shown = $("#shown");
+    if (!list) return unfold();
+    const packed = document.getElementById(location.hash.slice(1));
+    if (packed && shown.contains(packed)) return unfold();
+    list.hidden = !!(packed && packed.dataset.gzip);
+    shown.hidden = !list.hidden;
+    here = -1;
+    if (!list.hidden) return;
+    const bytes = Uint8Array.from(atob(packed.dataset.gzip), (c) => c.charCodeAt(0));
+    const text = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+    const page = new DOMParser().parseFromString(`<p><a href="#">all attempts</a><h2></h2>${text}`, "text/html");
+    $("h2", page).textContent = packed.dataset.title;
+    shown.replaceChildren(...page.body.childNodes);
+    scrollTo(0, 0);
+  };
+  addEventListener("hashchange", show);
+  show();
+
+  const rows = $("input[data-rows]");
+  if (rows) rows.addEventListener("input", () => {
+    const words = rows.value.toLowerCase().split(/\s+/);
+    all("table.rows tr").slice(1).forEach((r) => { r.hidden = !words.every((w) => r.textContent.toLowerCase().includes(w)); });
+  });
+
+  const look = async () => {
+    try {
+      const answer = await fetch(location.pathname + location.search);
+      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const next = $("#main", page), now = $("#main");
+      const ticked = new Set(all("input:checked").map((i) => i.value));
+      if (next && !now.contains(document.activeElement) && !ticked.size) {
+        const folded = new Map(all("details[id]").map((d) => [d.id, d.open]));
+        all("details[id]", next).forEach((d) => { if (folded.has(d.id)) d.open = folded.get(d.id); });
+        now.replaceWith(document.adoptNode(next));
+      }
+      if (!("live" in page.body.dataset)) return;
+    } catch { /* the server has ended, or will answer again */ }
+    setTimeout(look, 3000);
+  };
+  if ("live" in document.body.dataset) setTimeout(look, 3000);
+})();

@@ -1,0 +1,96 @@
+package plot
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Spark is a curve as small as a word.
+func Spark(s Series) template.HTML {
+	if len(s) < 2 || s[0].X == s[len(s)-1].X {
+		return ""
+	}
+	const w, h = 120.0, 22.0
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, q := range s {
+		low, high = min(low, q.Y), max(high, q.Y)
+	}
+	if low == high {
+		high = low + 1
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="spark" viewBox="0 0 %g %g"><polyline class="line c0" points="`, w, h)
+	for _, q := range thin(s) {
+		fmt.Fprintf(&b, "%.1f,%.1f ", 1+(q.X-s[0].X)/(s[len(s)-1].X-s[0].X)*(w-2), h-2-(q.Y-low)/(high-low)*(h-4))
+	}
+	b.WriteString(`"/></svg>`)
+	return template.HTML(b.String())
+}
+
+// Number writes a value with about three digits that count.
+func Number(v float64) string {
+	switch a := math.Abs(v); {
+	case a == 0:
+		return "0"
+	case a >= 1e6 || a < 1e-3:
+		return strconv.FormatFloat(v, 'e', 2, 64)
+	case v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case a >= 100:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	case a >= 10:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case a >= 0.1:
+		return strconv.FormatFloat(v, 'f', 3, 64)
+	default:
+		return strconv.FormatFloat(v, 'f', 4, 64)
+	}
+}
+
+// Short formats a value for an axis: like Number, but without trailing zeros and padding of the exponent.
+func Short(v float64) string {
+	mantissa, exponent, power := strings.Cut(Number(v), "e")
+	if strings.Contains(mantissa, ".") {
+		mantissa = strings.TrimSuffix(strings.TrimRight(mantissa, "0"), ".")
+	}
+	if power {
+		n, _ := strconv.Atoi(exponent) // which cannot fail: Number wrote it
+		mantissa += "e" + strconv.Itoa(n)
+	}
+	return mantissa
+}
+
+// Card is a number at the top of a page.
+type Card struct{ Name, Value, Detail string }
+
+// Percent writes a share in percent.
+func Percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
+
+// Sparkline draws values as text in so many columns, each the mean of those that fall into it, between their extremes.
+func Sparkline(values []float64, width int) string {
+	columns := values
+	if len(values) > width {
+		columns = make([]float64, width)
+		for i := range columns {
+			from, to := i*len(values)/width, (i+1)*len(values)/width
+			for _, v := range values[from:to] {
+				columns[i] += v / float64(to-from)
+			}
+		}
+	}
+	low, high := slices.Min(columns), slices.Max(columns)
+	levels := []rune("▁▂▃▄▅▆▇█")
+	var b strings.Builder
+	for _, v := range columns {
+		at := 0
+		if high > low {
+			at = int((v - low) / (high - low) * float64(len(levels)-1))
+		}
+		b.WriteRune(levels[at])
+	}
+	return b.String()
+}
