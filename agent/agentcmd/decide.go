@@ -10,6 +10,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/cli"
+	"deepswe/env/forge"
 )
 
 // noteDropped is the event that the user does not want the patch.
@@ -19,7 +20,7 @@ const noteDropped = "dropped"
 // ask.
 func (j *job) decides(report outcome) bool {
 	return report.Status == string(agent.Submitted) && report.Error == "" && report.Patch != nil &&
-		!j.o.json && !j.o.demo && j.o.apply == "" && j.o.branch == "" && CanBegin(j.d)
+		!j.o.json && !j.o.demo && j.o.apply == "" && j.o.branch == "" && j.o.pull == "" && CanBegin(j.d)
 }
 
 // way is one of the things that can become of a patch.
@@ -85,6 +86,7 @@ func (c *decision) ways() []way {
 	if c.past.settings.Repo != "" {
 		all = append(all, way{'a', "[a]pply", c.apply}, way{'b', "[b]ranch", c.branch})
 	}
+	all = append(all, way{'p', "[p]ull request (draft)", c.propose})
 	return append(all, way{'s', "[s]ay more", c.sayMore}, way{'d', "[d]rop", c.drop})
 }
 
@@ -109,6 +111,12 @@ func (c *decision) branch(ctx context.Context) (bool, error) {
 	if err = deliverLater(ctx, c.d, c.run, "", name); err == nil {
 		c.undoable()
 	}
+	return err == nil, err
+}
+
+// propose opens a draft, after it has shown what it pushes.
+func (c *decision) propose(ctx context.Context) (bool, error) {
+	err := proposeLater(ctx, c.d, c.run, pullOptions{via: string(forge.Auto)})
 	return err == nil, err
 }
 
