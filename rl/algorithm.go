@@ -139,8 +139,9 @@ func (o Overlong) penalty(y int) float64 {
 	}
 }
 
-// Steps is a penalty on the number of turns (arXiv 2508.03501): nothing up to Free, then one that grows linearly to -1 at
-// Max, and goes on. A Max of 0 is off. OnlySolved spares rollouts without a reward, which otherwise are paid for giving up.
+// Steps is a penalty on the number of turns (arXiv 2508.03501): nothing up to Free, then one that grows linearly to -1
+// at Max, and goes on. A Max of 0 is off. OnlySolved spares rollouts without a reward, which otherwise are paid for
+// giving up.
 type Steps struct {
 	Free, Max  int
 	OnlySolved bool
@@ -161,8 +162,8 @@ func Presets() []string {
 	return []string{"grpo++", "grpo", "dr-grpo", "rloo", "dapo", "maxrl", "cispo", "gspo", "sapo", "dppo"}
 }
 
-// Preset returns a named algorithm. GRPO++ and DAPO clip asymmetrically, and GSPO as its paper does; the others have the
-// 0.2 of PPO on both sides, where they clip.
+// Preset returns a named algorithm. GRPO++ and DAPO clip asymmetrically, and GSPO as its paper does; the others have
+// the 0.2 of PPO on both sides, where they clip.
 func Preset(name string) (Algorithm, error) {
 	a := Algorithm{
 		Baseline: LeaveOneOut, Aggregation: constantLength, Filter: map[trajectory.StopReason]Mode{},
@@ -244,8 +245,8 @@ func (a Algorithm) resolve() (Algorithm, error) {
 	case a.Aggregation == constantLength && a.MaxLength == 0:
 		return a, errors.New("aggregation constant_length divides by the maximum length; set max_length (--max-length)")
 	case a.Normalise == ByMean && (a.Baseline != Mean || a.Overlong.Max > 0 || a.Steps.Max > 0):
-		return a, errors.New("normalise mean is for the baseline mean and rewards from 0 up; set baseline=mean, and neither " +
-			"overlong nor steps")
+		return a, errors.New("normalise mean is for the baseline mean and rewards from 0 up; set baseline=mean, and " +
+			"neither overlong nor steps")
 	case a.Steps.Free > 0 && a.Steps.Max <= a.Steps.Free:
 		return a, fmt.Errorf("steps.max is %d, and steps.free is %d: want more", a.Steps.Max, a.Steps.Free)
 	case a.Overlong.Cache > a.Overlong.Max:

@@ -49,8 +49,8 @@ func (a *Algorithm) Set(key, value string) error {
 			keys = append(keys, s.key)
 		}
 	}
-	return fmt.Errorf("%q is not a setting of an algorithm; there are %s, and filter.REASON and reward_factor.REASON with a "+
-		"REASON of %s",
+	return fmt.Errorf("%q is not a setting of an algorithm; there are %s, and filter.REASON and reward_factor.REASON "+
+		"with a REASON of %s",
 		key, strings.Join(keys, ", "), list(trajectory.StopReasons()))
 }
 

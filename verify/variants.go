@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Overfit: the patch passes the tests, but not with other values in them, with which the solution passes.
+// Overfit is that the patch passes the tests, but not with other values in them, with which the solution passes.
 const Overfit SuspicionKind = "overfit"
 
 // Variants are the result of running the tests with other values in them. It decides nothing: the solution may do more

@@ -89,7 +89,7 @@ func (q *questions) keys(ctx context.Context, take func(b byte) (more bool)) err
 		if err != nil {
 			return err
 		}
-		defer term.Restore(int(f.Fd()), state)
+		defer func() { _ = term.Restore(int(f.Fd()), state) }()
 	}
 	for {
 		if err := q.await(ctx); err != nil {

@@ -92,8 +92,8 @@ func hostAddress(value, port string) string {
 }
 
 // Servers looks for servers of models: those that the user has named, first, and those that listen on this machine
-// where such servers do. It takes about a second. The user's key goes only where the user sends it in any case; no other host
-// is asked.
+// where such servers do. It takes about a second. The user's key goes only where the user sends it in any case; no
+// other host is asked.
 func (w World) Servers(ctx context.Context, c Config) []ModelServer {
 	named := w.named(c)
 	places := slices.DeleteFunc(nearby(), func(place ModelServer) bool {

@@ -128,10 +128,10 @@ func (c *call) tokens() int {
 	if c.after != nil && c.after.tokens > 0 {
 		known = c.after.tokens
 	} else {
-		for _, t := range c.request.tools {
+		for _, t := range c.tools {
 			bytes += len(t.Name) + len(t.Description) + len(t.Parameters)
 		}
-		for _, m := range c.request.messages[:len(c.request.messages)-len(c.fresh)] {
+		for _, m := range c.messages[:len(c.messages)-len(c.fresh)] {
 			bytes += size(m)
 		}
 	}
@@ -194,7 +194,7 @@ func (g *gateway) recall(c *call) (agent.Reply, bool) {
 // ask asks the model.
 func (g *gateway) ask(c *call) (agent.Reply, error) {
 	r := agent.Request{
-		Messages: c.path, Tools: c.request.tools, Sampling: g.Sampling, Tokens: g.Tokens, Waiting: g.waiting, Dir: g.dir,
+		Messages: c.path, Tools: c.tools, Sampling: g.Sampling, Tokens: g.Tokens, Waiting: g.waiting, Dir: g.dir,
 		MaxTokens: g.replyTokens(c),
 	}
 	if c.after != nil && c.after.sample != nil {

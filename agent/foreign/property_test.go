@@ -34,7 +34,6 @@ type truth struct {
 	reply  int
 	chain  int
 	from   int // the call that its conversation goes on from; -1 if it begins one
-	seen   bool
 }
 
 func (s *script) number() int { s.count++; return s.count }

@@ -38,7 +38,7 @@ func (s *serverCodec) Prompt(ctx context.Context, r agent.Request) ([]int32, err
 }
 
 // nextIDs returns the ids after the last reply: the end of its message, the fresh messages, and the beginning of a
-// reply. The template never gets the reply itself, because it might write it in another way than the model did. Instead,
+// reply. The template never gets the reply, because it might write it in another way than the model did. Instead,
 // the conversation is rendered twice, with two different short replies: the ids that both end with are those after the
 // reply, whatever the template does with thoughts and earlier messages.
 func (s *serverCodec) nextIDs(ctx context.Context, r agent.Request) ([]int32, error) {

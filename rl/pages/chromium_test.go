@@ -50,7 +50,7 @@ func startBrowser(t testing.TB) *browser {
 	for s := bufio.NewScanner(stderr); address == "" && s.Scan(); {
 		_, address, _ = strings.Cut(s.Text(), "DevTools listening on ")
 	}
-	conn, _, err := websocket.Dial(t.Context(), address, nil)
+	conn, _, err := websocket.Dial(t.Context(), address, nil) //nolint:bodyclose // the connection owns it
 	if err != nil {
 		t.Fatal(err)
 	}

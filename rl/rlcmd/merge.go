@@ -89,7 +89,7 @@ func merge(ctx context.Context, d Deps, o weights.Options, asJSON bool) error {
 		fmt.Fprintln(d.Err, "The output layer was shared with the embedding, and has weights of its own now.")
 	}
 	if r.Modules > 0 && r.Share() < few {
-		fmt.Fprintln(d.Err, "Most of the change was lost in rounding. To keep it: --dtype float32, or serve the adapter itself.")
+		fmt.Fprintln(d.Err, "Most of the change was lost in rounding. To keep it: --dtype float32, or serve the adapter.")
 	}
 	return nil
 }

@@ -169,7 +169,7 @@ func (l *loop) open(c config.Config, o Options) (err error) {
 		return err
 	}
 	if o.Trackio != nil {
-		about := tracked(c, o, l.dir)
+		about := tracked(o, l.dir)
 		if err := yaml.Unmarshal(text, &about.Config); err != nil {
 			return err
 		}
@@ -190,7 +190,7 @@ func (l *loop) open(c config.Config, o Options) (err error) {
 }
 
 // tracked identifies a run on a Trackio server.
-func tracked(c config.Config, o Options, dir *run.Dir) metrics.TrackioRun {
+func tracked(o Options, dir *run.Dir) metrics.TrackioRun {
 	created := dir.Manifest.Created.UnixMilli()
 	return metrics.TrackioRun{
 		Name: cmp.Or(o.Run, filepath.Base(dir.Path())), ID: dir.Manifest.ID + "-" + strconv.FormatInt(created, 36),

@@ -75,7 +75,7 @@ func (l layout) place(m module) (target string, e edit, head bool, err error) {
 	}
 	a, b := l.adapter.tensors[m.a], l.adapter.tensors[m.b]
 	if len(a.Shape) != 2 || len(b.Shape) != 2 || a.Shape[0] != b.Shape[1] || a.Shape[0] == 0 {
-		return "", e, false, fmt.Errorf("A has the shape %v and B %v: want [r, in] and [out, r]", a.Shape, b.Shape)
+		return "", e, false, fmt.Errorf("the matrices A and B have the shapes %v and %v: want [r, in] and [out, r]", a.Shape, b.Shape)
 	}
 	e = edit{module: m, rank: a.Shape[0], rows: b.Shape[0], columns: a.Shape[1]}
 	e.scale = l.adapter.config.scale(m.name, e.rank)
@@ -132,7 +132,7 @@ func (l layout) fused(name string, e *edit) (string, bool, error) {
 		}
 		shape := l.base[target].Shape
 		if len(shape) != 2 || shape[1] != e.columns {
-			return target, true, fmt.Errorf("A takes %d values, and the tensor %s has the shape %v", e.columns, target, shape)
+			return target, true, fmt.Errorf("it takes %d values, and the tensor %s has the shape %v", e.columns, target, shape)
 		}
 		first, err := l.rowsBefore(stem, parts, at, shape[0], e.rows)
 		if err != nil {
@@ -201,7 +201,7 @@ func (l layout) expert(name string, e *edit) (string, bool, error) {
 		return "", false, nil
 	}
 	if slices.Contains(interleaved, l.family) {
-		return target, true, fmt.Errorf("models of the type %s interleave their experts' rows, which cannot be merged", l.family)
+		return target, true, fmt.Errorf("models of type %s interleave their experts' rows, which cannot be merged", l.family)
 	}
 	number, err := strconv.Atoi(found[2])
 	shape := l.base[target].Shape
@@ -214,7 +214,8 @@ func (l layout) expert(name string, e *edit) (string, bool, error) {
 	e.offset = number * rows * columns
 	switch {
 	case straight && turned:
-		return target, true, fmt.Errorf("the tensor %s has the shape %v, which does not say which side is the input's", target, shape)
+		return target, true, fmt.Errorf("the tensor %s has the shape %v, which does not say which side is the input's",
+			target, shape)
 	case straight:
 		e.rowStep, e.columnStep = columns, 1
 		e.offset += at * e.rows * columns
@@ -222,7 +223,8 @@ func (l layout) expert(name string, e *edit) (string, bool, error) {
 		e.rowStep, e.columnStep = 1, rows
 		e.offset += at * e.rows
 	default:
-		return target, true, fmt.Errorf("its product has the shape [%d, %d], and the tensor %s %v", e.rows, e.columns, target, shape)
+		return target, true, fmt.Errorf("its product has the shape [%d, %d], and the tensor %s %v",
+			e.rows, e.columns, target, shape)
 	}
 	return target, true, nil
 }

@@ -107,7 +107,8 @@ func parseHeader(header []byte, size int64) (map[string]tensor, map[string]strin
 	for _, name := range inOrder(tensors) {
 		t := tensors[name]
 		if t.Offsets[0] != at {
-			return nil, nil, fmt.Errorf("tensor %s begins at byte %d, want %d: tensors overlap or have gaps", name, t.Offsets[0], at)
+			return nil, nil, fmt.Errorf("tensor %s begins at byte %d, want %d: tensors overlap or have gaps",
+				name, t.Offsets[0], at)
 		}
 		at = t.Offsets[1]
 	}
