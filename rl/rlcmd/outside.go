@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/rl/train/part"
@@ -32,6 +33,12 @@ func (o outside) Sandbox(ctx context.Context, s part.Sandbox, image string) (env
 	}
 	choice.Warm = s.Warm
 	return o.world.Sandbox(ctx, choice)
+}
+
+// Agent opens what --agent of the other commands would.
+func (o outside) Agent(ctx context.Context, name, setUp string) (attempt.Player, error) {
+	flags := cli.AgentFlags{Name: name, SetUp: setUp}
+	return flags.Player(ctx, o.world, nil)
 }
 
 // Model opens what --base-url, --model and --tokens of the other commands would, and makes sure that it can be learned

@@ -27,6 +27,8 @@ import (
 // scripted is the world of a test: sandboxes of the host, and a model that the test scripts.
 type scripted struct{ model agent.Model }
 
+func (s scripted) Agent(context.Context, string, string) (attempt.Player, error) { return nil, nil }
+
 func (s scripted) Sandbox(context.Context, part.Sandbox, string) (env.Provider, error) {
 	return local.NewHost(local.Options{})
 }

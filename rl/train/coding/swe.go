@@ -15,6 +15,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
 	"deepswe/agent/prompt"
 	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
@@ -66,6 +67,11 @@ type Settings struct {
 	// Evidence is the weakest evidence of a reward, without which a rollout has none: outside, paired,
 	// outright, or none.
 	Evidence string `yaml:"evidence"`
+
+	// Agent is the agent that works, as for --agent of eval, and AgentSetup installs what a command line starts; empty is
+	// deepswe's own.
+	Agent      string `yaml:"agent"`
+	AgentSetup string `yaml:"agent_setup"`
 
 	PromptPack string `yaml:"prompt_pack"`
 	Format     string `yaml:"format"`
@@ -124,6 +130,10 @@ func (s *Settings) Complete(c *config.Config) error {
 
 func (s *Settings) validate(c *config.Config) error {
 	var errs []error
+	player := cli.AgentFlags{Name: s.Agent, SetUp: s.AgentSetup}
+	if err := player.Check(); err != nil {
+		errs = append(errs, fmt.Errorf("agent: %w", err))
+	}
 	if s.Train.Path == "" {
 		errs = append(errs, errors.New("train.path is missing: want a dataset, as for deepswe eval --tasks"))
 	}
@@ -263,6 +273,9 @@ func (s *Settings) Open(ctx context.Context, o part.EnvironmentOptions) (part.En
 	}
 	if pack != nil {
 		e.attempt.Wrap = pack.Observations
+	}
+	if e.attempt.Player, err = o.Outside.Agent(ctx, s.Agent, s.AgentSetup); err != nil {
+		return part.Environment{}, errors.Join(err, e.provider.Close())
 	}
 	opened := part.Environment{Player: e, Source: e.source, Prepare: e.prepare}
 	for _, suite := range s.Suites {

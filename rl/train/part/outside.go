@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"deepswe/agent"
+	"deepswe/agent/attempt"
 	"deepswe/agent/llm"
 	"deepswe/env"
 )
@@ -12,6 +13,8 @@ import (
 type Outside interface {
 	// Sandbox opens a provider for tasks, one of which has the given image; it is empty if none has one.
 	Sandbox(ctx context.Context, s Sandbox, image string) (env.Provider, error)
+	// Agent installs an agent unless it is installed, and returns what plays its rollouts; nil for deepswe's own.
+	Agent(ctx context.Context, name, setUp string) (attempt.Player, error)
 	// Model opens an endpoint's model, or a recorded one. Empty settings are taken from the user's configuration.
 	Model(ctx context.Context, e Endpoint) (Served, error)
 	// Getenv returns an environment variable. API keys are read from there only.
