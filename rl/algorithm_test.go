@@ -67,7 +67,8 @@ func TestSet(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	want := Algorithm{Baseline: Mean, Normalise: ByStd, Aggregation: tokenMean, Singleton: singletonDrop, DropUniform: true,
+	want := Algorithm{Baseline: Mean, Normalise: ByStd, Aggregation: tokenMean, Singleton: singletonDrop,
+		DropUniform:  true,
 		MinGroup:     2,
 		MaskedReward: zeroReward, MaxLength: 4096, Overflow: refuse, Overlong: Overlong{20480, 4096},
 		Filter: map[trajectory.StopReason]Mode{"max_steps": Drop, "max_context": Mask, "timeout": Mask, "length": Mask},

@@ -143,8 +143,8 @@ type Corrections struct {
 	// GeometricMin and GeometricMax keep a row whose exp(mean log m) is within them, and mask it otherwise; 0.99 and
 	// 1.01 are usual. A zero bound is open.
 	GeometricMin, GeometricMax float64
-	// ProductMin and ProductMax keep a row whose product of m is within them, and mask it otherwise; 0.5 and 2 are usual. A
-	// zero bound is open.
+	// ProductMin and ProductMax keep a row whose product of m is within them, and mask it otherwise; 0.5 and 2 are usual.
+	// A zero bound is open.
 	ProductMin, ProductMax float64
 	// VetoBelow and VetoAbove mask a row with any m below or above them; 1e-4 and 100 are usual.
 	VetoBelow, VetoAbove float64

@@ -18,7 +18,7 @@ func (c *call) prompt() string { return hex.EncodeToString(c.key[:16]) }
 // record keeps what was said in a call, before the agent gets the answer. The caller holds g.mu.
 func (g *gateway) record(c *call, answer *agent.Reply) error {
 	if len(g.out.Events) == 0 {
-		header, err := g.header(c.request.tools)
+		header, err := g.header(c.tools)
 		if err != nil {
 			return err
 		}

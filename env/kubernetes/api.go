@@ -75,7 +75,10 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // started does not know any roles yet, and credentials may be renewed, so a refusal is considered temporary if the
 // server has allowed requests before.
 func (c *cluster) patience(r request, err error) time.Duration {
-	const settling = 20 * time.Second
+	const (
+		settling = 20 * time.Second
+		briefly  = time.Second // some more tries, with what the credentials' file has by then
+	)
 	refusal, ok := errors.AsType[*statusError](err)
 	if !ok {
 		return outageTimeout // not an answer of the server: the connection failed
@@ -92,7 +95,7 @@ func (c *cluster) patience(r request, err error) time.Duration {
 		lasts := time.Since(c.refuses(err))
 		switch {
 		case r.brief:
-			return retryFirst // once more, with what the credentials' file has by now
+			return briefly
 		case lost || c.was(r):
 			// All requests give up at the same time, and later ones at once.
 			if lasts > credentialWait {

@@ -75,7 +75,8 @@ func (l layout) place(m module) (target string, e edit, head bool, err error) {
 	}
 	a, b := l.adapter.tensors[m.a], l.adapter.tensors[m.b]
 	if len(a.Shape) != 2 || len(b.Shape) != 2 || a.Shape[0] != b.Shape[1] || a.Shape[0] == 0 {
-		return "", e, false, fmt.Errorf("the matrices A and B have the shapes %v and %v: want [r, in] and [out, r]", a.Shape, b.Shape)
+		return "", e, false, fmt.Errorf("the matrices A and B have the shapes %v and %v: want [r, in] and [out, r]",
+			a.Shape, b.Shape)
 	}
 	e = edit{module: m, rank: a.Shape[0], rows: b.Shape[0], columns: a.Shape[1]}
 	e.scale = l.adapter.config.scale(m.name, e.rank)

@@ -145,7 +145,6 @@ func product(a, b array, scale float64, i, j int) float64 {
 // i, j of the product is found.
 func TestLayouts(t *testing.T) {
 	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
 	const in, out = 6, 4
 	for name, c := range map[string]struct {
 		module, target string
@@ -198,6 +197,7 @@ func TestLayouts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			r := rand.New(rand.NewPCG(1, 2))
 			a, b := random(r, Float32, 2, in), random(r, Float32, out, 2)
 			base := random(r, Float32, c.shape...)
 			other := random(r, BFloat16, 3)
@@ -384,8 +384,8 @@ func TestShards(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(9, 10))
-	base := func() map[string]array {
-		return map[string]array{"model.q.weight": random(r, BFloat16, 4, 3), "model.experts.down_proj": random(r, Float32, 2, 4, 4)}
+	base := map[string]array{
+		"model.q.weight": random(r, BFloat16, 4, 3), "model.experts.down_proj": random(r, Float32, 2, 4, 4),
 	}
 	lora := func(module string, out, in int) map[string]array {
 		return map[string]array{module + suffixA: random(r, Float32, 2, in), module + suffixB: random(r, Float32, out, 2)}
@@ -397,6 +397,7 @@ func TestRefusals(t *testing.T) {
 		all[key] = a
 		return all
 	}
+	plain := lora("model.q", 4, 3)
 	nan := random(r, Float32, 4, 2)
 	nan.values[3] = float32(math.NaN())
 	large := random(r, Float32, 4, 2)
@@ -437,9 +438,9 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := c.f
-			f.base, f.dir = base(), t.TempDir()
+			f.base, f.dir = base, t.TempDir()
 			if f.add == nil {
-				f.add = lora("model.q", 4, 3)
+				f.add = plain
 			}
 			o := f.options(t)
 			if c.damage != nil {

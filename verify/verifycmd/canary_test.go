@@ -49,7 +49,7 @@ func TestCanaryOnOddTasks(t *testing.T) {
 			"tests/test_settings.py tests/test_merge.py::test_flat tests/test_merge.py::test_nested " +
 			"tests/test_merge.py::test_mapping_replaces_value\n"), "honest copies deeply", 1, verify.CanaryConfirmed, ""},
 		{"the script always ends well", script("python3 -m pytest -rA tests || true\n"), "honest copies deeply", 1,
-			verify.CanaryConfirmed, "exit code 0"},
+			verify.CanaryConfirmed, ""},
 		{"the script always ends well, and a cheat", script("python3 -m pytest -rA tests || true\n"), "cheat runtest", 0,
 			verify.CanaryCaught, " tests "}, // wrong ones that pass, or withheld ones that do not get what they expect
 		{"the script becomes the runner", script("exec python3 -m pytest -rA tests\n"), "honest copies deeply", 0, "", ""},

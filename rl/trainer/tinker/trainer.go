@@ -23,8 +23,8 @@ type Options struct {
 	MaxLength int
 	// Dir is the directory for the local part of checkpoints. The weights are on the server.
 	Dir string
-	// Codec converts conversations to ids and back. It may be nil if nothing is sampled, or if samplers write conversations
-	// with the chat template and the tokenizer that they have.
+	// Codec converts conversations to ids and back. It may be nil if nothing is sampled, or if samplers write
+	// conversations with the chat template and the tokenizer that they have.
 	Codec Codec
 	// Samplers sample instead of the server, if there are any.
 	Samplers Samplers
