@@ -49,8 +49,7 @@ type capabilities struct {
 }
 
 // Serve answers a client until it is gone or ctx ends, and waits for what is still going on, which it interrupts.
-// Nothing
-// but messages is written to out.
+// Nothing but messages is written to out.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, host Host, version string) error {
 	s := &server{conn: newConn(in, out), host: host, version: version, active: map[string]context.CancelFunc{},
 		known: map[string]bool{}}

@@ -27,8 +27,7 @@ type offered struct {
 }
 
 // offer asks the user with all changes at once, and applies what is accepted: through the editor, where it writes
-// files,
-// so that it knows of them and can take them back. All is checked before the first is written.
+// files, so that it knows of them and can take them back. All is checked before the first is written.
 func (j *job) offer(ctx context.Context, t *acp.Turn, report *outcome) error {
 	root, err := repo.Root(ctx, j.target)
 	if err != nil {

@@ -155,9 +155,8 @@ type finished struct {
 }
 
 // propose pushes the work and opens or updates its pull request, and records that in the run's journal. show gets what
-// is about to be pushed, before anything leaves the machine; with dryRun, nothing does. Where a person has to agree
-// to a
-// part of it, the error wraps [forge.ErrConcerns], and the draft that was shown names the parts.
+// is about to be pushed, before anything leaves the machine; with dryRun, nothing does. Where a person has to agree to
+// a part of it, the error wraps [forge.ErrConcerns], and the draft that was shown names the parts.
 func (w *finished) propose(
 	ctx context.Context, d Deps, journal *run.Dir, o pullOptions, show func(*forge.Draft),
 ) (forge.Published, error) {

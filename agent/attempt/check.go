@@ -178,9 +178,9 @@ func (c *Check) judge(before, old, after Tests) {
 	}
 }
 
-// proof returns the tests of the patch that fail on the code without it and pass with it, and whether each
-// could be built
-// there. One that was not there before and keeps the old code from being built or loaded is not named by that run.
+// proof returns the tests of the patch that fail on the code without it and pass with it, and whether each could be
+// built there. One that was not there before and keeps the old code from being built or loaded is not named by that
+// run.
 func (c *Check) proof(before, old, after Tests) map[string]bool {
 	proof := map[string]bool{}
 	for name, passed := range old {

@@ -90,9 +90,8 @@ func ScreenOf(w io.Writer) *Screen {
 // Live reports whether lines are redrawn.
 func (s *Screen) Live() bool { return s.terminal.Live }
 
-// SeenWith reports whether people see what is written to out, because it is a terminal or ends up among the
-// screen's own
-// lines (2>&1), where no program can use it.
+// SeenWith reports whether people see what is written to out, because it is a terminal or ends up among the screen's
+// own lines (2>&1), where no program can use it.
 func (s *Screen) SeenWith(out io.Writer) bool {
 	f, ok := out.(interface {
 		Fd() uintptr

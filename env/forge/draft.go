@@ -91,9 +91,8 @@ type Published struct {
 // ErrForeign is the error of a branch that holds commits of others: they are never overwritten.
 var ErrForeign = errors.New("the branch holds commits that are not deepswe's")
 
-// Prepare makes the commit in a clone of its own in dir, which must be empty and stays the caller's, and decides
-// where it
-// goes. It reads from the forge, and writes nothing there.
+// Prepare makes the commit in a clone of its own in dir, which must be empty and stays the caller's, and decides where
+// it goes. It reads from the forge, and writes nothing there.
 func (c *Client) Prepare(ctx context.Context, p Proposal, dir string) (*Draft, error) {
 	s, err := c.open(ctx, p.To)
 	if err != nil {

@@ -94,8 +94,7 @@ var (
 )
 
 // body is the text of a pull request: what was done and how it was checked, in the project's template if it has one,
-// and
-// the only closing word.
+// and the only closing word.
 func (p *Proposal) body(c customs, closes, branch string) string {
 	done, checked := inert(strings.TrimSpace(p.Summary)), inert(strings.TrimSpace(p.Verified))
 	if done == "" {
@@ -135,8 +134,7 @@ func sealed(text string) bool {
 }
 
 // below puts a part below the first heading that matches, and returns what is left of it: nothing, or all of it if
-// there
-// is no such heading.
+// there is no such heading.
 func below(text string, wanted *regexp.Regexp, part string) (with, left string) {
 	for _, at := range heading.FindAllStringIndex(text, -1) {
 		if wanted.MatchString(text[at[0]:at[1]]) {

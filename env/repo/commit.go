@@ -22,9 +22,8 @@ func Identity(ctx context.Context, dir string) (name, email string, err error) {
 	return name, email, nil
 }
 
-// Patched returns the tree of a commit with a patch applied, merged if necessary. It touches neither the work tree
-// nor the
-// index. The error wraps [ErrConflict] where the patch does not fit.
+// Patched returns the tree of a commit with a patch applied, merged if necessary. It touches neither the work tree nor
+// the index. The error wraps [ErrConflict] where the patch does not fit.
 func Patched(ctx context.Context, dir, commit string, patch []byte) (string, error) {
 	tree, err := git{dir: dir}.patched(ctx, commit, patch)
 	if err != nil && ctx.Err() == nil {

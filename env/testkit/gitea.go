@@ -20,8 +20,7 @@ type Forge struct {
 }
 
 // OpenForge returns the Gitea that the file named by DEEPSWE_TEST_GITEA describes: its address, and a line for each
-// user
-// with the token. The test skips if there is none.
+// user with the token. The test skips if there is none.
 func OpenForge(t testing.TB) *Forge {
 	t.Helper()
 	path := os.Getenv("DEEPSWE_TEST_GITEA")
