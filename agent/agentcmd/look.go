@@ -90,11 +90,24 @@ func (s *surroundings) lookAtRepository(ctx context.Context, d Deps) {
 	machine := project.FindMachine(d.Getenv)
 	s.test, s.due = project.TestCommand(root, machine, nil), project.Due(root, machine)
 	if s.login = cli.WithoutPassword(remote); remote != "" {
-		s.login += ", without a token: public issues only (to fix: export GITHUB_TOKEN=…)"
-		if cmp.Or(d.Getenv("GITHUB_TOKEN"), d.Getenv("GH_TOKEN")) != "" {
-			s.login = cli.WithoutPassword(remote) + ", with a token"
-		}
+		s.login += loginAt(ctx, d, remote)
 	}
+}
+
+// loginAt says whether there is a token for a remote's forge.
+func loginAt(ctx context.Context, d Deps, remote string) string {
+	client, err := openForge(d)
+	if err != nil {
+		return ""
+	}
+	token, variable := client.Login(ctx, remote)
+	switch {
+	case token:
+		return ", with a token"
+	case variable != "":
+		return ", without a token: public issues only (to fix: export " + variable + "=…)"
+	}
+	return ""
 }
 
 // lines are what was found, as a table of names and lines for people.

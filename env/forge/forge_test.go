@@ -369,3 +369,32 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
+
+// What a login is said to be is known without asking a server: of the public forges, of this machine, and of the server
+// that a variable names.
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		remote   string
+		env      map[string]string
+		token    bool
+		variable string
+	}{
+		{"git@github.com:o/r.git", nil, false, "GITHUB_TOKEN"},
+		{"https://github.com/o/r", map[string]string{"GH_TOKEN": "x"}, true, "GITHUB_TOKEN"},
+		{"https://codeberg.org/o/r.git", map[string]string{"GITHUB_TOKEN": "x"}, false, "GITEA_TOKEN"},
+		{"https://codeberg.org/o/r.git", map[string]string{"GITEA_TOKEN": "x"}, true, "GITEA_TOKEN"},
+		{"https://git.example.com/o/r.git", map[string]string{"GITLAB_TOKEN": "x"}, false, ""},
+		{"https://git.example.com/o/r.git", map[string]string{"GITLAB_TOKEN": "x", "GITLAB_HOST": "git.example.com"}, true,
+			"GITLAB_TOKEN"},
+		{"/srv/git/r.git", map[string]string{"GITHUB_TOKEN": "x"}, false, ""},
+	} {
+		c, err := forge.New(forge.Options{Getenv: func(name string) string { return tt.env[name] }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if token, variable := c.Login(t.Context(), tt.remote); token != tt.token || variable != tt.variable {
+			t.Errorf("%s with %v: %v, %q, want %v, %q", tt.remote, tt.env, token, variable, tt.token, tt.variable)
+		}
+	}
+}

@@ -49,6 +49,29 @@ func (c *Client) token(ctx context.Context, s site) string {
 	return c.stored(ctx, s)
 }
 
+// Login reports whether there is a token for the forge of a git remote, and which variable could hold one; it is empty
+// where that depends on what the server is. The server is not asked.
+func (c *Client) Login(ctx context.Context, remote string) (token bool, variable string) {
+	a, ok := ParseRemote(remote)
+	if !ok {
+		return false, ""
+	}
+	if wellKnown[a.host] == "" && c.override == nil && !strings.HasSuffix(a.host, ".ghe.com") {
+		for kind := range variables {
+			s := newSite(kind, &url.URL{Scheme: a.scheme, Host: a.host}, "")
+			if c.owned(s) && c.token(ctx, s) != "" {
+				return true, tokenName(kind)
+			}
+		}
+		return false, ""
+	}
+	s, _, err := c.locate(ctx, a)
+	if err != nil {
+		return false, ""
+	}
+	return c.token(ctx, s) != "", tokenName(s.kind)
+}
+
 // owned reports whether the variables' token belongs to a site.
 func (c *Client) owned(s site) bool {
 	host := s.web.Host
