@@ -183,8 +183,8 @@ var oneExpert = regexp.MustCompile(`^(.*\.experts)\.(\d+)\.(gate_proj|up_proj|do
 // interleaved are the families that alternate the rows of gate and up in one tensor.
 var interleaved = []string{"gpt_oss"}
 
-// expert places an expert's projection in a tensor of all experts: [experts, out, in], or transposed [experts, in, out],
-// with gate before up.
+// expert places an expert's projection in a tensor of all experts: [experts, out, in], or transposed
+// [experts, in, out], with gate before up.
 func (l layout) expert(name string, e *edit) (string, bool, error) {
 	found := oneExpert.FindStringSubmatch(name)
 	if found == nil {

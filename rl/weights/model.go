@@ -70,7 +70,8 @@ func openModel(dir string) (*model, error) {
 		}
 		for tensor, t := range f.tensors {
 			if m.indexed && index.Map[tensor] != name {
-				return nil, fmt.Errorf("base: %s says that %s is in %q, and it is in %s", indexName, tensor, index.Map[tensor], name)
+				return nil, fmt.Errorf("base: %s says that %s is in %q, and it is in %s",
+					indexName, tensor, index.Map[tensor], name)
 			}
 			m.tensors[tensor] = t
 			delete(index.Map, tensor)
