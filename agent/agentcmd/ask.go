@@ -55,10 +55,10 @@ func (q *questions) line(ctx context.Context) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// secret reads a line that is not shown.
-func (q *questions) secret(ctx context.Context) (string, error) {
+// secret reads a line that is not shown. ask puts the question.
+func (q *questions) secret(ctx context.Context, ask func()) (string, error) {
 	var text []byte
-	err := q.keys(ctx, func(b byte) (more bool) {
+	err := q.keys(ctx, ask, func(b byte) (more bool) {
 		switch b {
 		case '\r', '\n':
 			return false
@@ -72,18 +72,19 @@ func (q *questions) secret(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// key waits for one of some keys, without an Enter.
-func (q *questions) key(ctx context.Context, some string) (byte, error) {
+// key waits for one of some keys, without an Enter. ask puts the question.
+func (q *questions) key(ctx context.Context, ask func(), some string) (byte, error) {
 	var pressed byte
-	err := q.keys(ctx, func(b byte) (more bool) {
+	err := q.keys(ctx, ask, func(b byte) (more bool) {
 		pressed = b
 		return !strings.ContainsRune(some, rune(b))
 	})
 	return pressed, err
 }
 
-// keys gives the keys that are pressed to take, as long as it wants more. Ctrl-C and Ctrl-D end the input.
-func (q *questions) keys(ctx context.Context, take func(b byte) (more bool)) error {
+// keys gives the keys that are pressed to take, as long as it wants more. Ctrl-C and Ctrl-D end the input. ask puts the
+// question, once nothing that is typed is shown any more; then a line ends with \r\n.
+func (q *questions) keys(ctx context.Context, ask func(), take func(b byte) (more bool)) error {
 	if f, ok := q.in.(*os.File); ok {
 		state, err := term.MakeRaw(int(f.Fd()))
 		if err != nil {
@@ -91,6 +92,7 @@ func (q *questions) keys(ctx context.Context, take func(b byte) (more bool)) err
 		}
 		defer func() { _ = term.Restore(int(f.Fd()), state) }()
 	}
+	ask()
 	for {
 		if err := q.await(ctx); err != nil {
 			return err

@@ -194,8 +194,9 @@ func (b *beginning) askAddress(ctx context.Context) error {
 // unlock asks for the key of an endpoint that wants one.
 func (b *beginning) unlock(ctx context.Context, s cli.ModelServer) error {
 	for {
-		b.say("%s wants a key (not shown; nothing: later):", cli.Plain(cli.WithoutPassword(s.BaseURL)))
-		key, err := b.questions.secret(ctx)
+		key, err := b.questions.secret(ctx, func() {
+			b.say("%s wants a key (not shown; nothing: later):\r", cli.Plain(cli.WithoutPassword(s.BaseURL)))
+		})
 		if err != nil || key == "" {
 			return err
 		}

@@ -55,8 +55,8 @@ func (j *job) decide(ctx context.Context) error {
 		keys += string(w.key)
 	}
 	for {
-		fmt.Fprintf(c.d.Err, "\n%s\n", strings.Join(words, "  "))
-		pressed, err := c.questions.key(ctx, keys+strings.ToUpper(keys))
+		ask := func() { fmt.Fprintf(c.d.Err, "\r\n%s\r\n", strings.Join(words, "  ")) }
+		pressed, err := c.questions.key(ctx, ask, keys+strings.ToUpper(keys))
 		if err != nil && !errors.Is(err, errNoAnswer) && ctx.Err() == nil {
 			return err
 		}
