@@ -3,6 +3,7 @@ package forge
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestClean(t *testing.T) {
@@ -28,10 +29,11 @@ func TestClean(t *testing.T) {
 }
 
 func FuzzClean(f *testing.F) {
+	f.Add("\xbd")
 	f.Add("a\n```\n<!-- x -->\n```\n<!-- y\n-->")
 	f.Fuzz(func(t *testing.T, text string) {
 		got := clean(text)
-		if len(got) > len(text) || strings.Contains(got, "\r") {
+		if utf8.ValidString(text) && len(got) > len(text) || strings.Contains(got, "\r") {
 			t.Errorf("got %q", got)
 		}
 		if !strings.ContainsAny(text, "`~") && strings.Contains(got, "-->") && strings.Contains(strings.SplitN(got, "-->", 2)[0], "<!--") {
