@@ -55,8 +55,8 @@ func (c Card) write(base, out string, a *adapter, r Report) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "---\n%s---\n\n# %s, trained with deepswe\n\n", matter, cmp.Or(f.Base, "A model"))
 	fmt.Fprintf(&text, "A LoRA adapter of rank %d and alpha %g was merged into its base: %d weights changed, and %d\n"+
-		"that the adapter has zeros for stayed as they were. Of the changed weights' numbers, %s differ from the base's after\n"+
-		"they were rounded to their type.\n", a.config.Rank, a.config.Alpha, r.Modules, r.Unchanged, percent(r.Share()))
+		"that the adapter has zeros for stayed as they were. Of the changed weights' numbers, %s differ from the base's\n"+
+		"after they were rounded to their type.\n", a.config.Rank, a.config.Alpha, r.Modules, r.Unchanged, percent(r.Share()))
 	if r.Untied {
 		text.WriteString("\nThe output layer, which the base shares with its embedding, has weights of its own here.\n")
 	}
