@@ -229,3 +229,23 @@ func (l layout) expert(name string, e *edit) (string, bool, error) {
 	}
 	return target, true, nil
 }
+
+// addRow adds a row of the product. Where nothing is added, a value keeps its bits.
+func (e edit) addRow(values, a, b, sum []float32, row int) {
+	clear(sum)
+	for k, factor := range b {
+		if factor == 0 {
+			continue
+		}
+		for j, v := range a[k*e.columns : (k+1)*e.columns] {
+			sum[j] += factor * v
+		}
+	}
+	at := e.offset + row*e.rowStep
+	for _, v := range sum {
+		if v *= e.scale; v != 0 {
+			values[at] += v
+		}
+		at += e.columnStep
+	}
+}

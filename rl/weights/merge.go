@@ -273,7 +273,8 @@ func (m *merger) writeShard(ctx context.Context, name string) (_ map[string]tens
 		return nil, err
 	}
 	defer f.Close()
-	if m.digests[name], err = digest(io.NewSectionReader(f, 0, math.MaxInt64)); err != nil {
+	hash := sha256.New() // of the file, which is read once, from its beginning to its end
+	if _, err := io.Copy(hash, io.NewSectionReader(f, 0, f.data)); err != nil {
 		return nil, err
 	}
 	out, err := os.Create(filepath.Join(m.out, name))
@@ -294,21 +295,27 @@ func (m *merger) writeShard(ctx context.Context, name string) (_ map[string]tens
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if err := m.writePiece(w, f, p); err != nil {
+		t := f.tensors[p.source]
+		var in io.Reader = io.NewSectionReader(f, f.data+t.Offsets[0], t.size())
+		if p.name == p.source {
+			in = io.TeeReader(in, hash)
+		}
+		if err := m.writePiece(w, in, t, p); err != nil {
 			return nil, fmt.Errorf("tensor %s: %w", p.name, err)
 		}
 	}
+	m.digests[name] = hex.EncodeToString(hash.Sum(nil))
 	return written, cmp.Or(w.Flush(), out.Sync())
 }
 
-func (m *merger) writePiece(w io.Writer, f *file, p piece) error {
-	t := f.tensors[p.source]
+// writePiece writes a piece, whose source is the tensor t of the base with the content of in.
+func (m *merger) writePiece(w io.Writer, in io.Reader, t tensor, p piece) error {
 	if len(p.edits) == 0 && t.DType == p.tensor.DType {
-		_, err := io.Copy(w, io.NewSectionReader(f, f.data+t.Offsets[0], t.size()))
+		_, err := io.CopyN(w, in, t.size())
 		return err
 	}
-	data, err := f.read(t)
-	if err != nil {
+	data := make([]byte, t.size())
+	if _, err := io.ReadFull(in, data); err != nil {
 		return err
 	}
 	values, err := t.DType.decode(data)
@@ -371,26 +378,6 @@ func (m *merger) apply(values []float32, e edit) error {
 	}
 	workers.Wait()
 	return nil
-}
-
-// addRow adds a row of the product. Where nothing is added, a value keeps its bits.
-func (e edit) addRow(values, a, b, sum []float32, row int) {
-	clear(sum)
-	for k, factor := range b {
-		if factor == 0 {
-			continue
-		}
-		for j, v := range a[k*e.columns : (k+1)*e.columns] {
-			sum[j] += factor * v
-		}
-	}
-	at := e.offset + row*e.rowStep
-	for _, v := range sum {
-		if v *= e.scale; v != 0 {
-			values[at] += v
-		}
-		at += e.columnStep
-	}
 }
 
 func digest(r io.Reader) (string, error) {

@@ -2,7 +2,9 @@ package weights
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -327,6 +329,10 @@ func TestUntie(t *testing.T) {
 	report, err := Merge(t.Context(), o)
 	if err != nil || report.Modules != 2 || !report.Untied {
 		t.Fatal(report, err)
+	}
+	data, err := os.ReadFile(filepath.Join(o.Base, singleName))
+	if sum := sha256.Sum256(data); err != nil || report.Digests[singleName] != hex.EncodeToString(sum[:]) {
+		t.Errorf("the base's digest is %s, want %x: %v", report.Digests[singleName], sum, err)
 	}
 	got := load(t, filepath.Join(o.Out, singleName))
 	for i := range 4 {
