@@ -116,6 +116,29 @@ func openEnded(d Deps, path string) (*run.Dir, error) {
 	return journal, nil
 }
 
+// lockEnded is openEnded, and what the run recorded, read once nobody else can add to it.
+func lockEnded(d Deps, path string) (*solveRun, *run.Dir, error) {
+	journal, err := openEnded(d, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	past, err := readSolve(path)
+	if err != nil {
+		return nil, nil, errors.Join(err, journal.Close())
+	}
+	return past, journal, nil
+}
+
+// patch returns the patch of a run; without one, the error says so and has the exit status of a run that solved nothing.
+func (s *solveRun) patch(d Deps) ([]byte, error) {
+	patch, err := os.ReadFile(filepath.Join(s.dir(), attempt.PatchFile))
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("the run %s has no patch", runName(d, s.path))
+		return nil, &cli.ExitError{Code: cli.ExitUnsolved, Err: err}
+	}
+	return patch, err
+}
+
 // deliverLater applies a run's patch or, if a branch is named, commits it there.
 func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 	path, err := findRun(d, name, run.Solve)
@@ -141,10 +164,7 @@ func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 		return err
 	}
 	defer journal.Close()
-	patch, err := os.ReadFile(filepath.Join(past.dir(), attempt.PatchFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return &cli.ExitError{Code: cli.ExitUnsolved, Err: fmt.Errorf("the run %s has no patch", runName(d, path))}
-	}
+	patch, err := past.patch(d)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -110,19 +109,12 @@ func proposeLater(ctx context.Context, d Deps, name string, o pullOptions) error
 	if err != nil {
 		return err
 	}
-	journal, err := openEnded(d, path)
+	past, journal, err := lockEnded(d, path)
 	if err != nil {
 		return err
 	}
 	defer journal.Close()
-	past, err := readSolve(path)
-	if err != nil {
-		return err
-	}
-	patch, err := os.ReadFile(filepath.Join(past.dir(), attempt.PatchFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return &cli.ExitError{Code: cli.ExitUnsolved, Err: fmt.Errorf("the run %s has no patch", runName(d, path))}
-	}
+	patch, err := past.patch(d)
 	if err != nil {
 		return err
 	}

@@ -47,15 +47,11 @@ func undo(ctx context.Context, d Deps, name string) error {
 	if err != nil {
 		return err
 	}
-	journal, err := openEnded(d, path)
+	past, journal, err := lockEnded(d, path)
 	if err != nil {
 		return err
 	}
 	defer journal.Close()
-	past, err := readSolve(path) // after the lock, so that it stays as it is
-	if err != nil {
-		return err
-	}
 	all := past.deliveries()
 	if len(all) == 0 {
 		return cli.Usagef("there is nothing to take back: since the last work on the run %s, its patch was neither applied "+

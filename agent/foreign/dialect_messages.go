@@ -68,7 +68,7 @@ func (messages) read(body []byte) (request, error) {
 		r.dropped += dropped
 	}
 	for _, t := range in.Tools {
-		if len(t.InputSchema) == 0 { // a tool of the server's
+		if len(t.InputSchema) == 0 { // one that the server itself would run
 			r.dropped++
 			continue
 		}

@@ -199,7 +199,7 @@ func (c *Client) Load(ctx context.Context, m *ServedModel) {
 	c.Measure(ctx, m)
 }
 
-// namedModel is a question of Ollama's own API about a model.
+// namedModel is the body of a request to Ollama's own API about a model.
 type namedModel struct {
 	Model string `json:"model"`
 }
