@@ -129,7 +129,7 @@ func lockEnded(d Deps, path string) (*solveRun, *run.Dir, error) {
 	return past, journal, nil
 }
 
-// patch returns the patch of a run; without one, the error says so and has the exit status of a run that solved nothing.
+// patch returns the patch of a run. Without one, the error has the exit status of a run that solved nothing.
 func (s *solveRun) patch(d Deps) ([]byte, error) {
 	patch, err := os.ReadFile(filepath.Join(s.dir(), attempt.PatchFile))
 	if errors.Is(err, os.ErrNotExist) {
