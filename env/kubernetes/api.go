@@ -40,7 +40,7 @@ type request struct {
 	once bool
 	// whole forbids cutting the request short when its context ends. It is not repeated then.
 	whole bool
-	// brief forbids waiting for new credentials.
+	// brief forbids waiting for new credentials: a few tries, however slow the server.
 	brief bool
 }
 
@@ -53,11 +53,17 @@ func (r request) right() string {
 
 // call sends a request, and repeats it while the server is unreachable or asks to retry later.
 func (c *cluster) call(ctx context.Context, r request) error {
-	began := time.Now()
+	const tries = 4 // of a brief request that is refused, each with what the credentials' file has by then
+	began, refusals := time.Now(), 0
 	for try := 1; ; try++ {
 		wait, err := c.callOnce(ctx, r)
 		if err == nil || r.once || ctx.Err() != nil || time.Since(began) >= c.patience(r, err) {
 			return err
+		}
+		if code := refused(err); code == http.StatusUnauthorized || code == http.StatusForbidden {
+			if refusals++; r.brief && refusals == tries {
+				return err
+			}
 		}
 		if wait == 0 {
 			wait = jitter(env.Backoff(try, retryFirst, retryLongest))
@@ -75,10 +81,7 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // started does not know any roles yet, and credentials may be renewed, so a refusal is considered temporary if the
 // server has allowed requests before.
 func (c *cluster) patience(r request, err error) time.Duration {
-	const (
-		settling = 20 * time.Second
-		briefly  = time.Second // some more tries, with what the credentials' file has by then
-	)
+	const settling = 20 * time.Second
 	refusal, ok := errors.AsType[*statusError](err)
 	if !ok {
 		return outageTimeout // not an answer of the server: the connection failed
@@ -93,17 +96,14 @@ func (c *cluster) patience(r request, err error) time.Duration {
 			return 0
 		}
 		lasts := time.Since(c.refuses(err))
-		switch {
-		case r.brief:
-			return briefly
-		case lost || c.was(r):
-			// All requests give up at the same time, and later ones at once.
-			if lasts > credentialWait {
-				return 0
-			}
-			return credentialWait
+		if !lost && !c.was(r) {
+			return settling
 		}
-		return settling
+		// All requests give up at the same time, and later ones at once.
+		if lasts > credentialWait {
+			return 0
+		}
+		return credentialWait
 	}
 	return 0
 }

@@ -154,6 +154,26 @@ func TestLostCredentials(t *testing.T) {
 	}
 }
 
+// A deletion that a slow server refuses in a bad moment is tried again: what counts is how often, not how long.
+func TestRemoveFromASlowServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := []int{http.StatusOK, http.StatusTooManyRequests, http.StatusForbidden, http.StatusForbidden, http.StatusOK}
+		c := newCluster("c", "n")
+		c.base = &url.URL{Scheme: "http", Host: "x"}
+		c.http = &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+			time.Sleep(2 * time.Second)
+			code := answers[0]
+			answers = answers[1:]
+			return said(code, `pods is forbidden: User "x" cannot do that`), nil
+		})}
+		for range 2 {
+			if err := c.deletePod(t.Context(), "p", ""); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // lockedText is a log that may be read while it is written.
 type lockedText struct {
 	mu   sync.Mutex
