@@ -101,6 +101,8 @@ func TestScripts(t *testing.T) {
 				return bwrapWorks(t), nil
 			case "docker":
 				return dockerWorks(t), nil
+			case "race":
+				return testkit.UnderRace, nil
 			}
 			if port, ok := strings.CutPrefix(cond, "free:"); ok {
 				listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))

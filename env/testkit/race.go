@@ -2,4 +2,5 @@
 
 package testkit
 
-const race = true
+// UnderRace reports whether the race detector is on.
+const UnderRace = true

@@ -66,7 +66,7 @@ func Skip(t testing.TB, what string, why any) {
 // goroutines other tests run, too. CI also runs all tests without the race detector.
 func SkipUnderRace(t testing.TB) {
 	t.Helper()
-	if race {
+	if UnderRace {
 		t.Skip("takes minutes under the race detector")
 	}
 }

@@ -172,6 +172,7 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 	for _, tc := range []struct {
 		name, script string
 		files        map[string]string
+		more         bool // only where DEEPSWE_TEST_FULL asks for it
 		gold         bool
 		want         float64
 	}{
@@ -180,7 +181,7 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 			files: map[string]string{inits: initial + "open('/logs/verifier/reward.json', 'w').write('{\"reward\": 1}')\n"},
 		},
 		{
-			name: "a directory in the place of the file", script: text,
+			name: "a directory in the place of the file", more: true, script: text,
 			files: map[string]string{inits: initial + "import os\nos.makedirs('/logs/verifier/reward.txt')\n" +
 				"open('/logs/verifier/reward.json', 'w').write('{\"reward\": 1}')\n"},
 		},
@@ -195,7 +196,7 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 				"os.kill(os.getppid(), 9)\n"},
 		},
 		{
-			name: "the script is rewritten", script: text,
+			name: "the script is rewritten", more: true, script: text,
 			files: map[string]string{inits: initial + "with open('/tests/test.sh', 'a') as f:\n" +
 				"    f.write('echo 1 > /logs/verifier/reward.txt\\n' * 9)\n"},
 		},
@@ -208,11 +209,11 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 			},
 		},
 		{
-			name: "conftest.py", script: text,
+			name: "conftest.py", more: true, script: text,
 			files: map[string]string{"conftest.py": "def pytest_pyfunc_call(pyfuncitem):\n    return True\n"},
 		},
 		{
-			name: "the runner ends", script: text,
+			name: "the runner ends", more: true, script: text,
 			files: map[string]string{inits: initial + "from os import _exit\n_exit(0)\n"},
 		},
 		{
@@ -221,7 +222,7 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 			gold:  true, want: 1,
 		},
 		{name: "the fix", script: text, gold: true, want: 1},
-		{name: "the fix and its settings", script: text, gold: true, want: 1, files: map[string]string{
+		{name: "the fix and its settings", more: true, script: text, gold: true, want: 1, files: map[string]string{
 			"pyproject.toml": "[project]\nname = \"layered\"\nversion = \"1\"\ndependencies = [\"attrs\"]\n",
 			"Makefile":       "test:\n\tpytest\n", "layered/extra.py": "X = 1\n", "helpers.py": "Y = 2\n",
 		}},
@@ -231,7 +232,7 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 			"tests/data.json":    "{}\n", "CHANGES.md": "Nothing is changed in place.\n",
 		}},
 		{
-			name: "a server that the script leaves", gold: true, want: 1,
+			name: "a server that the script leaves", more: true, gold: true, want: 1,
 			script: text + "\npython3 -m http.server 8123 > /dev/null 2>&1 &",
 		},
 		{
@@ -240,6 +241,9 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 				"for e in 'txt', 'json':\n    (d / f'reward.{e}').write_text(json.dumps({'reward': r} if e == 'json' else r))\nEND",
 		},
 	} {
+		if tc.more && os.Getenv("DEEPSWE_TEST_FULL") == "" {
+			continue
+		}
 		t.Run(tc.name, func(t *testing.T) {
 			task := readHarborTask(t, harborTask(t, filepath.Join(t.TempDir(), "task"), source, tc.script))
 			var patch strings.Builder
