@@ -97,13 +97,19 @@ func (w World) ResolveModel(c Config, baseURL, model string) ModelChoice {
 	}
 }
 
+// EndpointFlags are the flags that select an endpoint's model. In the configuration of a training run they are keys.
+type EndpointFlags struct {
+	BaseURL string `yaml:"base_url"`
+	Name    string `yaml:"model"`
+	// Tokens asks for token ids and logprobs, and says what prompts are made of; empty asks for none.
+	Tokens string `yaml:"tokens"`
+}
+
 // ModelFlags are the flags that select the model and how it is used.
 type ModelFlags struct {
-	Name, BaseURL string
-	Format, Pack  string
-	Compact       string
-	// Tokens asks for token ids and logprobs, and says what prompts are made of; empty asks for none.
-	Tokens string
+	EndpointFlags
+	Format, Pack string
+	Compact      string
 	// Patience is how long requests wait for a server that is gone.
 	Patience time.Duration
 

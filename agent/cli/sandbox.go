@@ -78,11 +78,12 @@ func openKubernetes(ctx context.Context, log *slog.Logger, c SandboxChoice) (env
 // Places are where sandboxes are started from images: Docker daemons, and namespaces of clusters.
 type Places struct {
 	// Hosts are Docker daemons.
-	Hosts []string
+	Hosts []string `yaml:"hosts"`
 	// Contexts are contexts of the KUBECONFIG; Namespaces are used in each of them.
-	Contexts, Namespaces []string
+	Contexts   []string `yaml:"kube_contexts"`
+	Namespaces []string `yaml:"kube_namespaces"`
 	// Pods are the pod settings of the user's configuration; nil if there are none.
-	Pods *kubernetes.Pods
+	Pods *kubernetes.Pods `yaml:"-"`
 }
 
 // Add adds --docker-host, --kube-context and --kube-namespace.
@@ -190,17 +191,19 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 	return nil, &ExitError{Code: ExitSandbox, Err: err}
 }
 
-// SandboxFlags are the flags that select where commands run.
+// SandboxFlags are the flags that select where commands run. In the configuration of a training run they are keys.
 type SandboxFlags struct {
-	Places
-	Env     string
-	Image   string
-	Network bool
+	Env    string `yaml:"env"`
+	Image  string `yaml:"image"`
+	Places `yaml:",inline"`
 	// Mirror and Budget concern container images: where they come from, and how much space they may use.
-	Mirror string
-	Budget string
+	Mirror string `yaml:"registry_mirror"`
+	Budget string `yaml:"image_budget"`
+	// Warm is the number of sandboxes kept ready in each place.
+	Warm    int  `yaml:"warm"`
+	Network bool `yaml:"network"`
 	// Disk limits what a sandbox may write.
-	Disk string
+	Disk string `yaml:"-"`
 }
 
 // Add adds the flags to a command that works on one repository.
@@ -239,7 +242,9 @@ func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
 
 // Choice returns the choice that the flags and the user's configuration make.
 func (o *SandboxFlags) Choice(c Config) (SandboxChoice, error) {
-	choice := SandboxChoice{Places: o.Places, Env: o.Env, Image: o.Image, Mirror: cmp.Or(o.Mirror, c.RegistryMirror)}
+	choice := SandboxChoice{
+		Places: o.Places, Env: o.Env, Image: o.Image, Warm: o.Warm, Mirror: cmp.Or(o.Mirror, c.RegistryMirror),
+	}
 	choice.Pods = c.Kubernetes
 	budget, from := o.Budget, "--image-budget"
 	if budget == "" {

@@ -37,7 +37,7 @@ func TestHintsOfAJudge(t *testing.T) {
 			defer endpoint.Close()
 			c.flags.JudgeURL = strings.ReplaceAll(c.flags.JudgeURL, "URL", endpoint.URL)
 			w := World{Getenv: environment(c.vars)}
-			_, _, err := c.flags.OpenJudge(t.Context(), w, nil, &ModelFlags{BaseURL: endpoint.URL})
+			_, _, err := c.flags.OpenJudge(t.Context(), w, nil, &ModelFlags{EndpointFlags: EndpointFlags{BaseURL: endpoint.URL}})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q in it", err, c.want)
 			}

@@ -125,8 +125,7 @@ func (t *training) execute(ctx context.Context) error {
 		dir = t.deps.RunDir(run.PathName(c.Name))
 	}
 	o := train.Options{
-		Dir: dir, Program: t.deps.Program(), Resume: t.resume, Log: t.deps.Log, Abandon: t.deps.Abandon,
-		Metrics: metrics.NewPrometheus(), Version: t.deps.Version, Outside: outside{world: t.deps.World},
+		Dir: dir, Resume: t.resume, Metrics: metrics.NewPrometheus(), World: t.deps.World,
 	}
 	if t.trackio != "" {
 		o.Trackio, err = metrics.NewTrackio(metrics.TrackioOptions{
@@ -227,8 +226,8 @@ func (t *training) read(name string) ([]byte, error) {
 // watched trains and shows how it goes: on a terminal, in a log, or to a program.
 func (t *training) watched(ctx context.Context, c config.Config, o train.Options) ([]train.Result, error) {
 	shown := newView(cli.ScreenOf(t.deps.Err), time.Now)
-	o.Observer = func(run string, c config.Config) train.Observer {
-		return &audience{run: run, view: shown.run(run, c.Steps), print: t.print}
+	o.Observer = func(run string, steps int) train.Observer {
+		return &audience{run: run, view: shown.run(run, steps), print: t.print}
 	}
 	var results []train.Result
 	var err error

@@ -305,7 +305,7 @@ func TestBugs(t *testing.T) {
 	c := mustLoad(t, string(data), set...)
 	dir := filepath.Join(t.TempDir(), "run")
 	play := func(c config.Config) Result {
-		result, err := Start(t.Context(), c, Options{Dir: dir, Resume: run.Exists(dir), Outside: scripted{}})
+		result, err := Start(t.Context(), c, Options{Dir: dir, Resume: run.Exists(dir), World: scripted(nil)})
 		if err != nil {
 			t.Fatal(err)
 		}

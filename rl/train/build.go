@@ -18,18 +18,89 @@ import (
 	"deepswe/rl/report"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/examples"
+	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 	"deepswe/rl/train/record"
 )
 
+// inputs is what a run learns from, and where it is kept. They stay open when the trainer is lost.
+type inputs struct {
+	config      config.Config
+	options     Options
+	environment part.Environment
+	gates       run.Gates
+	stages      *stages
+	// data is what the run imitates; nil if it plays.
+	data *examples.Set
+	dir  *run.Dir
+	// text is the complete configuration in YAML.
+	text string
+}
+
+// open opens what a run learns from, and then its directory: what nothing can be learned from leaves none. The caller
+// closes the inputs, also after an error.
+func open(ctx context.Context, c config.Config, o Options) (in *inputs, err error) {
+	r := c.Rollouts
+	in = &inputs{config: c, options: o, stages: &stages{list: c.Stages}, gates: run.Gates{
+		Model: run.NewGate(r.Models), Sandbox: run.NewGate(r.Sandboxes), Grading: run.NewGate(cmp.Or(r.Gradings, r.Workers)),
+	}}
+	if err := in.openEnvironment(ctx); err != nil {
+		return in, fmt.Errorf("%s: %w", config.EnvironmentKey, err)
+	}
+	if c.Objective == config.Imitation {
+		model := ""
+		if c.SFT.Model != "" {
+			model, _ = modelfiles.Find(c.SFT.Tokenizer, c.SFT.Model, o.World.Getenv) // only conversations need it
+		}
+		if in.data, err = examples.Read(ctx, c.SFT, model, c.Seed); err != nil {
+			return in, err
+		}
+	}
+	in.dir, in.text, err = o.OpenDir(c)
+	return in, err
+}
+
+// openEnvironment opens the environment. A run that imitates asks it for vocabulary and prompts only.
+func (in *inputs) openEnvironment(ctx context.Context) (err error) {
+	c := in.config
+	if c.Environment == nil {
+		return nil
+	}
+	algorithm := c.RL()
+	o := part.EnvironmentOptions{
+		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: in.gates, Workers: c.Rollouts.Workers,
+		Grades: algorithm.Grades, Limits: in.stages.limits, World: in.options.World,
+	}
+	if in.environment, err = c.Environment.Open(ctx, o); err == nil && c.Objective == config.Imitation {
+		err = in.closeEnvironment()
+		in.environment = part.Environment{Language: in.environment.Language}
+	}
+	return err
+}
+
+func (in *inputs) closeEnvironment() error {
+	if in.environment.Close == nil {
+		return nil
+	}
+	return in.environment.Close()
+}
+
+func (in *inputs) close() error {
+	err := in.closeEnvironment()
+	if in.dir != nil {
+		err = errors.Join(err, in.dir.Close())
+	}
+	return err
+}
+
 // once trains from the last checkpoint until the run is done or fails, and sets the result's points.
-func once(ctx context.Context, c config.Config, o Options, dir *run.Dir, data *examples.Set, r *Result) (err error) {
-	l, err := build(ctx, c, o, dir, data)
+func (in *inputs) once(ctx context.Context, r *Result) (err error) {
+	l, err := in.build(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.close()) }()
-	if err := dir.Note("begin", map[string]int{"after": max(l.from, -1)}); err != nil {
+	if err := in.dir.Note("begin", map[string]int{"after": max(l.from, -1)}); err != nil {
 		return err
 	}
 	err = l.run(ctx)
@@ -37,19 +108,20 @@ func once(ctx context.Context, c config.Config, o Options, dir *run.Dir, data *e
 	if err != nil {
 		end["error"] = err.Error()
 	}
-	err = errors.Join(err, dir.Note("end", end), l.recorder.report())
+	err = errors.Join(err, in.dir.Note("end", end), l.recorder.report())
 	r.Points = l.recorder.points
 	return err
 }
 
-// build opens what a configuration names, and makes the values that a run consists of: nothing behind it sees the
-// configuration. data is what the run imitates; nil if it plays. The caller closes the loop.
-func build(ctx context.Context, c config.Config, o Options, dir *run.Dir, data *examples.Set) (_ *loop, err error) {
-	if err := errors.Join(removeTorn(dir.Path()), removeTorn(dir.Path(record.CheckpointsDir))); err != nil {
+// build opens the trainer, and makes the values that a run consists of: nothing behind it sees the configuration. The
+// caller closes the loop.
+func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
+	c, o := in.config, in.options
+	if err := errors.Join(removeTorn(in.dir.Path()), removeTorn(in.dir.Path(record.CheckpointsDir))); err != nil {
 		return nil, err
 	}
 	l := &loop{
-		site: site{dir: dir, log: o.Log, now: o.Now}, guard: guard{settings: c.Guards}, steps: c.Steps,
+		site: site{dir: in.dir, log: o.World.Log, now: o.Now}, guard: guard{settings: c.Guards}, steps: c.Steps,
 		every: c.Checkpoint.Every,
 	}
 	l.keeper = keeper{site: &l.site, rollouts: c.Rollouts, keep: c.Checkpoint.Keep}
@@ -58,70 +130,34 @@ func build(ctx context.Context, c config.Config, o Options, dir *run.Dir, data *
 			err = errors.Join(err, l.close())
 		}
 	}()
-	gates := run.Gates{
-		Model: run.NewGate(c.Rollouts.Models), Sandbox: run.NewGate(c.Rollouts.Sandboxes),
-		Grading: run.NewGate(cmp.Or(c.Rollouts.Gradings, c.Rollouts.Workers)),
-	}
-	stages := &stages{list: c.Stages}
-	algorithm := c.RL()
-	environment, err := openEnvironment(ctx, c, o, part.EnvironmentOptions{
-		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: gates, Workers: c.Rollouts.Workers,
-		Grades: algorithm.Grades, Limits: stages.limits, Dir: dir, Version: o.Version, Outside: o.Outside,
-		Abandon: o.Abandon, Log: o.Log,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if environment.Player != nil {
-		l.closers = append(l.closers, environment.Close)
-	}
 	l.trainer, err = c.Trainer.Open(ctx, part.TrainerOptions{
-		Seed: c.Seed, Dir: dir.Path(record.CheckpointsDir), Workers: o.Processors, Language: environment.Language,
-		Imitates: data != nil, Outside: o.Outside, Log: o.Log,
+		Seed: c.Seed, Dir: in.dir.Path(record.CheckpointsDir), Workers: o.Processors, Language: in.environment.Language,
+		Imitates: in.data != nil, World: o.World,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config.TrainerKey, err)
 	}
 	l.closers = append(l.closers, l.trainer.Close)
-	if data != nil {
-		own := *data
+	if in.data != nil {
+		own := *in.data
 		if err := own.Fit(l.trainer, c.SFT); err != nil {
 			return nil, err
 		}
 		m := &imitation{site: &l.site, data: &own, settings: *c.SFT, optimizer: c.Optimizer, seed: c.Seed}
 		l.steps, l.begin = m.updates(), m.begin
-	} else {
-		if err := fits(c, l.trainer); err != nil {
-			return nil, err
-		}
-		p := player{environment, gates, c.Rollouts, o.Log, o.Abandon}
-		x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: algorithm.MaxLength}
-		l.begin = plan{
-			site: &l.site, examiner: x, keeper: &l.keeper, stages: stages, curriculum: c.Curriculum, seed: c.Seed,
-			algorithm: algorithm, optimizer: c.Optimizer,
-		}.begin
+		return l, in.watch(l)
 	}
-	return l, l.open(c, o)
-}
-
-// openEnvironment opens the environment. A run that imitates asks it for vocabulary and prompts only.
-func openEnvironment(
-	ctx context.Context, c config.Config, o Options, all part.EnvironmentOptions,
-) (part.Environment, error) {
-	if c.Environment == nil {
-		return part.Environment{}, nil
+	if err := fits(c, l.trainer); err != nil {
+		return nil, err
 	}
-	if c.Objective == config.Imitation {
-		all = part.EnvironmentOptions{Seed: c.Seed, Outside: o.Outside, Log: o.Log}
-	}
-	e, err := c.Environment.Open(ctx, all)
-	if err != nil {
-		return e, fmt.Errorf("%s: %w", config.EnvironmentKey, err)
-	}
-	if c.Objective == config.Imitation {
-		return part.Environment{Language: e.Language}, e.Close()
-	}
-	return e, nil
+	algorithm := c.RL()
+	p := player{in.environment, in.gates, c.Rollouts, o.World.Log, o.World.Abandon}
+	x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: algorithm.MaxLength}
+	l.begin = plan{
+		site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, curriculum: c.Curriculum, seed: c.Seed,
+		algorithm: algorithm, optimizer: c.Optimizer,
+	}.begin
+	return l, in.watch(l)
 }
 
 // fits refuses contexts that are longer than the sampler's.
@@ -146,8 +182,8 @@ func fits(c config.Config, t part.Trainer) error {
 	return errors.Join(errs...)
 }
 
-// open reads the state that the run resumes from, and opens its metrics and its report.
-func (l *loop) open(c config.Config, o Options) (err error) {
+// watch reads the state that the run resumes from, and opens its metrics and its report.
+func (in *inputs) watch(l *loop) (err error) {
 	if l.state, l.resumed, err = readState(l.dir); err != nil {
 		return err
 	}
@@ -155,11 +191,9 @@ func (l *loop) open(c config.Config, o Options) (err error) {
 	if l.resumed {
 		l.from = l.state.Step
 	}
-	text, err := c.YAML()
-	if err != nil {
-		return err
-	}
-	sinks, err := openSinks(l.dir, l.from, o, cmp.Or(o.Run, c.Name))
+	c, o := in.config, in.options
+	name := cmp.Or(o.Run, c.Name)
+	sinks, err := openSinks(l.dir, l.from, o, name)
 	if err != nil {
 		return err
 	}
@@ -170,20 +204,19 @@ func (l *loop) open(c config.Config, o Options) (err error) {
 	}
 	if o.Trackio != nil {
 		about := tracked(o, l.dir)
-		if err := yaml.Unmarshal(text, &about.Config); err != nil {
+		if err := yaml.Unmarshal([]byte(in.text), &about.Config); err != nil {
 			return err
 		}
 		l.sink = append(sinks, o.Trackio.Run(about, l.history))
 	}
-	l.recorder = &recorder{dir: l.dir, now: o.Now, log: o.Log, points: slices.Clone(l.history), about: report.Run{
-		Name: cmp.Or(o.Run, c.Name), Steps: l.steps, Seed: c.Seed, Algorithm: c.Algorithm.Preset, Config: string(text),
+	l.recorder = &recorder{dir: l.dir, now: o.Now, log: o.World.Log, points: slices.Clone(l.history), about: report.Run{
+		Name: name, Steps: l.steps, Seed: c.Seed, Algorithm: c.Algorithm.Preset, Config: in.text,
 	}}
 	if c.Objective == config.Imitation {
 		l.recorder.about.Algorithm = "supervised fine-tuning"
 	}
 	if o.Observer != nil {
-		c.Steps = l.steps
-		l.recorder.next = o.Observer(cmp.Or(o.Run, c.Name), c)
+		l.recorder.next = o.Observer(name, l.steps)
 	}
 	l.observer = l.recorder
 	return nil
@@ -198,7 +231,7 @@ func tracked(o Options, dir *run.Dir) metrics.TrackioRun {
 }
 
 // openSinks opens the metrics for writing. Points after the given step are removed.
-func openSinks(dir *run.Dir, after int, o Options, run string) (metrics.Sinks, error) {
+func openSinks(dir *run.Dir, after int, o Options, name string) (metrics.Sinks, error) {
 	j, err := metrics.OpenJSONL(dir.Path(record.MetricsFile), after)
 	if err != nil {
 		return nil, err
@@ -209,7 +242,7 @@ func openSinks(dir *run.Dir, after int, o Options, run string) (metrics.Sinks, e
 	}
 	sinks := metrics.Sinks{j, t}
 	if o.Metrics != nil {
-		sinks = append(sinks, o.Metrics.Run(run))
+		sinks = append(sinks, o.Metrics.Run(name))
 	}
 	return sinks, nil
 }

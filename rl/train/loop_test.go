@@ -34,10 +34,6 @@ type coin struct {
 
 func (c *coin) Complete(*config.Config) error { return nil }
 
-func (c *coin) Check(*slog.Logger) error { return nil }
-
-func (c *coin) Close() error { return nil }
-
 func (c *coin) Open(context.Context, part.EnvironmentOptions) (part.Environment, error) {
 	return part.Environment{Player: c}, nil
 }

@@ -47,7 +47,7 @@ type practice struct {
 func (d plan) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) (_ course, err error) {
 	environment := d.examiner.environment
 	if prepare := environment.Prepare; prepare != nil {
-		if err := prepare(ctx); err != nil {
+		if err := prepare(ctx, d.dir); err != nil {
 			return course{}, err
 		}
 	}

@@ -106,8 +106,8 @@ func (e *everyEvent) Point(metrics.Point) { e.happen() }
 
 func (e *everyEvent) Warning(string) { e.happen() }
 
-func observing(do func(n int)) func(string, config.Config) Observer {
-	return func(string, config.Config) Observer { return &everyEvent{do: do} }
+func observing(do func(n int)) func(string, int) Observer {
+	return func(string, int) Observer { return &everyEvent{do: do} }
 }
 
 // copyRun copies a run's directory. The report is written beside the loop, so its temporary file may go meanwhile.

@@ -10,7 +10,6 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env/disk"
-	"deepswe/rl/train/config"
 	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
@@ -45,15 +44,15 @@ func TestRunOutlivesSamplers(t *testing.T) {
 	t.Parallel()
 	_, vllms, text := residueOnVLLM(t)
 	clean, err := Start(t.Context(), mustLoad(t, text, on(vllms...)...),
-		Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+		Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, vllms, text = residueOnVLLM(t)
 	vllms[0].Set(trainertest.Down)
 	got, err := Start(t.Context(), mustLoad(t, text, on(vllms...)...), Options{
-		Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
-		Observer: func(string, config.Config) Observer {
+		Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil),
+		Observer: func(string, int) Observer {
 			return &stopAt{step: 3, stop: func() { vllms[1].Set(trainertest.Hung) }}
 		},
 	})
@@ -90,7 +89,7 @@ func TestStoppedAtAPublication(t *testing.T) {
 				}
 				cancel()
 			}()
-			o := Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}}
+			o := Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)}
 			set := append(set, "rollouts.drain=1s")
 			_, err := Start(ctx, mustLoad(t, text, append(set, on(vllms...)...)...), o)
 			cancel()

@@ -77,7 +77,7 @@ func TestRowsThatNoTrainerTakes(t *testing.T) {
 		text := fmt.Sprintf("objective: sft\ntrainer: {name: tinker, base_url: %q, model: tiny, rank: 8, vocabulary: %d, "+
 			"max_length: 4}\nsft: {rows: %q, validation: 0, epochs: 1}\n", s.URL(), s.Vocabulary(), path)
 		_, err := Start(t.Context(), mustLoad(t, text, set...),
-			Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+			Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 		return err
 	}
 	const short, long = `{"task":"a","input_ids":[1,2],"labels":[-100,2]}` + "\n",

@@ -79,7 +79,7 @@ func echoingOn(s *trainertest.Server, rows string, mean config.Mean) string {
 // imitated makes a run and returns its points.
 func imitated(t *testing.T, c config.Config) []metrics.Point {
 	t.Helper()
-	result, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+	result, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,8 +205,8 @@ func TestImitationGoesOn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	o := Options{
-		Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
-		Observer: func(string, config.Config) Observer { return &stopAt{step: 6, stop: cancel} },
+		Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil),
+		Observer: func(string, int) Observer { return &stopAt{step: 6, stop: cancel} },
 	}
 	s = trainertest.New(t, trainertest.Options{Language: language})
 	if _, err := Start(ctx, mustLoad(t, text(s)), o); !errors.Is(err, run.ErrInterrupted) {
@@ -273,7 +273,7 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 	language := digits(t)
 	s := trainertest.New(t, trainertest.Options{Language: language, Dedups: true})
 	text, dir := echoingOn(s, echoes(t, 4), config.OverRows), filepath.Join(t.TempDir(), "run")
-	first, err := Start(t.Context(), mustLoad(t, text), Options{Dir: dir, Outside: scripted{}})
+	first, err := Start(t.Context(), mustLoad(t, text), Options{Dir: dir, World: scripted(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestBeginsWithARunsWeights(t *testing.T) {
 		t.Errorf("it begins with a loss of %.5f, and the run before ended with %.5f", got, want)
 	}
 	third := mustLoad(t, text, "trainer.start=tinker://no/weights/x")
-	other := Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}}
+	other := Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)}
 	if _, err := Start(t.Context(), third, other); err == nil ||
 		!strings.Contains(err.Error(), "begin with tinker://no/weights/x") {
 		t.Errorf("a checkpoint that is not there: %v", err)

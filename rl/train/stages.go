@@ -22,7 +22,7 @@ type stages struct {
 
 // resume restores the stages of a checkpoint.
 func (s *stages) resume(starts []int, history []metrics.Point) {
-	s.starts = starts
+	s.starts, s.values = starts, nil
 	s.begin()
 	for _, p := range history {
 		s.collect(p)

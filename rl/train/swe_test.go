@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -20,24 +22,22 @@ import (
 	"deepswe/env/testkit"
 	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
-	"deepswe/rl/train/part"
 	"deepswe/verify/swe"
 )
 
 // scripted is the world of a test: sandboxes of the host, and a model that the test scripts.
-type scripted struct{ model agent.Model }
-
-func (s scripted) Agent(context.Context, string, string) (attempt.Player, error) { return nil, nil }
-
-func (s scripted) Sandbox(context.Context, part.Sandbox, string) (env.Provider, error) {
-	return local.NewHost(local.Options{})
+func scripted(m agent.Model) cli.World {
+	host := func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error) {
+		return local.NewHost(local.Options{})
+	}
+	return cli.World{
+		Getenv:    func(string) string { return "" },
+		Sandboxes: []cli.SandboxKind{{Name: cli.EnvBwrap, Open: host}, {Name: cli.EnvHost, Open: host}},
+		OpenModel: func(context.Context, cli.ModelChoice) (cli.LiveModel, error) {
+			return cli.LiveModel{Model: m, Name: "scripted"}, nil
+		},
+	}
 }
-
-func (s scripted) Model(context.Context, part.Endpoint) (part.Served, error) {
-	return part.Served{Model: s.model, Name: "scripted"}, nil
-}
-
-func (s scripted) Getenv(string) string { return "" }
 
 // solver writes the number 7 and submits. Every second attempt submits without it.
 type solver struct {
@@ -91,7 +91,7 @@ evaluate: {every: 2, before: false}
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Start(t.Context(), c, Options{Dir: dir, Resume: run.Exists(dir), Outside: scripted{m}})
+	r, err := Start(t.Context(), c, Options{Dir: dir, Resume: run.Exists(dir), World: scripted(m)})
 	return r, err
 }
 

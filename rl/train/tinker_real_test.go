@@ -33,7 +33,7 @@ func TestRealServer(t *testing.T) {
 		return c
 	}
 	t.Run("undisturbed", func(t *testing.T) {
-		learns(t, load(url, 1), Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+		learns(t, load(url, 1), Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 	})
 	t.Run("with faults on the way", func(t *testing.T) {
 		proxy := trainertest.NewProxy(t, url)
@@ -44,7 +44,7 @@ func TestRealServer(t *testing.T) {
 		proxy.Inject("asample", append(make([]trainertest.ProxyFault, 70), drop, trainertest.ProxyFault{Status: 502})...)
 		proxy.Inject("retrieve_future", append(make([]trainertest.ProxyFault, 90), drop,
 			trainertest.ProxyFault{Status: 408}, trainertest.ProxyFault{Status: 500, Text: "Internal Server Error"})...)
-		learns(t, load(proxy.URL, 2), Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+		learns(t, load(proxy.URL, 2), Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 		if left := proxy.Waiting(); len(left) > 0 {
 			t.Errorf("the requests to %v have not failed", left)
 		}
@@ -53,8 +53,8 @@ func TestRealServer(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		c := load(url, 3)
-		o := Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
-			Observer: func(string, config.Config) Observer { return &stopAt{step: 6, stop: cancel} }}
+		o := Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil),
+			Observer: func(string, int) Observer { return &stopAt{step: 6, stop: cancel} }}
 		if _, err := Start(ctx, c, o); !errors.Is(err, run.ErrInterrupted) {
 			t.Fatal(err)
 		}

@@ -133,7 +133,7 @@ func TestSWEOverTheWire(t *testing.T) {
 				tt.set = append(tt.set, fmt.Sprintf("trainer.samplers=[%q, %q]", vllms[0].URL, vllms[1].URL))
 			}
 			c := mustLoad(t, fmt.Sprintf(sweOnTinker, tasks, tt.format, s.URL(), model, tt.template), tt.set...)
-			result, err := Start(t.Context(), c, Options{Dir: dir, Outside: scripted{}})
+			result, err := Start(t.Context(), c, Options{Dir: dir, World: scripted(nil)})
 			if err != nil {
 				t.Fatal(err)
 			}

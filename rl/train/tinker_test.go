@@ -67,7 +67,7 @@ rollouts: {tasks: 12, group: 8, keep_logs: false}
 optimizer: {minibatches: 3, learning_rate: 0.02}
 evaluate: {every: 0}
 `, s.URL(), s.Vocabulary()))
-	result, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+	result, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestLostTrainer(t *testing.T) {
 	t.Parallel()
 	_, text := residueServer(t, trainertest.Options{Dedups: true})
 	clean, err := Start(t.Context(), mustLoad(t, text),
-		Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+		Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestLostTrainer(t *testing.T) {
 				s, text := residueServer(t, trainertest.Options{Dedups: dedups})
 				inject(s)
 				got, err := Start(t.Context(), mustLoad(t, text),
-					Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+					Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -141,7 +141,7 @@ func TestResumedOverTheWire(t *testing.T) {
 	t.Parallel()
 	_, text := residueServer(t, trainertest.Options{})
 	clean, err := Start(t.Context(), mustLoad(t, text),
-		Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+		Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +149,8 @@ func TestResumedOverTheWire(t *testing.T) {
 	defer cancel()
 	_, text = residueServer(t, trainertest.Options{})
 	o := Options{
-		Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{},
-		Observer: func(string, config.Config) Observer { return &stopAt{step: 3, stop: cancel} },
+		Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil),
+		Observer: func(string, int) Observer { return &stopAt{step: 3, stop: cancel} },
 	}
 	if _, err := Start(ctx, mustLoad(t, text), o); !errors.Is(err, run.ErrInterrupted) {
 		t.Fatal(err)
@@ -185,7 +185,7 @@ func TestSamplerThatPartsStopsTheRun(t *testing.T) {
 	t.Parallel()
 	s, text := residueServer(t, trainertest.Options{})
 	s.Inject("save_weights_for_sampler", trainertest.Fault{}, trainertest.Fault{}, trainertest.Fault{Stale: true})
-	_, err := Start(t.Context(), mustLoad(t, text), Options{Dir: filepath.Join(t.TempDir(), "run"), Outside: scripted{}})
+	_, err := Start(t.Context(), mustLoad(t, text), Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
 	if !errors.Is(err, rl.ErrApart) {
 		t.Errorf("the run ended with %v", err)
 	}

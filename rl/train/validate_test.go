@@ -119,7 +119,7 @@ func runSlowly(
 	}
 	opened := false
 	dir := filepath.Join(t.TempDir(), "run")
-	r, err := Start(ctx, cfg, Options{Dir: dir, Observer: func(string, config.Config) Observer {
+	r, err := Start(ctx, cfg, Options{Dir: dir, Observer: func(string, int) Observer {
 		return pointed(func(p metrics.Point) {
 			observe(p, func() {
 				if !opened {

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"deepswe/agent"
+	"deepswe/agent/cli"
 	"deepswe/agent/llm"
 	"deepswe/env/disk"
 	"deepswe/rl"
@@ -24,7 +25,7 @@ import (
 // RowsOnly is the configuration of the trainer "rows", which samples from an endpoint, changes no weights, and writes
 // the rows of every update for another trainer.
 type RowsOnly struct {
-	part.Endpoint `yaml:",inline"`
+	cli.EndpointFlags `yaml:",inline"`
 }
 
 // Complete sets a learning rate, which nothing uses, and the way prompts are made.
@@ -44,14 +45,21 @@ func (r *RowsOnly) Complete(c *config.Config) error {
 
 // Open opens the endpoint, which must be the one that the run began with.
 func (r *RowsOnly) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
-	served, err := o.Outside.Model(ctx, r.Endpoint)
+	flags := cli.ModelFlags{
+		EndpointFlags: r.EndpointFlags, Patience: cli.Patience, Given: func(string) bool { return false },
+	}
+	served, err := flags.Open(ctx, o.World)
+	var identity llm.Identity // none for a recorded model
+	if err == nil && served.Endpoint != nil {
+		identity, err = served.Endpoint.Identify(ctx)
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(o.Dir, rowsDir), 0o755)
+	}
+	if err == nil {
+		err = sameEndpoint(filepath.Join(o.Dir, endpointFile), identity)
+	}
 	if err != nil {
-		return part.Trainer{}, err
-	}
-	if err := os.MkdirAll(filepath.Join(o.Dir, rowsDir), 0o755); err != nil {
-		return part.Trainer{}, err
-	}
-	if err := sameEndpoint(filepath.Join(o.Dir, endpointFile), served.Identity); err != nil {
 		return part.Trainer{}, err
 	}
 	t := &rowsTrainer{policy: rl.Policy{Model: served.Model}, dir: o.Dir}

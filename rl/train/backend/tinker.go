@@ -164,7 +164,7 @@ func (s *Tinker) validate(c *config.Config) error {
 
 // Open connects to the server and waits for it.
 func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
-	dir, missing := modelfiles.Find(s.Tokenizer, s.Model, o.Outside.Getenv)
+	dir, missing := modelfiles.Find(s.Tokenizer, s.Model, o.World.Getenv)
 	vocabulary, unknown := s.Vocabulary, error(nil)
 	if vocabulary == 0 {
 		vocabulary, unknown = modelfiles.Vocabulary(cmp.Or(dir, s.Model)) // some environments need no tokenizer
@@ -179,14 +179,14 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 		if err != nil {
 			return part.Trainer{}, err
 		}
-		samplers = tinker.Samplers{URLs: s.Samplers, Key: o.Outside.Getenv("OPENAI_API_KEY"), Dir: adapters}
+		samplers = tinker.Samplers{URLs: s.Samplers, Key: o.World.Getenv("OPENAI_API_KEY"), Dir: adapters}
 	}
 	start, err := s.start()
 	if err != nil {
 		return part.Trainer{}, err
 	}
 	client, err := tinker.NewClient(tinker.ClientOptions{
-		URL: s.BaseURL, Key: o.Outside.Getenv(tinker.KeyVariable), Patience: time.Duration(s.Patience), Log: o.Log,
+		URL: s.BaseURL, Key: o.World.Getenv(tinker.KeyVariable), Patience: time.Duration(s.Patience), Log: o.World.Log,
 	})
 	if err != nil {
 		return part.Trainer{}, err
@@ -284,7 +284,7 @@ func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabul
 	if s.Template == modelfiles.TemplateAuto {
 		template, err = modelfiles.TemplateOf(dir)
 		if err != nil && len(s.Samplers) > 0 {
-			o.Log.Info("the samplers write conversations: the model's chat template is not known here", "model", s.Model)
+			o.World.Logger().Info("the samplers write conversations: the model's chat template is not known here", "model", s.Model)
 			return nil, nil
 		}
 		if err != nil {

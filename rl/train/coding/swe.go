@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"path/filepath"
 	"regexp"
@@ -84,9 +83,7 @@ type Settings struct {
 	// GradeTimeout limits the tests of training rollouts. Validation uses the limit of an evaluation.
 	GradeTimeout config.Duration `yaml:"grade_timeout"`
 
-	Sandbox part.Sandbox `yaml:"sandbox"`
-
-	chosen *chosenTasks // set by Check
+	Sandbox cli.SandboxFlags `yaml:"sandbox"`
 }
 
 // NewSettings returns the defaults.
@@ -95,7 +92,7 @@ func NewSettings() *Settings {
 		Census: censusCheck, CensusMutants: swe.DefaultMutants, Canary: canaryOn,
 		Evidence: string(verify.PairedEvidence), Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
 		Timeout: config.Duration(2 * time.Hour), CommandTimeout: config.Duration(90 * time.Second),
-		GradeTimeout: config.Duration(300 * time.Second), Sandbox: part.Sandbox{Env: "auto"},
+		GradeTimeout: config.Duration(300 * time.Second), Sandbox: cli.SandboxFlags{Env: cli.EnvAuto},
 	}
 }
 
@@ -130,7 +127,7 @@ func (s *Settings) Complete(c *config.Config) error {
 
 func (s *Settings) validate(c *config.Config) error {
 	var errs []error
-	player := cli.AgentFlags{Name: s.Agent, SetUp: s.AgentSetup}
+	player := s.agent()
 	if err := player.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("agent: %w", err))
 	}
@@ -217,6 +214,7 @@ func (s *Settings) contexts() map[string]int {
 type sweEnvironment struct {
 	settings Settings
 	options  part.EnvironmentOptions
+	dir      *run.Dir        // set by Prepare
 	attempt  attempt.Attempt // without its model
 	chosenTasks
 	provider env.Provider
@@ -236,15 +234,14 @@ type graders struct {
 	validation verify.Evaluator
 }
 
-// Check reads the tasks.
-func (s *Settings) Check(log *slog.Logger) (err error) {
-	s.chosen, err = s.choose(log)
-	return err
-}
-
-// Open opens the provider of sandboxes. Check must have been called.
+// Open reads the tasks, and opens the provider of sandboxes.
 func (s *Settings) Open(ctx context.Context, o part.EnvironmentOptions) (part.Environment, error) {
-	e := &sweEnvironment{settings: *s, options: o, chosenTasks: *s.chosen}
+	log := o.World.Logger()
+	chosen, err := s.choose(log)
+	if err != nil {
+		return part.Environment{}, err
+	}
+	e := &sweEnvironment{settings: *s, options: o, chosenTasks: *chosen}
 	var pack *prompt.Pack
 	if s.PromptPack != "" {
 		own, err := prompt.Load(s.PromptPack)
@@ -252,40 +249,57 @@ func (s *Settings) Open(ctx context.Context, o part.EnvironmentOptions) (part.En
 			return part.Environment{}, err
 		}
 		for _, note := range own.Notes {
-			o.Log.Warn(note)
+			log.Warn(note)
 		}
 		pack = &own
 	}
-	var err error
-	if e.provider, err = o.Outside.Sandbox(ctx, s.Sandbox, e.image); err != nil {
+	if e.provider, err = s.open(ctx, o.World, e.image); err != nil {
 		return part.Environment{}, err
 	}
 	format, _ := agent.FormatNamed(s.Format) // checked by validate
 	e.attempt = attempt.Attempt{
 		Settings: agent.Settings{
-			ModelName: "policy", Prompt: prompt.Opening(pack, s.Sandbox.Network), Format: format, Log: o.Log, Tokens: true,
+			ModelName: "policy", Prompt: prompt.Opening(pack, s.Sandbox.Network), Format: format, Log: log, Tokens: true,
 			Limits: agent.Limits{Steps: s.MaxSteps, Wall: time.Duration(s.Timeout), Context: s.Context,
 				ReplyTokens: s.ReplyTokens},
 		},
-		Provider: e.provider, Network: s.Sandbox.Network, Abandon: o.Abandon, Version: o.Version,
-		Tools: tools.Options{CommandTimeout: time.Duration(s.CommandTimeout)}, Run: filepath.Base(o.Dir.Path()),
-		LogOnly: true,
+		Provider: e.provider, Network: s.Sandbox.Network, Abandon: o.World.Abandon, Version: o.World.Version,
+		Tools: tools.Options{CommandTimeout: time.Duration(s.CommandTimeout)}, LogOnly: true,
 	}
 	if pack != nil {
 		e.attempt.Wrap = pack.Observations
 	}
-	if e.attempt.Player, err = o.Outside.Agent(ctx, s.Agent, s.AgentSetup); err != nil {
+	own := s.agent()
+	if e.attempt.Player, err = own.Player(ctx, o.World, nil); err != nil {
 		return part.Environment{}, errors.Join(err, e.provider.Close())
 	}
-	opened := part.Environment{Player: e, Source: e.source, Prepare: e.prepare}
+	opened := part.Environment{Player: e, Source: e.source, Prepare: e.prepare, Close: e.provider.Close}
 	for _, suite := range s.Suites {
 		opened.Suites = append(opened.Suites, part.Split(suite.Name))
 	}
 	return opened, nil
 }
 
-// Close closes the provider.
-func (e *sweEnvironment) Close() error { return e.provider.Close() }
+// agent returns the flags of eval that name the agent.
+func (s *Settings) agent() cli.AgentFlags { return cli.AgentFlags{Name: s.Agent, SetUp: s.AgentSetup} }
+
+// open opens the provider for tasks, one of which has the image; it is empty if none has one.
+func (s *Settings) open(ctx context.Context, w cli.World, image string) (env.Provider, error) {
+	user, err := w.LoadConfig()
+	if err != nil {
+		return nil, err
+	}
+	choice, err := s.Sandbox.Choice(user)
+	if err != nil {
+		return nil, err
+	}
+	choice.Image = image
+	if err := choice.Check(); err != nil {
+		return nil, fmt.Errorf("sandbox: %w (the image is that of the task, or environment.sandbox.image "+
+			"if the task does not name one)", err)
+	}
+	return w.Sandbox(ctx, choice)
+}
 
 // Tasks returns the tasks that Prepare has not left out.
 func (e *sweEnvironment) Tasks(s part.Split) []string { return e.ids[s] }
@@ -300,7 +314,7 @@ func (e *sweEnvironment) Runner(s part.Split, m agent.Model) run.Runner {
 		temperature = e.options.Temperature
 	}
 	r := &swe.Runner{
-		Tasks: e.tasks, Dir: e.options.Dir.Attempt, Attempt: e.attempt, Evaluator: e.evaluator(s), Seed: &e.options.Seed,
+		Tasks: e.tasks, Dir: e.dir.Attempt, Attempt: e.attempt, Evaluator: e.evaluator(s), Seed: &e.options.Seed,
 		Gates: run.Gates{Sandbox: e.options.Gates.Sandbox, Grading: e.options.Gates.Grading},
 	}
 	r.Attempt.Model = m
@@ -363,7 +377,7 @@ func (e *sweEnvironment) complete(s part.Split, j run.Job, res *run.Result) erro
 	if res.Reward == nil && !res.NotGraded {
 		return nil
 	}
-	dir, err := e.options.Dir.Attempt(j)
+	dir, err := e.dir.Attempt(j)
 	if err != nil {
 		return run.Abort(err)
 	}

@@ -200,7 +200,8 @@ const (
 
 // prepare leaves out unsound training tasks: those whose tests pass without a change, or fail with the reference
 // solution. Results are cached.
-func (e *sweEnvironment) prepare(ctx context.Context) error {
+func (e *sweEnvironment) prepare(ctx context.Context, dir *run.Dir) error {
+	e.dir, e.attempt.Run = dir, filepath.Base(dir.Path())
 	if e.settings.Census == censusOff {
 		return nil
 	}
@@ -208,9 +209,10 @@ func (e *sweEnvironment) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	log := e.options.World.Logger()
 	e.scores = found.MutationScores()
 	for _, t := range found.WeakestTests() {
-		e.options.Log.Warn("the tests accept wrong solutions", "task", t.Task, "mutation score", t.Mutation.Score,
+		log.Warn("the tests accept wrong solutions", "task", t.Task, "mutation score", t.Mutation.Score,
 			"such as", t.Mutation.Survivors[0])
 	}
 	verdicts := map[string]swe.SoundnessVerdict{}
@@ -226,7 +228,7 @@ func (e *sweEnvironment) prepare(ctx context.Context) error {
 		case verdict == swe.Sound, verdict == swe.NoGold:
 			left = append(left, id)
 		default:
-			e.options.Log.Warn("not learned from: the task is not sound", "task", id, "census", verdict)
+			log.Warn("not learned from: the task is not sound", "task", id, "census", verdict)
 		}
 	}
 	if n := len(e.ids[part.Train]); len(left) == 0 {
@@ -248,10 +250,10 @@ func (e *sweEnvironment) census(ctx context.Context) (*swe.Soundness, error) {
 		return &s, err
 	}
 	check := swe.Evaluation{
-		IDs: e.ids[part.Train], Runner: &swe.Runner{Tasks: e.tasks, Dir: e.options.Dir.Attempt, Attempt: e.attempt},
-		Evaluator: e.evaluator(part.Train), Dir: e.options.Dir, Workers: e.options.Workers,
-		Mutants: e.settings.CensusMutants, Log: e.options.Log,
+		IDs: e.ids[part.Train], Runner: &swe.Runner{Tasks: e.tasks, Dir: e.dir.Attempt, Attempt: e.attempt},
+		Evaluator: e.evaluator(part.Train), Dir: e.dir, Workers: e.options.Workers,
+		Mutants: e.settings.CensusMutants, Log: e.options.World.Logger(),
 	}
-	e.options.Log.Info("checking the tasks", "tasks", len(check.IDs), "kept in", filepath.Base(swe.SoundnessFile))
+	e.options.World.Logger().Info("checking the tasks", "tasks", len(check.IDs), "kept in", filepath.Base(swe.SoundnessFile))
 	return check.CheckSoundness(ctx, swe.Watch{})
 }

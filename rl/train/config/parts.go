@@ -2,7 +2,6 @@ package config
 
 import (
 	"context"
-	"log/slog"
 
 	"deepswe/rl/train/part"
 )
@@ -13,9 +12,8 @@ type EnvironmentSettings interface {
 	// Complete fills in zero values, here and in c, for which the environment knows a good value. Then it validates the
 	// section.
 	Complete(c *Config) error
-	// Check reads the files that the settings name, before a run's directory is created. Its error wraps [ErrTasks] if
-	// nothing can be learned from them.
-	Check(log *slog.Logger) error
+	// Open reads the files that the settings name. It is called before a run's directory is created. Its error wraps
+	// [part.ErrTasks] if nothing can be learned from them.
 	Open(ctx context.Context, o part.EnvironmentOptions) (part.Environment, error)
 }
 

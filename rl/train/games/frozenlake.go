@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
@@ -90,9 +89,6 @@ func (f *FrozenLake) validate() error {
 	)
 }
 
-// Check does nothing.
-func (f *FrozenLake) Check(*slog.Logger) error { return nil }
-
 // Open creates the environment.
 func (f *FrozenLake) Open(_ context.Context, o part.EnvironmentOptions) (part.Environment, error) {
 	l := &lakes{settings: *f, options: o}
@@ -148,9 +144,6 @@ func (l *lakes) random() run.Runner {
 		return &frozenlake.Random{Rand: rand.New(rand.NewPCG(uint64(a.Seed(l.options.Seed, -2)), 0))}
 	}, 1, func(run.Job) int { return cmp.Or(l.settings.ValidationTurns, l.settings.MaxTurns) })
 }
-
-// Close does nothing.
-func (l *lakes) Close() error { return nil }
 
 func (l *lakes) runner(
 	model func(run.Job) agent.Model, temperature float64, turns func(run.Job) int,

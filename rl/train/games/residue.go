@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"time"
 
@@ -50,9 +49,6 @@ func (s *Residue) Complete(c *config.Config) error {
 		config.Positive("train_tasks", s.TrainTasks), config.Natural("validation_tasks", s.ValidationTasks), remainder)
 }
 
-// Check does nothing.
-func (s *Residue) Check(*slog.Logger) error { return nil }
-
 // Open creates the environment.
 func (s *Residue) Open(_ context.Context, o part.EnvironmentOptions) (part.Environment, error) {
 	e := &residues{*s, o}
@@ -85,9 +81,6 @@ func (e *residues) language() (embedded.Language, error) {
 	}
 	return embedded.Language{Vocabulary: words, Window: residuePrompt, Reply: e.settings.MaxTokens}, nil
 }
-
-// Close does nothing.
-func (e *residues) Close() error { return nil }
 
 // Runner samples at temperature 1 for validation too, because token ids are rewarded, and some endpoints return them at
 // temperature 1 only.

@@ -27,7 +27,7 @@ const runsDir = "runs"
 // Ablate makes all runs of an ablation, seed by seed, so that the variants can be compared at any time. Each run
 // has its own directory. A resumed ablation does not repeat finished runs.
 func Ablate(ctx context.Context, c config.Config, o train.Options) (results []train.Result, err error) {
-	dir, err := o.OpenDir(c)
+	dir, text, err := o.OpenDir(c)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func Ablate(ctx context.Context, c config.Config, o train.Options) (results []tr
 				mu.Lock()
 				defer mu.Unlock()
 				all[v*len(a.Seeds)+s] = r
-				return errors.Join(err, writeComparison(dir, c, begun()))
+				return errors.Join(err, writeComparison(dir, c, text, begun()))
 			})
 		}
 	}
@@ -77,13 +77,9 @@ func startMember(
 	return r, nil
 }
 
-func writeComparison(dir *run.Dir, c config.Config, results []train.Result) error {
-	text, err := c.YAML()
-	if err != nil {
-		return err
-	}
+func writeComparison(dir *run.Dir, c config.Config, text string, results []train.Result) error {
 	page := report.Ablation{
-		Name: c.Name, Steps: c.Steps, Seeds: len(c.Ablation.Seeds), Config: string(text),
+		Name: c.Name, Steps: c.Steps, Seeds: len(c.Ablation.Seeds), Config: text,
 		Variants: variants(c.Ablation, results), Note: c.Ablation.Note,
 	}
 	var b bytes.Buffer

@@ -90,7 +90,7 @@ func TestAblation(t *testing.T) {
 	defer cancel()
 	var begun []string
 	o := train.Options{Dir: dir, Metrics: metrics.NewPrometheus()}
-	o.Observer = func(run string, _ config.Config) train.Observer {
+	o.Observer = func(run string, _ int) train.Observer {
 		begun = append(begun, run)
 		if strings.HasPrefix(run, "control") {
 			return &stopper{left: 20, stop: cancel}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -159,13 +158,10 @@ func (u usage) over(d time.Duration) Use {
 type simulatedEnvironment struct{ c *cluster }
 
 func (e simulatedEnvironment) Complete(*config.Config) error { return nil }
-func (e simulatedEnvironment) Check(*slog.Logger) error      { return nil }
 
 func (e simulatedEnvironment) Open(context.Context, part.EnvironmentOptions) (part.Environment, error) {
 	return part.Environment{Player: e.c}, nil
 }
-
-func (c *cluster) Close() error { return nil }
 
 // Tasks returns more tasks than a run takes.
 func (c *cluster) Tasks(part.Split) []string {

@@ -3,9 +3,9 @@ package part
 import (
 	"context"
 	"errors"
-	"log/slog"
 
 	"deepswe/agent"
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/rl/trainer/embedded"
 )
@@ -28,9 +28,12 @@ type Environment struct {
 	Suites []Split
 	// Source returns the source of a task, such as its repository.
 	Source func(task string) string
-	// Prepare checks the tasks before training. It is called before the first call of Tasks, also when a run is resumed.
-	Prepare  func(ctx context.Context) error
+	// Prepare checks the tasks before training, in the run's directory. It is called before the first call of Tasks, also
+	// when a run is resumed.
+	Prepare  func(ctx context.Context, dir *run.Dir) error
 	Language Language
+	// Close releases what the environment has opened. No other call follows it.
+	Close func() error
 }
 
 // Player plays the tasks of an environment.
@@ -40,8 +43,6 @@ type Player interface {
 	// Runner returns a runner that plays the tasks with a model. Rollouts of Validation are sampled as configured,
 	// those of Train at temperature 1.
 	Runner(s Split, m agent.Model) run.Runner
-	// Close releases what the environment has opened. No other call follows it.
-	Close() error
 }
 
 // Language returns the vocabulary to read and write, for a policy without any language, or an error if the settings
@@ -65,13 +66,7 @@ type EnvironmentOptions struct {
 	Grades func(agent.StopReason) bool
 	// Limits returns those of a training rollout where a stage of the run has others than the environment's settings.
 	Limits func(run.Job) Limits
-	// Dir is the run's directory, Version this program's.
-	Dir     *run.Dir
-	Version string
-	Outside Outside
-	// Abandon, when closed, ends the salvage of what an interrupted rollout has done.
-	Abandon <-chan struct{}
-	Log     *slog.Logger
+	World  cli.World
 }
 
 // Limits of a rollout. A zero field leaves the environment's.

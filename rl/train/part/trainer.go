@@ -2,8 +2,8 @@ package part
 
 import (
 	"context"
-	"log/slog"
 
+	"deepswe/agent/cli"
 	"deepswe/rl"
 )
 
@@ -34,6 +34,5 @@ type TrainerOptions struct {
 	Language Language
 	// Imitates is set if nothing will be sampled, so no vocabulary is needed.
 	Imitates bool
-	Outside  Outside
-	Log      *slog.Logger
+	World    cli.World
 }

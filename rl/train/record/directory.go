@@ -20,48 +20,48 @@ type settings struct {
 	Config string `json:"config"`
 }
 
-// Create creates a run's directory.
-func Create(c config.Config, path, program string, created time.Time) (*run.Dir, error) {
+// Create creates a run's directory with a configuration, which it returns in YAML as well.
+func Create(c config.Config, path, program string, created time.Time) (*run.Dir, string, error) {
 	text, err := c.YAML()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	own, err := disk.MarshalJSON(settings{Name: c.Name, Config: string(text)})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	d, err := run.Create(path, run.Manifest{Kind: run.Train, Created: created, Program: program, Settings: own})
 	if errors.Is(err, run.ErrExists) {
-		return nil, fmt.Errorf("%w; to fix: continue it with --resume, or choose another directory with --out", err)
+		err = fmt.Errorf("%w; to fix: continue it with --resume, or choose another directory with --out", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return configured(d, text)
+	return configured(d, text, err)
 }
 
-// Resume opens the directory of a run that is resumed with a configuration.
-func Resume(c config.Config, path string) (*run.Dir, error) {
+// Resume is Create for a run that exists, and that the configuration continues.
+func Resume(c config.Config, path string) (*run.Dir, string, error) {
 	text, err := c.YAML()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	d, err := run.Open(path, run.Train)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = resumable(d.Manifest, c)
 	}
-	if err := resumable(d.Manifest, c); err != nil {
-		return nil, errors.Join(err, d.Close())
-	}
-	return configured(d, text)
+	return configured(d, text, err)
 }
 
-// configured writes the configuration into a run's directory.
-func configured(d *run.Dir, text []byte) (*run.Dir, error) {
-	if err := disk.WriteFile(d.Path(ConfigFile), text); err != nil {
-		return nil, errors.Join(err, d.Close())
+// configured writes the configuration into a run's directory, unless there is an error already.
+func configured(d *run.Dir, text []byte, err error) (*run.Dir, string, error) {
+	if err == nil {
+		err = disk.WriteFile(d.Path(ConfigFile), text)
 	}
-	return d, nil
+	if err != nil && d != nil {
+		err = errors.Join(err, d.Close())
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	return d, string(text), nil
 }
 
 // free lists the keys that may differ when a run is resumed, because they do not change what is learned.
