@@ -200,7 +200,7 @@ type SandboxFlags struct {
 	Mirror string `yaml:"registry_mirror"`
 	Budget string `yaml:"image_budget"`
 	// Warm is the number of sandboxes kept ready in each place.
-	Warm    int  `yaml:"warm"`
+	Warm    int  `yaml:"warm" least:"0"`
 	Network bool `yaml:"network"`
 	// Disk limits what a sandbox may write.
 	Disk string `yaml:"-"`

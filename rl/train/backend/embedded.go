@@ -27,9 +27,9 @@ type Embedded struct {
 	Demonstrations string `yaml:"demonstrations"`
 	// Passes are made over the demonstrations, with an update for every Batch of them and a learning rate that falls
 	// from ImitationRate to 0.
-	Passes        int     `yaml:"passes"`
-	Batch         int     `yaml:"batch"`
-	ImitationRate float64 `yaml:"imitation_rate"`
+	Passes        int     `yaml:"passes" least:"0"`
+	Batch         int     `yaml:"batch" least:"1"`
+	ImitationRate float64 `yaml:"imitation_rate" most:"1"`
 	// Blind hides from the policy what tools have answered, to measure what it can do without.
 	Blind bool `yaml:"blind"`
 }
@@ -52,15 +52,13 @@ func (e *Embedded) Complete(c *config.Config) error {
 	if e.Hidden < 1 || e.Hidden > 4096 {
 		errs = append(errs, fmt.Errorf("hidden is %d: want 1 to 4096", e.Hidden))
 	}
-	if e.Demonstrations != "" && !bundledDemonstrations(e.Demonstrations) {
-		full, err := filepath.Abs(e.Demonstrations)
-		errs, e.Demonstrations = append(errs, err), full
+	if !bundledDemonstrations(e.Demonstrations) {
+		errs = append(errs, config.Absolute(&e.Demonstrations))
 	}
 	if e.Blind && e.Demonstrations == "" {
 		errs = append(errs, errors.New("blind is for a policy with demonstrations"))
 	}
-	return errors.Join(append(errs, config.Natural("passes", e.Passes), config.Positive("batch", e.Batch),
-		config.Fraction("imitation_rate", e.ImitationRate, 1))...)
+	return errors.Join(errs...)
 }
 
 // Open creates a policy with random weights.

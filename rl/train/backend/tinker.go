@@ -27,7 +27,7 @@ type Tinker struct {
 	BaseURL string `yaml:"base_url"`
 	// Model is the server's name of the base model. Rank is the rank of the LoRA adapter; 0 trains all weights.
 	Model string `yaml:"model"`
-	Rank  int    `yaml:"rank"`
+	Rank  int    `yaml:"rank" least:"0"`
 	// Start is a run of this trainer, or a checkpoint's address, whose weights the policy begins with.
 	Start string `yaml:"start"`
 	// Loss is what runs of earlier versions wrote: custom, which is what all do now.
@@ -45,11 +45,11 @@ type Tinker struct {
 	Samplers []string `yaml:"samplers"`
 	Adapters string   `yaml:"adapters"`
 	// Vocabulary is the number of token ids; 0 reads it from the config.json in the tokenizer's directory.
-	Vocabulary int `yaml:"vocabulary"`
+	Vocabulary int `yaml:"vocabulary" least:"0"`
 	// MaxLength is the longest sequence that the server takes, 0 for algorithm.max_length or the longest context.
-	MaxLength      int             `yaml:"max_length"`
-	CheckTokens    int             `yaml:"check_tokens"`
-	CheckTolerance float64         `yaml:"check_tolerance"`
+	MaxLength      int             `yaml:"max_length" least:"0"`
+	CheckTokens    int             `yaml:"check_tokens" least:"1"`
+	CheckTolerance float64         `yaml:"check_tolerance" most:"100"`
 	Patience       config.Duration `yaml:"patience"`
 }
 
@@ -85,22 +85,12 @@ func (s *Tinker) Complete(c *config.Config) error {
 			s.MaxLength = max(s.MaxLength, tokens)
 		}
 	}
-	for _, path := range []*string{&s.Tokenizer, &s.Adapters} { // a run may be resumed elsewhere
-		if *path == "" {
-			continue
-		}
-		full, err := filepath.Abs(*path)
-		if err != nil {
-			return err
-		}
-		*path = full
+	paths := []*string{&s.Tokenizer, &s.Adapters}
+	if !strings.HasPrefix(s.Start, checkpointScheme) {
+		paths = append(paths, &s.Start)
 	}
-	if s.Start != "" && !strings.HasPrefix(s.Start, checkpointScheme) {
-		full, err := filepath.Abs(s.Start) // a run may be resumed elsewhere
-		if err != nil {
-			return err
-		}
-		s.Start = full
+	if err := config.Absolute(paths...); err != nil {
+		return err
 	}
 	if c.SFT != nil { // conversations are encoded for the model that is trained
 		c.SFT.Tokenizer, c.SFT.Model = cmp.Or(c.SFT.Tokenizer, s.Tokenizer), s.Model
@@ -156,10 +146,7 @@ func (s *Tinker) validate(c *config.Config) error {
 				"the server does not keep the policy that the batch began with")
 		}
 	}
-	return errors.Join(url, model, norm, template, loss, length, beside, samplers,
-		config.Natural("rank", s.Rank), config.Natural("vocabulary", s.Vocabulary), config.Natural("max_length", s.MaxLength),
-		config.Positive("check_tokens", s.CheckTokens), config.Fraction("check_tolerance", s.CheckTolerance, 100),
-	)
+	return errors.Join(url, model, norm, template, loss, length, beside, samplers)
 }
 
 // Open connects to the server and waits for it.

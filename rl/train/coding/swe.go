@@ -54,13 +54,13 @@ type Settings struct {
 	// used for validation instead.
 	Train      Tasks   `yaml:"train"`
 	Validation Suite   `yaml:"validation"`
-	Share      float64 `yaml:"validation_share"`
+	Share      float64 `yaml:"validation_share" most:"0.9"`
 	Suites     []Suite `yaml:"suites"`
 	// Census is how the soundness of training tasks is checked: check, off, or the path of a census.json from deepswe
 	// eval --census.
 	Census string `yaml:"census"`
 	// CensusMutants is the number of wrong solutions of each sound task by which the check measures its tests.
-	CensusMutants int `yaml:"census_mutants"`
+	CensusMutants int `yaml:"census_mutants" least:"0"`
 	// Canary is whether rewards are confirmed by tests that must fail: on, or off.
 	Canary string `yaml:"canary"`
 	// Evidence is the weakest evidence of a reward, without which a rollout has none: outside, paired,
@@ -74,10 +74,10 @@ type Settings struct {
 
 	PromptPack string `yaml:"prompt_pack"`
 	Format     string `yaml:"format"`
-	MaxSteps   int    `yaml:"max_steps"`
-	Context    int    `yaml:"context"`
+	MaxSteps   int    `yaml:"max_steps" least:"1"`
+	Context    int    `yaml:"context" least:"1"`
 	// ReplyTokens is the maximum length of a reply; 0 means the rest of the context.
-	ReplyTokens    int             `yaml:"reply_tokens"`
+	ReplyTokens    int             `yaml:"reply_tokens" least:"0"`
 	Timeout        config.Duration `yaml:"timeout"`
 	CommandTimeout config.Duration `yaml:"command_timeout"`
 	// GradeTimeout limits the tests of training rollouts. Validation uses the limit of an evaluation.
@@ -111,15 +111,9 @@ func (s *Settings) Complete(c *config.Config) error {
 	if s.Census != censusCheck && s.Census != censusOff {
 		paths = append(paths, &s.Census)
 	}
-	for _, p := range paths {
-		if *p == "" || dataset.Bundled(*p) {
-			continue
-		}
-		full, err := filepath.Abs(*p)
-		if err != nil {
-			return err
-		}
-		*p = full
+	paths = slices.DeleteFunc(paths, func(p *string) bool { return dataset.Bundled(*p) })
+	if err := config.Absolute(paths...); err != nil {
+		return err
 	}
 	c.Contexts = s.contexts()
 	return s.validate(c)
@@ -151,7 +145,7 @@ func (s *Settings) validate(c *config.Config) error {
 		if suite.Path == "" {
 			errs = append(errs, fmt.Errorf("suites[%d].path is missing: want a dataset", i))
 		}
-		errs = append(errs, suite.validate(fmt.Sprintf("suites[%d]", i)))
+		errs = append(errs, suite.Tasks.validate(fmt.Sprintf("suites[%d]", i)))
 	}
 	if s.Validation.Name != "" {
 		errs = append(errs, errors.New("validation.name: only suites have names"))
@@ -168,29 +162,20 @@ func (s *Settings) validate(c *config.Config) error {
 	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {
 		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
 	}
-	return errors.Join(append(errs, config.Fraction("validation_share", s.Share, 0.9),
-		config.Positive("max_steps", s.MaxSteps), config.Positive("context", s.Context),
-		config.Natural("reply_tokens", s.ReplyTokens), config.Natural("sandbox.warm", s.Sandbox.Warm),
-		config.Natural("census_mutants", s.CensusMutants),
-		s.Train.validate("train"), s.Validation.validate("validation"))...)
+	return errors.Join(append(errs, s.Train.validate("train"), s.Validation.validate("validation"))...)
 }
 
 // Suite is a set of validation tasks. Zero limits mean those of training.
 type Suite struct {
 	Name     string `yaml:"name,omitempty"`
 	Tasks    `yaml:",inline"`
-	MaxSteps int             `yaml:"max_steps"`
-	Context  int             `yaml:"context"`
+	MaxSteps int             `yaml:"max_steps" least:"0"`
+	Context  int             `yaml:"context" least:"0"`
 	Timeout  config.Duration `yaml:"timeout"`
 }
 
 // suiteName matches valid names of suites, which become parts of the names of metrics and files.
 var suiteName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,39}$`)
-
-func (s Suite) validate(section string) error {
-	return errors.Join(s.Tasks.validate(section), config.Natural(section+".max_steps", s.MaxSteps),
-		config.Natural(section+".context", s.Context))
-}
 
 // suites returns all sets of validation tasks.
 func (s *Settings) suites() map[part.Split]Suite {

@@ -32,7 +32,7 @@ type Variant struct {
 // ablationYAML is the section in YAML. A variant has a name and any part of a configuration.
 type ablationYAML struct {
 	Seeds    []uint64    `yaml:"seeds"`
-	Parallel int         `yaml:"parallel"`
+	Parallel int         `yaml:"parallel" least:"1"`
 	Note     string      `yaml:"note,omitempty"`
 	Variants []yaml.Node `yaml:"variants"`
 }
@@ -49,7 +49,7 @@ func loadAblation(n, root *yaml.Node, parts Parts) (*Ablation, error) {
 	if len(in.Seeds) == 0 || len(in.Variants) == 0 {
 		return nil, fmt.Errorf("line %d: ablation: want at least one seed and one variant", n.Line)
 	}
-	if err := Positive("ablation.parallel", in.Parallel); err != nil {
+	if err := Bounds("ablation", in); err != nil {
 		return nil, fmt.Errorf("line %d: %w", n.Line, err)
 	}
 	for i, s := range in.Seeds {

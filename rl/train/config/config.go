@@ -18,7 +18,7 @@ type Config struct {
 	Name string `yaml:"name"`
 	// Seed determines everything random: weights, the order of tasks, sampling.
 	Seed  uint64 `yaml:"seed"`
-	Steps int    `yaml:"steps"`
+	Steps int    `yaml:"steps" least:"1"`
 
 	Environment EnvironmentSettings `yaml:"-"`
 	Trainer     TrainerSettings     `yaml:"-"`
@@ -55,28 +55,28 @@ type Config struct {
 // Rollouts says how many rollouts a step has, and how they are run.
 type Rollouts struct {
 	// Tasks is the number of groups in a step, Group the number of rollouts in each.
-	Tasks int `yaml:"tasks"`
-	Group int `yaml:"group"`
+	Tasks int `yaml:"tasks" least:"1"`
+	Group int `yaml:"group" least:"1"`
 	// Refill is the maximum number of further rounds that are played until Tasks groups have rewards that differ
 	// (DAPO's dynamic sampling).
-	Refill int `yaml:"refill"`
+	Refill int `yaml:"refill" least:"0"`
 	// MaxStaleness is the maximum number of updates between the beginning of a rollout and the update that learns from
 	// it. With 0, rollouts and updates alternate.
-	MaxStaleness int `yaml:"max_staleness"`
+	MaxStaleness int `yaml:"max_staleness" least:"0"`
 	// Workers is the number of rollouts at once. Models, Sandboxes and Gradings limit the replies, sandbox starts and
 	// gradings at once; 0 means no limit.
-	Workers   int `yaml:"workers"`
-	Models    int `yaml:"models"`
-	Sandboxes int `yaml:"sandboxes"`
-	Gradings  int `yaml:"gradings"`
+	Workers   int `yaml:"workers" least:"1"`
+	Models    int `yaml:"models" least:"0"`
+	Sandboxes int `yaml:"sandboxes" least:"0"`
+	Gradings  int `yaml:"gradings" least:"0"`
 	// Deadline ends a rollout that takes longer; 0 means never. Drain is the time that rollouts under way get when the
 	// run is interrupted.
 	Deadline Duration `yaml:"deadline"`
 	Drain    Duration `yaml:"drain"`
 	// Retries is the number of retries after an infrastructure failure. MaxFailures failed rollouts in a row end the
 	// run; 0 means never.
-	Retries     int `yaml:"retries"`
-	MaxFailures int `yaml:"max_failures"`
+	Retries     int `yaml:"retries" least:"0"`
+	MaxFailures int `yaml:"max_failures" least:"0"`
 	// KeepLogs keeps the rollouts of every step on disk, compressed. Otherwise, they are removed once a checkpoint
 	// includes their effect.
 	KeepLogs bool `yaml:"keep_logs"`
@@ -97,36 +97,36 @@ type Algorithm struct {
 type Optimizer struct {
 	LearningRate float64 `yaml:"learning_rate"`
 	// Warmup is the number of steps over which the learning rate rises linearly.
-	Warmup      int     `yaml:"warmup"`
-	Beta1       float64 `yaml:"beta1"`
-	Beta2       float64 `yaml:"beta2"`
-	Epsilon     float64 `yaml:"epsilon"`
-	WeightDecay float64 `yaml:"weight_decay"`
-	ClipNorm    float64 `yaml:"clip_norm"`
+	Warmup      int     `yaml:"warmup" least:"0"`
+	Beta1       float64 `yaml:"beta1" most:"0.999999"`
+	Beta2       float64 `yaml:"beta2" most:"0.999999999"`
+	Epsilon     float64 `yaml:"epsilon" most:"1"`
+	WeightDecay float64 `yaml:"weight_decay" most:"1"`
+	ClipNorm    float64 `yaml:"clip_norm" most:"1e12"`
 	// Minibatches is the number of optimizer steps in one pass over a batch; each takes whole groups. Epochs is the
 	// number of passes.
 	Minibatches int `yaml:"minibatches"`
-	Epochs      int `yaml:"epochs"`
+	Epochs      int `yaml:"epochs" least:"1"`
 }
 
 // Evaluate says when and how the policy is measured on tasks that it does not learn from.
 type Evaluate struct {
 	// Every is the number of steps between validations. With 0 there are none, otherwise the last step has one as well.
 	// Before validates the initial policy, too.
-	Every  int  `yaml:"every"`
+	Every  int  `yaml:"every" least:"0"`
 	Before bool `yaml:"before"`
 	// Tasks is how many validation tasks are used, 0 for all; Attempts is the number of rollouts of each.
-	Tasks       int     `yaml:"tasks"`
-	Attempts    int     `yaml:"attempts"`
-	Temperature float64 `yaml:"temperature"`
+	Tasks       int     `yaml:"tasks" least:"0"`
+	Attempts    int     `yaml:"attempts" least:"1"`
+	Temperature float64 `yaml:"temperature" most:"100"`
 	// Workers is the number of validation rollouts at once, beside training. With 0, validation and training alternate.
-	Workers int `yaml:"workers"`
+	Workers int `yaml:"workers" least:"0"`
 }
 
 // Checkpoint says how often the run is saved, and how many checkpoints are kept.
 type Checkpoint struct {
-	Every int `yaml:"every"`
-	Keep  int `yaml:"keep"`
+	Every int `yaml:"every" least:"1"`
+	Keep  int `yaml:"keep" least:"1"`
 }
 
 // Duration is a time.Duration that is written as text in YAML: 90s, 1h30m.
@@ -166,20 +166,9 @@ func defaults() Config {
 
 // validate refuses invalid values, and names their keys.
 func (c *Config) validate() error {
-	r, o, e := c.Rollouts, c.Optimizer, c.Evaluate
 	return errors.Join(
-		Positive("steps", c.Steps),
-		Positive("rollouts.tasks", r.Tasks), Positive("rollouts.group", r.Group), Natural("rollouts.refill", r.Refill),
-		Natural("rollouts.max_staleness", r.MaxStaleness), r.refills(),
-		Positive("rollouts.workers", r.Workers), Natural("rollouts.models", r.Models),
-		Natural("rollouts.sandboxes", r.Sandboxes), Natural("rollouts.gradings", r.Gradings),
-		Natural("rollouts.retries", r.Retries), Natural("rollouts.max_failures", r.MaxFailures),
-		o.validate(r.Tasks),
-		Natural("evaluate.every", e.Every), Natural("evaluate.tasks", e.Tasks), Positive("evaluate.attempts", e.Attempts),
-		Fraction("evaluate.temperature", e.Temperature, 100), Natural("evaluate.workers", e.Workers),
-		c.Curriculum.validate(), c.checkStages(),
-		Positive("checkpoint.every", c.Checkpoint.Every), Positive("checkpoint.keep", c.Checkpoint.Keep),
-		c.Guards.validate(), c.simulates(),
+		Bounds("", c), c.Rollouts.refills(), c.Optimizer.validate(c.Rollouts.Tasks), c.checkStages(), c.Guards.validate(),
+		c.simulates(),
 	)
 }
 
@@ -224,36 +213,7 @@ func (o Optimizer) validate(tasks int) error {
 		batches = fmt.Errorf("optimizer.minibatches is %d: want 1 to rollouts.tasks (%d), a group is never split",
 			o.Minibatches, tasks)
 	}
-	return errors.Join(rate,
-		Fraction("optimizer.weight_decay", o.WeightDecay, 1), Fraction("optimizer.epsilon", o.Epsilon, 1),
-		Fraction("optimizer.beta1", o.Beta1, 0.999999), Fraction("optimizer.beta2", o.Beta2, 0.999999999),
-		Fraction("optimizer.clip_norm", o.ClipNorm, 1e12),
-		batches, Positive("optimizer.epochs", o.Epochs), Natural("optimizer.warmup", o.Warmup),
-	)
-}
-
-// Positive refuses numbers below 1.
-func Positive(key string, v int) error {
-	if v < 1 {
-		return fmt.Errorf("%s is %d: want at least 1", key, v)
-	}
-	return nil
-}
-
-// Natural refuses numbers below 0.
-func Natural(key string, v int) error {
-	if v < 0 {
-		return fmt.Errorf("%s is %d: want 0 or more", key, v)
-	}
-	return nil
-}
-
-// Fraction refuses numbers outside [0, most], and NaN.
-func Fraction(key string, v, most float64) error {
-	if !(v >= 0 && v <= most) {
-		return fmt.Errorf("%s is %g: want 0 to %g", key, v, most)
-	}
-	return nil
+	return errors.Join(rate, batches)
 }
 
 // Resolve applies the changes to the preset.

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -14,12 +13,12 @@ type Latencies struct {
 	// is how rare hard tasks are: with 1, all numbers of turns are equally likely [1.8].
 	MinTurns int     `yaml:"min_turns"`
 	MaxTurns int     `yaml:"max_turns"`
-	Skew     float64 `yaml:"skew"`
+	Skew     float64 `yaml:"skew" most:"100"`
 	// Model and Tool are the mean times of a reply and of its calls [20 s, 3 s], lognormal with these sigmas [0.8, 1.3].
 	Model      Duration `yaml:"model"`
 	Tool       Duration `yaml:"tool"`
-	ModelSigma float64  `yaml:"model_sigma"`
-	ToolSigma  float64  `yaml:"tool_sigma"`
+	ModelSigma float64  `yaml:"model_sigma" most:"5"`
+	ToolSigma  float64  `yaml:"tool_sigma" most:"5"`
 	// Timeout is the time after which a rollout ends and is masked [none].
 	Timeout Duration `yaml:"timeout"`
 	// Grading is the time to grade a patch [45 s], Update the trainer's time for all rollouts of a step [480 s],
@@ -28,7 +27,7 @@ type Latencies struct {
 	Update  Duration `yaml:"update"`
 	Publish Duration `yaml:"publish"`
 	// Speed is how much faster than real time the simulation runs [200].
-	Speed float64 `yaml:"speed"`
+	Speed float64 `yaml:"speed" most:"1e6"`
 }
 
 // WithDefaults replaces zero fields.
@@ -42,11 +41,9 @@ func (l Latencies) WithDefaults() Latencies {
 }
 
 func (l Latencies) validate() error {
-	var errs []error
 	if d := l.WithDefaults(); d.MinTurns < 1 || d.MaxTurns < d.MinTurns {
-		errs = append(errs, fmt.Errorf("simulate.min_turns is %d and simulate.max_turns %d: want 1 <= min_turns <= max_turns",
-			d.MinTurns, d.MaxTurns))
+		return fmt.Errorf("simulate.min_turns is %d and simulate.max_turns %d: want 1 <= min_turns <= max_turns", d.MinTurns,
+			d.MaxTurns)
 	}
-	return errors.Join(append(errs, Fraction("simulate.skew", l.Skew, 100), Fraction("simulate.speed", l.Speed, 1e6),
-		Fraction("simulate.model_sigma", l.ModelSigma, 5), Fraction("simulate.tool_sigma", l.ToolSigma, 5))...)
+	return nil
 }

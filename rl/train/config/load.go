@@ -48,37 +48,37 @@ func Load(data []byte, parts Parts, set ...string) (Config, error) {
 	return c, err
 }
 
-func load(root *yaml.Node, parts Parts) (Config, error) {
+func load(root *yaml.Node, parts Parts) (c Config, err error) {
 	in := document{Config: defaults()}
 	if err := decodeSection(root, &in, ""); err != nil {
 		return Config{}, err
 	}
-	c := in.Config
+	c = in.Config
 	c.parts = parts
 	switch {
 	case c.Objective == Imitation:
-		return c, c.loadSFT(root, &in, parts)
+		err = c.loadSFT(root, &in.SFT)
 	case c.Objective != "" && c.Objective != reinforcement:
-		return Config{}, oneOf(objectiveKey, c.Objective, reinforcement, Imitation)
+		err = oneOf(objectiveKey, c.Objective, reinforcement, Imitation)
 	case !in.SFT.IsZero():
-		return Config{}, fmt.Errorf("line %d: %s applies to objective %s only", in.SFT.Line, sftKey, Imitation)
+		err = fmt.Errorf("line %d: %s applies to objective %s only", in.SFT.Line, sftKey, Imitation)
+	default:
+		c.Objective = ""
 	}
-	c.Objective = ""
-	var err error
-	c.environmentName, c.Environment, err = section(&in.Environment, EnvironmentKey, parts.Environments)
+	if err == nil && (c.SFT == nil || !in.Environment.IsZero()) {
+		c.environmentName, c.Environment, err = section(&in.Environment, EnvironmentKey, parts.Environments)
+	}
+	if err == nil {
+		c.trainerName, c.Trainer, err = section(&in.Trainer, TrainerKey, parts.Trainers)
+	}
+	if err == nil {
+		err = c.complete()
+	}
+	if err == nil && !in.Ablation.IsZero() {
+		c.Ablation, err = loadAblation(&in.Ablation, root, parts)
+	}
 	if err != nil {
 		return Config{}, err
-	}
-	if c.trainerName, c.Trainer, err = section(&in.Trainer, TrainerKey, parts.Trainers); err != nil {
-		return Config{}, err
-	}
-	if err := c.complete(); err != nil {
-		return Config{}, err
-	}
-	if !in.Ablation.IsZero() {
-		if c.Ablation, err = loadAblation(&in.Ablation, root, parts); err != nil {
-			return Config{}, err
-		}
 	}
 	return c, nil
 }
@@ -119,17 +119,22 @@ func clearLines(n *yaml.Node) {
 
 // complete lets the sections fill in defaults, and validates everything.
 func (c *Config) complete() error {
-	environment, trainer := c.Environment.Complete(c), c.Trainer.Complete(c)
+	var errs []error
+	part := func(key string, settings any, err error) {
+		if err := errors.Join(err, Bounds("", settings)); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", key, err))
+		}
+	}
+	if c.Environment != nil {
+		part(EnvironmentKey, c.Environment, c.Environment.Complete(c))
+	}
+	part(TrainerKey, c.Trainer, c.Trainer.Complete(c))
+	if c.SFT != nil {
+		return errors.Join(append(errs, c.SFT.validate(), Bounds(sftKey, c.SFT), c.validate())...)
+	}
 	algorithm, err := c.Algorithm.Resolve()
 	c.Algorithm.resolved = algorithm
-	errs := []error{c.validate(), err, c.comparable()}
-	if environment != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", EnvironmentKey, environment))
-	}
-	if trainer != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", TrainerKey, trainer))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append([]error{c.validate(), err, c.comparable()}, errs...)...)
 }
 
 // section decodes a section whose key "name" selects its type.
@@ -198,25 +203,33 @@ func (c Config) YAML() ([]byte, error) {
 
 // node returns the configuration without the ablation.
 func (c Config) node() (*yaml.Node, error) {
-	if c.Objective == Imitation {
-		return c.nodeSFT()
-	}
 	c.Algorithm.Set = c.Algorithm.spelled()
-	var root, environment, trainer yaml.Node
-	if err := errors.Join(root.Encode(c), environment.Encode(c.Environment), trainer.Encode(c.Trainer)); err != nil {
+	var root yaml.Node
+	err := root.Encode(c)
+	at := 6 // after name, seed and steps
+	insert := func(key, name string, settings any) {
+		var n yaml.Node
+		err = errors.Join(err, n.Encode(settings))
+		if name != "" { // the key that selects the section's type
+			n.Content = append([]*yaml.Node{scalar("name"), scalar(name)}, n.Content...)
+		}
+		root.Content = slices.Insert(root.Content, at, scalar(key), &n)
+		at += 2
+	}
+	if c.Environment != nil {
+		insert(EnvironmentKey, c.environmentName, c.Environment)
+	}
+	insert(TrainerKey, c.trainerName, c.Trainer)
+	if c.SFT != nil {
+		insert(sftKey, "", c.SFT)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write configuration: %w", err)
 	}
-	// After name, seed and steps.
-	const at = 6
-	root.Content = slices.Insert(root.Content, at,
-		scalar(EnvironmentKey), named(&environment, c.environmentName), scalar(TrainerKey), named(&trainer, c.trainerName))
+	if c.SFT != nil {
+		return onlySFT(&root), nil
+	}
 	return &root, nil
-}
-
-// named returns a section with the key that selects its type.
-func named(n *yaml.Node, name string) *yaml.Node {
-	n.Content = append([]*yaml.Node{scalar("name"), scalar(name)}, n.Content...)
-	return n
 }
 
 // spelled returns every switch except max_length, which has its own key.

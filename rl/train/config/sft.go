@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -44,16 +43,16 @@ type SFT struct {
 	// TooLong decides what to do with examples that are longer than the trainer takes.
 	TooLong TooLong `yaml:"too_long"`
 	// Batch is the number of rows in an update, Epochs how often each row is used.
-	Batch  int `yaml:"batch"`
-	Epochs int `yaml:"epochs"`
+	Batch  int `yaml:"batch" least:"1"`
+	Epochs int `yaml:"epochs" least:"1"`
 	// Mean decides how the loss is averaged: over all trained tokens of a batch, or over the means of its rows.
 	Mean Mean `yaml:"mean"`
 	// Schedule is the course of the learning rate after its warm-up.
 	Schedule Schedule `yaml:"schedule"`
 	// Validation is the share of the rows that is held out, whole tasks of them, to measure the loss on: before the
 	// first update, after each epoch, and after every ValidateEvery updates if that is not 0.
-	Validation    float64 `yaml:"validation"`
-	ValidateEvery int     `yaml:"validate_every"`
+	Validation    float64 `yaml:"validation" most:"0.9"`
+	ValidateEvery int     `yaml:"validate_every" least:"0"`
 }
 
 // TooLong is what to do with an example that is too long.
@@ -92,21 +91,6 @@ func newSFT() *SFT {
 	}
 }
 
-// absolute makes the paths absolute, because a run may be resumed in another directory.
-func (s *SFT) absolute() error {
-	for _, p := range []*string{&s.Rows, &s.Tokenizer} {
-		if *p == "" {
-			continue
-		}
-		full, err := filepath.Abs(*p)
-		if err != nil {
-			return err
-		}
-		*p = full
-	}
-	return nil
-}
-
 func (s *SFT) validate() error {
 	var rows, reward error
 	if s.Rows == "" {
@@ -117,9 +101,7 @@ func (s *SFT) validate() error {
 	}
 	return errors.Join(rows, reward,
 		oneOf("sft.template", string(s.Template), modelfiles.Templates()...), oneOf("sft.too_long", s.TooLong, Refuse, leave),
-		Positive("sft.batch", s.Batch), Positive("sft.epochs", s.Epochs), oneOf("sft.mean", s.Mean, OverTokens, OverRows),
-		oneOf("sft.schedule", s.Schedule, Constant, Linear, Cosine), Fraction("sft.validation", s.Validation, 0.9),
-		Natural("sft.validate_every", s.ValidateEvery))
+		oneOf("sft.mean", s.Mean, OverTokens, OverRows), oneOf("sft.schedule", s.Schedule, Constant, Linear, Cosine))
 }
 
 func oneOf[T ~string](key string, v T, choices ...T) error {
@@ -157,41 +139,18 @@ func sftKeys() []string {
 // notSFT returns the keys of the optimizer that sft.batch and sft.epochs replace.
 func notSFT() []string { return []string{"minibatches", "epochs"} }
 
-// loadSFT completes a configuration whose objective is sft.
-func (c *Config) loadSFT(root *yaml.Node, in *document, parts Parts) error {
+// loadSFT reads the section of a configuration whose objective is sft.
+func (c *Config) loadSFT(root, section *yaml.Node) error {
 	if err := appliesToSFT(root); err != nil {
 		return err
 	}
 	c.SFT = newSFT()
-	if !in.SFT.IsZero() {
-		if err := decodeSection(&in.SFT, c.SFT, sftKey); err != nil {
+	if !section.IsZero() {
+		if err := decodeSection(section, c.SFT, sftKey); err != nil {
 			return err
 		}
 	}
-	if err := c.SFT.absolute(); err != nil {
-		return err
-	}
-	var err error
-	if !in.Environment.IsZero() {
-		c.environmentName, c.Environment, err = section(&in.Environment, EnvironmentKey, parts.Environments)
-		if err != nil {
-			return err
-		}
-	}
-	if c.trainerName, c.Trainer, err = section(&in.Trainer, TrainerKey, parts.Trainers); err != nil {
-		return err
-	}
-	var errs []error
-	if c.Environment != nil {
-		if err := c.Environment.Complete(c); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", EnvironmentKey, err))
-		}
-	}
-	if err := c.Trainer.Complete(c); err != nil {
-		errs = append(errs, fmt.Errorf("%s: %w", TrainerKey, err))
-	}
-	return errors.Join(append(errs, c.SFT.validate(), c.Optimizer.validate(1),
-		Positive("checkpoint.every", c.Checkpoint.Every), Positive("checkpoint.keep", c.Checkpoint.Keep))...)
+	return Absolute(&c.SFT.Rows, &c.SFT.Tokenizer)
 }
 
 // appliesToSFT returns an error for keys that would have no effect.
@@ -223,37 +182,21 @@ func lineOf(n *yaml.Node) string {
 	return fmt.Sprintf("line %d: ", n.Line)
 }
 
-// nodeSFT returns the configuration as a YAML document.
-func (c Config) nodeSFT() (*yaml.Node, error) {
-	var whole, environment, trainer, sft yaml.Node
-	err := errors.Join(whole.Encode(c), trainer.Encode(c.Trainer), sft.Encode(c.SFT))
-	if c.Environment != nil {
-		err = errors.Join(err, environment.Encode(c.Environment))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("write configuration: %w", err)
-	}
-	root := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+// onlySFT returns the part of a configuration that its objective has keys for.
+func onlySFT(whole *yaml.Node) *yaml.Node {
+	out := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 	for _, key := range sftKeys() {
-		at, value := child(&whole, key), &yaml.Node{}
-		switch {
-		case key == EnvironmentKey && c.Environment == nil:
+		at := child(whole, key)
+		if at < 0 {
 			continue
-		case key == EnvironmentKey:
-			value = named(&environment, c.environmentName)
-		case key == TrainerKey:
-			value = named(&trainer, c.trainerName)
-		case key == sftKey:
-			value = &sft
-		case at >= 0:
-			value = whole.Content[at]
 		}
+		value := whole.Content[at]
 		if key == "optimizer" {
 			for _, name := range notSFT() {
 				value = without(value, name)
 			}
 		}
-		root.Content = append(root.Content, scalar(key), value)
+		out.Content = append(out.Content, scalar(key), value)
 	}
-	return root, nil
+	return out
 }

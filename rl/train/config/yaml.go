@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -66,6 +68,72 @@ func checkKeys(n *yaml.Node, t reflect.Type, section string) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// Bounds returns an error for each number in a section that the tag of its field does not allow: an int below least, or
+// a float that is not from 0 to most.
+func Bounds(section string, settings any) error {
+	return errors.Join(bounds(section, reflect.ValueOf(settings))...)
+}
+
+func bounds(key string, v reflect.Value) (errs []error) {
+	switch v = reflect.Indirect(v); v.Kind() {
+	case reflect.Slice:
+		for i := range v.Len() {
+			errs = append(errs, bounds(fmt.Sprintf("%s[%d]", key, i), v.Index(i))...)
+		}
+		return errs
+	case reflect.Struct:
+	default:
+		return nil
+	}
+	for f, value := range v.Fields() {
+		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		own := join(key, name)
+		if option == "inline" {
+			own = key
+		}
+		if !f.IsExported() || name == "-" || name == "" && option != "inline" {
+			continue
+		}
+		if tag, ok := f.Tag.Lookup("least"); ok {
+			if least, _ := strconv.Atoi(tag); value.Int() < int64(least) {
+				errs = append(errs, fmt.Errorf("%s is %d: want %s", own, value.Int(), from(least)))
+			}
+			continue
+		}
+		if tag, ok := f.Tag.Lookup("most"); ok {
+			if most, _ := strconv.ParseFloat(tag, 64); !(value.Float() >= 0 && value.Float() <= most) {
+				errs = append(errs, fmt.Errorf("%s is %g: want 0 to %g", own, value.Float(), most))
+			}
+			continue
+		}
+		errs = append(errs, bounds(own, value)...)
+	}
+	return errs
+}
+
+// from describes the numbers that are not less.
+func from(least int) string {
+	if least == 0 {
+		return "0 or more"
+	}
+	return fmt.Sprintf("at least %d", least)
+}
+
+// Absolute makes paths absolute, because a run may be resumed in another directory; empty ones stay empty.
+func Absolute(paths ...*string) error {
+	for _, p := range paths {
+		if *p == "" {
+			continue
+		}
+		full, err := filepath.Abs(*p)
+		if err != nil {
+			return err
+		}
+		*p = full
 	}
 	return nil
 }

@@ -25,21 +25,21 @@ type FrozenLake struct {
 	MaxFrozen float64 `yaml:"max_frozen"`
 	// MaxSteps is the maximum length of a map's shortest path, MaxTurns the maximum number of replies in an episode.
 	MaxSteps int  `yaml:"max_steps"`
-	MaxTurns int  `yaml:"max_turns"`
+	MaxTurns int  `yaml:"max_turns" least:"1"`
 	Slippery bool `yaml:"slippery"`
 	// Submit selects the submit game, in which an episode ends with a reply without a move, not on arrival.
 	Submit bool `yaml:"submit"`
 	// ValidationTurns is MaxTurns for validation episodes; 0 means MaxTurns.
-	ValidationTurns int `yaml:"validation_turns"`
+	ValidationTurns int `yaml:"validation_turns" least:"0"`
 	// Rendering is chat for language models, and compact for the embedded policy. Radius is how many fields around the
 	// player compact shows.
 	Rendering frozenlake.Rendering `yaml:"rendering"`
-	Radius    int                  `yaml:"radius"`
-	MaxTokens int                  `yaml:"max_tokens"`
+	Radius    int                  `yaml:"radius" least:"1"`
+	MaxTokens int                  `yaml:"max_tokens" least:"1"`
 	// MaxInvalid invalid replies in a row end an episode; 0 means never.
-	MaxInvalid      int `yaml:"max_invalid"`
-	TrainTasks      int `yaml:"train_tasks"`
-	ValidationTasks int `yaml:"validation_tasks"`
+	MaxInvalid      int `yaml:"max_invalid" least:"0"`
+	TrainTasks      int `yaml:"train_tasks" least:"1"`
+	ValidationTasks int `yaml:"validation_tasks" least:"0"`
 }
 
 // NewFrozenLake returns the defaults.
@@ -80,13 +80,7 @@ func (f *FrozenLake) validate() error {
 	if f.Rendering != frozenlake.Chat && f.Rendering != frozenlake.Compact {
 		rendering = fmt.Errorf("rendering is %q: want %s or %s", f.Rendering, frozenlake.Compact, frozenlake.Chat)
 	}
-	return errors.Join(f.maps().Validate(),
-		config.Positive("max_turns", f.MaxTurns), config.Positive("radius", f.Radius),
-		config.Positive("max_tokens", f.MaxTokens),
-		config.Positive("train_tasks", f.TrainTasks), config.Natural("max_invalid", f.MaxInvalid),
-		config.Natural("validation_turns", f.ValidationTurns),
-		config.Natural("validation_tasks", f.ValidationTasks), rendering,
-	)
+	return errors.Join(f.maps().Validate(), rendering)
 }
 
 // Open creates the environment.

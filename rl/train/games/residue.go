@@ -20,12 +20,12 @@ import (
 // steps, because a reply is rewarded for its token ids. It shows whether a trainer trains at all.
 type Residue struct {
 	// A reply's reward is the share of its tokens whose id modulo Modulus is Remainder.
-	Modulus   int `yaml:"modulus"`
+	Modulus   int `yaml:"modulus" least:"2"`
 	Remainder int `yaml:"remainder"`
 	// MaxTokens is the length of a reply.
-	MaxTokens       int `yaml:"max_tokens"`
-	TrainTasks      int `yaml:"train_tasks"`
-	ValidationTasks int `yaml:"validation_tasks"`
+	MaxTokens       int `yaml:"max_tokens" least:"1"`
+	TrainTasks      int `yaml:"train_tasks" least:"1"`
+	ValidationTasks int `yaml:"validation_tasks" least:"0"`
 }
 
 // NewResidue returns the defaults.
@@ -41,12 +41,10 @@ func (s *Residue) Complete(c *config.Config) error {
 	if c.Algorithm.MaxLength == 0 {
 		c.Algorithm.MaxLength = 2*residuePrompt + s.MaxTokens
 	}
-	var remainder error
 	if s.Remainder < 0 || s.Remainder >= s.Modulus {
-		remainder = fmt.Errorf("remainder is %d: want 0 to %d", s.Remainder, s.Modulus-1)
+		return fmt.Errorf("remainder is %d: want 0 to %d", s.Remainder, s.Modulus-1)
 	}
-	return errors.Join(config.Positive("modulus", s.Modulus-1), config.Positive("max_tokens", s.MaxTokens),
-		config.Positive("train_tasks", s.TrainTasks), config.Natural("validation_tasks", s.ValidationTasks), remainder)
+	return nil
 }
 
 // Open creates the environment.
