@@ -106,8 +106,8 @@ func (r *rollout) act(ctx context.Context, actions []Action) ([]callResult, erro
 // review asks the user about a call. It returns what to tell the model instead of a result, or "" if the call may
 // run.
 func (r *rollout) review(ctx context.Context, c tools.Call) (string, error) {
-	if r.declined[c.ID] {
-		return adviceDeclined, nil // the recorded text replaces this one
+	if told := r.declined[c.ID]; told != "" {
+		return told, nil
 	}
 	if r.Review == nil || r.replaying {
 		return "", nil

@@ -52,6 +52,8 @@ Do not ask for human help: decide for yourself and continue. When the work is do
 
 	adviceDeclined = `This call was not run. The user says: `
 
+	adviceStopped = `stop.`
+
 	adviceTooEarly = `This call was not run because an earlier call of the same response failed. ` +
 		`Look at its result, and call finish again when the work is done.`
 

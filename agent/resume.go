@@ -172,7 +172,11 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 	if len(known) < max(1, len(turn.Reply.Message.ToolCalls)) {
 		r.replaying = false
 		r.renew(turn)
+		if last && r.Further != "" {
+			r.declined = unfinishedCalls(reading, len(known))
+		}
 		stop, err := r.perform(ctx, turn.Reply.Message, reading, known)
+		r.declined = nil
 		if err == nil {
 			err = r.follow(turn.further)
 		}
@@ -201,12 +205,22 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 	return stop, nil
 }
 
-// declinedCalls returns the IDs of a turn's calls that the user declined.
-func declinedCalls(reading Reading, turn trajectory.Turn) map[string]bool {
-	declined := map[string]bool{}
+// unfinishedCalls returns what is told about the calls that had no result when the user stopped the rollout, and then
+// asked for something else.
+func unfinishedCalls(reading Reading, known int) map[string]string {
+	declined := map[string]string{}
+	for _, a := range reading.Actions[min(known, len(reading.Actions)):] {
+		declined[a.Call.ID] = adviceDeclined + adviceStopped
+	}
+	return declined
+}
+
+// declinedCalls returns what was told about a turn's calls that the user declined, by their IDs.
+func declinedCalls(reading Reading, turn trajectory.Turn) map[string]string {
+	declined := map[string]string{}
 	for i, result := range recordedResults(turn) {
 		if i < len(reading.Actions) && result.Failed && strings.HasPrefix(result.Output, adviceDeclined) {
-			declined[reading.Actions[i].Call.ID] = true
+			declined[reading.Actions[i].Call.ID] = result.Output
 		}
 	}
 	return declined

@@ -190,6 +190,37 @@ func TestFurther(t *testing.T) {
 	}
 }
 
+// A call that the user has cancelled, to ask for something else, is not made again, now and later.
+func TestACancelledCallIsNotMadeAgain(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	hangs := func(ctx context.Context, _ tools.Call) (tools.Result, error) {
+		cancel()
+		<-ctx.Done()
+		return tools.Result{}, ctx.Err()
+	}
+	a := newAgent(scripted(bash("hang")))
+	a.Tools = &fakeTools{run: hangs}
+	first, err := a.Run(ctx, nowhere{}, issue)
+	if err != nil || first.StopReason != Interrupted {
+		t.Fatalf("ended as %s, %v", first.StopReason, err)
+	}
+	events := first.Events
+	for _, further := range []string{"do not hang", "and more"} {
+		var file []string
+		m := scripted(bash("hang"), says(submission), says(submission))
+		a = newAgent(m)
+		a.Tools, a.Past, a.Reopen, a.Further = appendingTools(&file), events, true, further
+		out := run(t, a)
+		if out.StopReason != Submitted || len(file) != 0 {
+			t.Errorf("%s: %s, and ran %q", further, out.StopReason, file)
+		}
+		told := m.requests[0].Messages
+		contains(t, told[3].Content, adviceDeclined+adviceStopped)
+		events = out.Events
+	}
+}
+
 // A repository that is in another place now is where it was for the model.
 func TestResumeInAnotherPlace(t *testing.T) {
 	t.Parallel()

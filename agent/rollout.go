@@ -42,8 +42,8 @@ type rollout struct {
 	invalid    int  // consecutive format errors
 	before     int  // replies before the rollout was reopened, which do not count against the limit
 	opened     bool // the header and first messages are recorded
-	// declined contains the IDs of a recorded turn's calls that the user declined.
-	declined map[string]bool
+	// declined is what is told about calls of a recorded turn that are not run, by their IDs.
+	declined map[string]string
 	// replaying is set while recorded turns are replayed.
 	replaying bool
 	// unbounded is set once the server has rejected our own limit on a reply.
