@@ -18,9 +18,7 @@ const telling = 40
 func (t *tree) describe(statement string, subAgents []string) []trajectory.Chain {
 	used := slices.DeleteFunc(slices.Clone(t.chains), func(c *chain) bool { return len(c.replies) == 0 })
 	kinds, summaries := kindsOf(used, strings.TrimSpace(statement), subAgents)
-	order := []trajectory.ChainKind{
-		trajectory.Main, trajectory.Continuation, trajectory.SubAgent, trajectory.Auxiliary,
-	}
+	order := trajectory.ChainKinds()
 	slices.SortStableFunc(used, func(a, b *chain) int {
 		if kinds[a] == trajectory.Main && kinds[b] == trajectory.Main {
 			return cmp.Compare(b.length(), a.length())

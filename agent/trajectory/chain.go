@@ -33,6 +33,9 @@ const (
 	Auxiliary ChainKind = "auxiliary"
 )
 
+// ChainKinds returns the kinds in the order in which conversations are read.
+func ChainKinds() []ChainKind { return []ChainKind{Main, Continuation, SubAgent, Auxiliary} }
+
 // split returns the events of each conversation, in the order of the last Stop, each with the header and the end.
 func split(events []Event) [][]Event {
 	var ids []int

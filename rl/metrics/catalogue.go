@@ -91,6 +91,10 @@ func data() []Definition {
 		{Name: "tokens/sampled/", Help: "Tokens of a rollout that the policy wrote."},
 		{Name: "tokens/environment/", Help: "Tokens of a rollout that came back from the environment."},
 		{Name: "tokens/trained", Help: "Trained tokens of the step."},
+		{Name: "tokens/trained_share", Help: "Fraction of the sampled tokens that belong to rows: not those of titles and " +
+			"other auxiliary conversations, nor those that never reached the agent."},
+		{Name: "conversations/", Help: "Mean conversations of a rollout of an agent that is not deepswe's, by what they are " +
+			"for. Each begins a row, as far as it is learned from."},
 		{Name: "tokens/truncated", Help: "Tokens cut off beyond the maximum length."},
 		{Name: "tokens/sampled_ratio", Help: "Fraction of all tokens that the policy wrote."},
 		{Name: "tokens/think_per_turn", Help: "Tokens of a reply before its action."},

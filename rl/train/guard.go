@@ -5,12 +5,18 @@ import (
 	"fmt"
 	"log/slog"
 
+	"deepswe/agent/trajectory"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/part"
 )
 
 // errGuard reports that a guard stopped the run. Its last checkpoint is kept.
 var errGuard = errors.New("stopped by a guard")
+
+// leastTrained is the share of the sampled tokens that have to be in rows: with less, most of a run's time goes into what
+// nothing is learned from.
+const leastTrained = 0.8
 
 // guard observes a run step by step. Its state depends on the metrics only, so a resumed run replays the old ones.
 type guard struct {
@@ -37,6 +43,13 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 	if g.settings.MaxSkipped > 0 && g.skipped >= g.settings.MaxSkipped {
 		err = fmt.Errorf("%w: %d optimizer steps in a row had no finite gradient; "+
 			"to fix: lower optimizer.learning_rate, or look at the corrections for mismatch", errGuard, g.skipped)
+	}
+	if share, ok := p.Values[part.TrainedShare]; ok && p.Step == 1 && share < leastTrained {
+		err = fmt.Errorf("%w: rows have only %.0f%% of the sampled tokens of the first step; the agent asked the model for "+
+			"something else than its work (%.3g auxiliary conversations a rollout), or its answers did not reach it "+
+			"(conversations and counts are in the last event of a rollout's steps.jsonl); to fix: turn titles, summaries "+
+			"and telemetry of the agent off, or go on all the same with --resume", errGuard, 100*share,
+			p.Values["conversations/"+string(trajectory.Auxiliary)])
 	}
 	if kl := p.Values["mismatch/kl_k3"]; g.settings.MismatchKL > 0 && kl > g.settings.MismatchKL {
 		warnings = append(warnings,

@@ -394,6 +394,28 @@ func TestGuards(t *testing.T) {
 	}
 }
 
+// A run whose agent spends most of what is sampled on something else than its work stops after the first step, and goes
+// on when it is resumed.
+func TestUntrainedTokensStopTheRun(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		step  int
+		share float64
+		stops bool
+	}{{1, 0.79, true}, {1, 0.8, false}, {2, 0.1, false}} {
+		var g guard
+		_, err := g.observe(metrics.Point{Step: tt.step, Values: map[string]float64{
+			part.TrainedShare: tt.share, "conversations/auxiliary": 2.5,
+		}})
+		if errors.Is(err, errGuard) != tt.stops || tt.stops && !strings.Contains(err.Error(), "only 79% of the sampled") {
+			t.Errorf("step %d, %v: %v", tt.step, tt.share, err)
+		}
+	}
+	if _, err := new(guard).observe(metrics.Point{Step: 1}); err != nil {
+		t.Errorf("without the metric: %v", err)
+	}
+}
+
 // A policy whose rollouts are all the same can learn nothing from them, unless they solve their tasks.
 func TestStuckPolicyStopsTheRun(t *testing.T) {
 	t.Parallel()

@@ -55,6 +55,32 @@ func behaviour(m map[string]float64, rec *trajectory.Recording) {
 	part.Ratio(m, "errors/tool", failed, calls)
 	part.Ratio(m, "errors/command_timeout", late, calls)
 	m["tests/ran"], m["tests/wrote"] = number(ran), number(wrote)
+	conversations(m, rec)
+}
+
+// conversations adds how much of what was sampled is learned from and, of an agent that is not deepswe's, its
+// conversations by what they are for: each begins a row.
+func conversations(m map[string]float64, rec *trajectory.Recording) {
+	var sampled, trained float64
+	for _, t := range rec.Turns {
+		if t.Reply.Tokens == nil {
+			continue
+		}
+		n := float64(len(t.Reply.Tokens.CompletionIDs))
+		if sampled += n; !t.Untrained {
+			trained += n
+		}
+	}
+	part.Ratio(m, part.TrainedShare, trained, sampled)
+	if rec.Stop == nil || len(rec.Stop.Chains) == 0 {
+		return
+	}
+	for _, kind := range trajectory.ChainKinds() {
+		m["conversations/"+string(kind)] = 0
+	}
+	for _, c := range rec.Stop.Chains {
+		m["conversations/"+string(c.Kind)]++
+	}
 }
 
 func number(b bool) float64 {

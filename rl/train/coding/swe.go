@@ -371,7 +371,8 @@ func (e *sweEnvironment) complete(s part.Split, j run.Job, res *run.Result) erro
 		return run.Abort(err)
 	}
 	var ok bool
-	if res.Turns, ok = rec.Samples(); !ok && len(rec.Turns) > 0 && s == part.Train {
+	learned := func(t trajectory.Turn) bool { return !t.Untrained }
+	if res.Turns, ok = rec.Samples(); !ok && slices.ContainsFunc(rec.Turns, learned) && s == part.Train {
 		return run.Abort(fmt.Errorf("attempt %d at %s: %w", j.Index, j.Task, errNoTokens))
 	}
 	behaviour(res.Metrics, rec)

@@ -81,6 +81,10 @@ const (
 	OfEnd  = ":of"
 )
 
+// TrainedShare is the metric of the share of the sampled tokens that are learned from, as far as the environment
+// decides it. What algorithm and filters leave out is no part of it.
+const TrainedShare = "tokens/trained_share"
+
 // Ratio adds a ratio to the metrics of a rollout.
 func Ratio(m map[string]float64, name string, sum, of float64) {
 	if of > 0 {
