@@ -21,13 +21,22 @@ type Latencies struct {
 	ToolSigma  float64  `yaml:"tool_sigma" most:"5"`
 	// Timeout is the time after which a rollout ends and is masked [none].
 	Timeout Duration `yaml:"timeout"`
-	// Grading is the time to grade a patch [45 s], Update the trainer's time for all rollouts of a step [480 s],
-	// Publish the time until the new weights sample [45 s].
+	// Start is the time to start a sandbox [none], Grading the time to grade a patch [45 s].
+	Start   Duration `yaml:"start"`
 	Grading Duration `yaml:"grading"`
-	Update  Duration `yaml:"update"`
-	Publish Duration `yaml:"publish"`
-	// Speed is how much faster than real time the simulation runs [200].
-	Speed float64 `yaml:"speed" most:"1e6"`
+	// Update is the trainer's time for all rollouts of a step [480 s], Forward the part of it that is the forward pass
+	// [0.25]. Publish is the time until the new weights sample [45 s], Checkpoint the time to save them [60 s].
+	Update     Duration `yaml:"update"`
+	Forward    float64  `yaml:"forward" most:"1"`
+	Publish    Duration `yaml:"publish"`
+	Checkpoint Duration `yaml:"checkpoint"`
+	// Colocated says that the trainer's GPUs sample, in lockstep: they gather the requests that wait, sample until the
+	// longest reply is there, and only then look for more or work for the trainer.
+	Colocated bool `yaml:"colocated"`
+	// Tasks is the number of training tasks, whose soundness is checked before the first step [4578, as in R2E-Gym's
+	// subset], Validation that of validation tasks, unless evaluate.tasks limits them [500, as in SWE-bench Verified].
+	Tasks      int `yaml:"tasks" least:"0"`
+	Validation int `yaml:"validation" least:"0"`
 }
 
 // WithDefaults replaces zero fields.
@@ -36,7 +45,9 @@ func (l Latencies) WithDefaults() Latencies {
 	l.Model, l.Tool = cmp.Or(l.Model, Duration(20*time.Second)), cmp.Or(l.Tool, Duration(3*time.Second))
 	l.ModelSigma, l.ToolSigma = cmp.Or(l.ModelSigma, 0.8), cmp.Or(l.ToolSigma, 1.3)
 	l.Grading, l.Publish = cmp.Or(l.Grading, Duration(45*time.Second)), cmp.Or(l.Publish, Duration(45*time.Second))
-	l.Update, l.Speed = cmp.Or(l.Update, Duration(480*time.Second)), cmp.Or(l.Speed, 200)
+	l.Update, l.Forward = cmp.Or(l.Update, Duration(480*time.Second)), cmp.Or(l.Forward, 0.25)
+	l.Checkpoint = cmp.Or(l.Checkpoint, Duration(60*time.Second))
+	l.Tasks, l.Validation = cmp.Or(l.Tasks, 4578), cmp.Or(l.Validation, 500)
 	return l
 }
 

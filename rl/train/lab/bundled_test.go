@@ -5,15 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 
-	"deepswe/env/testkit"
 	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 )
 
-// Every bundled configuration about rollouts takes 20 steps on a simulated cluster: nothing that it configures is
-// refused or stops it there. In virtual time.
+// Every bundled configuration about rollouts takes 20 steps on a simulated cluster, and always the same way.
 func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
 	files, err := filepath.Glob("../../../testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -22,7 +19,6 @@ func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
 			t.Parallel()
-			testkit.SkipUnderRace(t)
 			data, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -34,16 +30,18 @@ func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
 			if c.Objective == config.Imitation {
 				t.Skip("no rollouts: TestScripts/recipes and the tests of sft have it")
 			}
-			c.Steps, c.Simulate = 20, &config.Latencies{Speed: 1}
-			synctest.Test(t, func(t *testing.T) {
-				s, err := Simulate(t.Context(), c)
-				if err != nil || s.Steps != 20 {
-					t.Fatalf("%d steps: %v", s.Steps, err)
-				}
-				if s.Started < 1 || s.Sandboxes.Peak > c.Rollouts.Workers {
-					t.Errorf("no cluster of %d workers does this:\n%s", c.Rollouts.Workers, s)
-				}
-			})
+			c.Steps = 20
+			s, err := Simulate(t.Context(), c)
+			if err != nil || s.Steps != 20 {
+				t.Fatalf("%d steps: %v", s.Steps, err)
+			}
+			if s.Started < 1 || s.Step <= 0 || s.MaxStaleness > float64(c.Rollouts.MaxStaleness) {
+				t.Errorf("no cluster of %d workers does this:\n%s", c.Rollouts.Workers, s)
+			}
+			again, err := Simulate(t.Context(), c)
+			if err != nil || again != s {
+				t.Errorf("%v, and the second time it took %+v, not %+v", err, again, s)
+			}
 		})
 	}
 }

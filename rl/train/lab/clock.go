@@ -1,0 +1,113 @@
+package lab
+
+import (
+	"container/heap"
+	"context"
+	"time"
+)
+
+// clock is virtual time. What is to happen happens in the order of its time, and at the same time in the order in which
+// it was asked for, so that the same events always lead to the same figures.
+type clock struct {
+	now    time.Duration
+	asked  int
+	coming moments
+}
+
+type moment struct {
+	at    time.Duration
+	order int
+	do    func()
+}
+
+// after calls do when some time has passed.
+func (c *clock) after(d time.Duration, do func()) {
+	c.asked++
+	heap.Push(&c.coming, moment{c.now + max(0, d), c.asked, do})
+}
+
+// until lets time pass until done reports true, and returns how long that took. What waits for something that never
+// comes has a bug, so done must become true before nothing is left to happen.
+func (c *clock) until(ctx context.Context, done func() bool) (time.Duration, error) {
+	start := c.now
+	for n := 1; !done(); n++ {
+		if n%1024 == 0 && ctx.Err() != nil {
+			return 0, context.Cause(ctx)
+		}
+		next := heap.Pop(&c.coming).(moment)
+		c.now = next.at
+		next.do()
+	}
+	return c.now - start, nil
+}
+
+// moments is a heap of what is to happen, the next first.
+type moments []moment
+
+func (m moments) Len() int      { return len(m) }
+func (m moments) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
+func (m moments) Less(i, j int) bool {
+	return m[i].at < m[j].at || m[i].at == m[j].at && m[i].order < m[j].order
+}
+func (m *moments) Push(v any) { *m = append(*m, v.(moment)) }
+func (m *moments) Pop() any {
+	last := len(*m) - 1
+	v := (*m)[last]
+	(*m)[last] = moment{} // lets what it refers to be garbage-collected
+	*m = (*m)[:last]
+	return v
+}
+
+// gate lets a limited number in at once, in the order in which they came, and knows how many were in it over time. A
+// limit of 0 is none.
+type gate struct {
+	clock   *clock
+	limit   int
+	in      int
+	peak    int
+	waiting []func()
+	// sum is the time that all together were in it until since, idle the time that places were free.
+	sum, idle, since time.Duration
+}
+
+// enter calls do as soon as there is room, which do has until leave is called.
+func (g *gate) enter(do func()) {
+	if g.limit > 0 && g.in >= g.limit {
+		g.waiting = append(g.waiting, do)
+		return
+	}
+	g.change(1)
+	do()
+}
+
+func (g *gate) leave() {
+	g.change(-1)
+	if len(g.waiting) > 0 {
+		next := g.waiting[0]
+		g.waiting = g.waiting[1:]
+		g.change(1)
+		next()
+	}
+}
+
+func (g *gate) change(n int) {
+	passed := g.clock.now - g.since
+	g.sum += time.Duration(g.in) * passed
+	if g.in < g.limit {
+		g.idle += passed
+	}
+	g.in, g.since = g.in+n, g.clock.now
+	g.peak = max(g.peak, g.in)
+}
+
+// Use says how many of something were in use at once.
+type Use struct {
+	Mean float64
+	Peak int
+}
+
+// use returns the use of the gate until now.
+func (g *gate) use() Use {
+	g.change(0)
+	return Use{Mean: g.sum.Seconds() / g.clock.now.Seconds(), Peak: g.peak}
+}

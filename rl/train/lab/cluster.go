@@ -1,0 +1,177 @@
+package lab
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"deepswe/agent/run"
+	"deepswe/rl/train/config"
+)
+
+// cluster plays simulated rollouts.
+type cluster struct {
+	clock
+	latencies                          config.Latencies
+	sandboxes, starts, calls, gradings gate
+	engine                             engine
+}
+
+func newCluster(l config.Latencies, r config.Rollouts) *cluster {
+	c := &cluster{latencies: l}
+	for g, limit := range map[*gate]int{
+		&c.sandboxes: 0, &c.starts: r.Sandboxes, &c.calls: r.Models, &c.gradings: r.Gradings,
+	} {
+		g.clock, g.limit = &c.clock, limit
+	}
+	c.engine.clock, c.engine.lockstep = &c.clock, l.Colocated
+	return c
+}
+
+// rollout is one that a worker plays.
+type rollout struct {
+	turns int
+	// times are those of a reply and its calls, turn by turn.
+	times []time.Duration
+	began time.Duration
+	// needed is how long it needs a worker, if nothing makes it wait.
+	needed time.Duration
+	// free is called when it needs sandbox and worker no more, end when it has ended.
+	free func()
+	end  func(graded bool)
+}
+
+// play plays a job with a worker that it has. done is called when it has ended.
+func (c *cluster) play(j run.Job, worker *gate, done func(r *rollout, graded bool)) {
+	r := draw(c.latencies, j)
+	r.free = func() {
+		c.sandboxes.leave()
+		worker.leave()
+	}
+	r.end = func(graded bool) { done(r, graded) }
+	c.starts.enter(func() {
+		c.sandboxes.enter(func() {
+			c.after(time.Duration(c.latencies.Start), func() {
+				c.starts.leave()
+				r.began = c.now
+				c.turn(r, 0)
+			})
+		})
+	})
+}
+
+// turn plays a turn of a rollout and those after it.
+func (c *cluster) turn(r *rollout, i int) {
+	limit := time.Duration(c.latencies.Timeout)
+	left := func(took time.Duration) time.Duration {
+		if limit > 0 {
+			took = max(0, min(took, limit-(c.now-r.began)))
+		}
+		r.needed += took
+		return took
+	}
+	c.calls.enter(func() {
+		c.engine.sample(left(r.times[2*i]), func() {
+			c.calls.leave()
+			c.after(left(r.times[2*i+1]), func() {
+				switch late := limit > 0 && c.now-r.began >= limit; {
+				case late:
+					r.free()
+					r.end(false)
+				case i+1 < r.turns:
+					c.turn(r, i+1)
+				default:
+					r.free()
+					c.grade(r)
+				}
+			})
+		})
+	})
+}
+
+// grade grades a rollout's patch, for which it needs no worker.
+func (c *cluster) grade(r *rollout) {
+	c.gradings.enter(func() {
+		c.after(time.Duration(c.latencies.Grading), func() {
+			c.gradings.leave()
+			r.end(true)
+		})
+	})
+}
+
+// draw returns a rollout with its times, which depend on its group's name and its place there.
+func draw(l config.Latencies, j run.Job) *rollout {
+	hard := rand.New(rand.NewPCG(uint64(run.Job{Group: j.Group}.Seed(1, 0)), 0)).Float64()
+	own := rand.New(rand.NewPCG(uint64(run.Job{Group: j.Group, Index: j.Index}.Seed(1, 0)), 1))
+	r := &rollout{turns: l.MinTurns + int(float64(l.MaxTurns-l.MinTurns+1)*math.Pow(hard, l.Skew))}
+	for range r.turns {
+		r.times = append(r.times, lognormal(own, l.Model, l.ModelSigma), lognormal(own, l.Tool, l.ToolSigma))
+	}
+	return r
+}
+
+// lognormal draws a time from the lognormal distribution with the given mean and sigma.
+func lognormal(r *rand.Rand, mean config.Duration, sigma float64) time.Duration {
+	return time.Duration(float64(mean) * math.Exp(sigma*r.NormFloat64()-sigma*sigma/2))
+}
+
+// engine is what samples and, in lockstep, the trainer on the same GPUs: then it gathers what waits, samples until the
+// longest reply is there, and only then works for the trainer or looks for more.
+type engine struct {
+	clock    *clock
+	lockstep bool
+	busy     bool
+	asked    bool // the trainer waits
+	pending  []reply
+}
+
+type reply struct {
+	took time.Duration
+	done func()
+}
+
+// train lets the trainer work for some time, and returns how long it waited and worked.
+func (e *engine) train(ctx context.Context, d time.Duration) (time.Duration, error) {
+	e.asked = true
+	waited, err := e.clock.until(ctx, func() bool { return !e.lockstep || !e.busy })
+	if err != nil || d == 0 {
+		e.asked = false
+		return waited, err
+	}
+	done := false
+	e.clock.after(d, func() {
+		done, e.asked = true, false
+		e.gather()
+	})
+	worked, err := e.clock.until(ctx, func() bool { return done })
+	return waited + worked, err
+}
+
+// sample calls done when a reply is there.
+func (e *engine) sample(took time.Duration, done func()) {
+	if !e.lockstep {
+		e.clock.after(took, done)
+		return
+	}
+	e.pending = append(e.pending, reply{took, done})
+	e.clock.after(0, e.gather) // with all who ask at the same time
+}
+
+func (e *engine) gather() {
+	if e.busy || e.asked || len(e.pending) == 0 {
+		return
+	}
+	batch, longest := e.pending, time.Duration(0)
+	for _, r := range batch {
+		longest = max(longest, r.took)
+	}
+	e.pending, e.busy = nil, true
+	e.clock.after(longest, func() {
+		e.busy = false
+		for _, r := range batch {
+			r.done()
+		}
+		e.clock.after(0, e.gather)
+	})
+}

@@ -1,0 +1,248 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/agent/run"
+	"deepswe/env/testkit"
+	"deepswe/rl"
+	"deepswe/rl/train"
+	"deepswe/rl/train/builtin"
+	"deepswe/rl/train/config"
+	"deepswe/rl/train/part"
+)
+
+// The schedule takes as long as the loop itself does with its real engine, where nothing but replies, calls, gradings and
+// the trainer takes time.
+func TestScheduleOfTheLoop(t *testing.T) {
+	for _, c := range []struct {
+		name, trainer string
+		set           []string
+	}{
+		{"taking turns", "", []string{"rollouts.max_staleness=0"}},
+		{"one update ahead", "", []string{"rollouts.max_staleness=1", "rollouts.gradings=8"}},
+		{"two, in minibatches", "", []string{"rollouts.max_staleness=2", "optimizer.minibatches=4"}},
+		{"a limit of time, two epochs", "", []string{"rollouts.max_staleness=2", "simulate.timeout=8m", "optimizer.epochs=2"}},
+		{"gates", "", []string{"rollouts.max_staleness=1", "rollouts.models=20", "rollouts.gradings=2"}},
+		{"validation and checkpoints", "", []string{
+			"evaluate={every: 2, before: true, tasks: 40}", "checkpoint.every=3", "rollouts.max_staleness=1",
+		}},
+		{"few workers, and gradients as groups come", "{name: embedded}", []string{"rollouts.workers=12", "rollouts.max_staleness=1"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			testkit.SkipUnderRace(t)
+			cfg, err := config.Load([]byte(small+"trainer: "+cmp.Or(c.trainer, server)), builtin.Parts(), c.set...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := newSchedule(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				real := &world{schedule: s, start: time.Now()}
+				want := real.take(t, cfg)
+				if err := s.take(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if s.sums.taken != cfg.Steps*16 {
+					t.Errorf("%d rollouts were learned from, want %d", s.sums.taken, cfg.Steps*16)
+				}
+				for i, at := range s.sums.ended {
+					if d := math.Abs(at.Seconds()/want[i].Seconds() - 1); d > 0.005 {
+						t.Errorf("step %d ended after %s, and in the loop after %s", i+1, at, want[i])
+					}
+				}
+			})
+		})
+	}
+}
+
+const server = `{name: tinker, base_url: "http://trainer", model: m, vocabulary: 10}`
+
+const small = `
+steps: 8
+environment: {name: frozenlake}
+rollouts: {tasks: 4, group: 4, workers: 40}
+evaluate: {every: 0}
+checkpoint: {every: 100}
+guards: {collapse: {action: off}, stuck: {action: off}, mismatch_kl: 0}
+`
+
+// world is an environment and a trainer that do nothing but take the time that the schedule thinks they take.
+type world struct {
+	*schedule
+	start   time.Time
+	version int64
+	learned int // rollouts that the next optimizer step computes gradients of
+}
+
+// take runs the loop, and returns when its steps ended.
+func (w *world) take(t *testing.T, c config.Config) []time.Duration {
+	t.Helper()
+	c.Environment, c.Trainer, c.Simulate = worldEnvironment{w}, worldTrainer{w}, nil
+	result, err := train.Start(t.Context(), c, train.Options{Dir: filepath.Join(t.TempDir(), "run")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ended []time.Duration
+	for _, p := range result.Points {
+		if p.Step > 0 {
+			ended = append(ended, p.Time.Sub(w.start))
+		}
+	}
+	return ended
+}
+
+type worldEnvironment struct{ w *world }
+
+func (e worldEnvironment) Complete(*config.Config) error { return nil }
+func (e worldEnvironment) Check(*slog.Logger) error      { return nil }
+
+func (e worldEnvironment) Open(_ context.Context, o part.EnvironmentOptions) (part.Environment, error) {
+	return part.Environment{Player: worldPlayer{e.w, o.Gates}}, nil
+}
+
+type worldPlayer struct {
+	w     *world
+	gates run.Gates
+}
+
+func (p worldPlayer) Close() error { return nil }
+
+func (p worldPlayer) Tasks(part.Split) []string {
+	tasks := make([]string, 1<<10)
+	for i := range tasks {
+		tasks[i] = strconv.Itoa(i)
+	}
+	return tasks
+}
+
+// Runner returns a player of rollouts as the schedule draws them.
+func (p worldPlayer) Runner(_ part.Split, m agent.Model) run.Runner {
+	return run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
+		drawn, start := draw(p.w.latencies, j), time.Now()
+		left := func(took time.Duration) time.Duration {
+			if limit := time.Duration(p.w.latencies.Timeout); limit > 0 {
+				return min(took, limit-time.Since(start))
+			}
+			return took
+		}
+		res := run.Result{StopReason: agent.Submitted}
+		for i := range drawn.turns {
+			// A turn's prompt extends the turn before, so that a rollout is one row.
+			r := agent.Request{MaxTokens: 1 + 2*i}
+			reply, err := m.Complete(context.WithValue(ctx, replyTime{}, left(drawn.times[2*i])), r)
+			if err != nil {
+				return res, err
+			}
+			res.Turns = append(res.Turns, *reply.Tokens)
+			time.Sleep(left(drawn.times[2*i+1]))
+			if left(1) <= 0 {
+				res.StopReason, res.NotGraded = agent.Timeout, true
+				return res, nil
+			}
+		}
+		run.Release(ctx)
+		leave, err := p.gates.Grading.Enter(ctx)
+		if err != nil {
+			return res, err
+		}
+		defer leave()
+		time.Sleep(time.Duration(p.w.latencies.Grading))
+		res.Reward = new(float64(j.Index % 2))
+		return res, nil
+	})
+}
+
+// replyTime is the context key of the time that the model takes for a reply.
+type replyTime struct{}
+
+// worldTrainer is the configuration of a trainer whose weights are a number.
+type worldTrainer struct{ w *world }
+
+func (t worldTrainer) Complete(*config.Config) error { return nil }
+
+func (t worldTrainer) Open(context.Context, part.TrainerOptions) (part.Trainer, error) {
+	return part.Trainer{Trainer: weights(t)}, nil
+}
+
+type weights struct{ w *world }
+
+// Complete takes the time of a reply. The request's limit is the length of its prompt.
+func (m weights) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
+	took, _ := ctx.Value(replyTime{}).(time.Duration)
+	time.Sleep(took)
+	return agent.Reply{Tokens: &agent.Sample{
+		PromptIDs: make([]int32, r.MaxTokens), CompletionIDs: []int32{0}, Logprobs: []float64{-1},
+	}}, nil
+}
+
+// spend takes a share of the time of an update for so many rollouts.
+func (m weights) spend(share float64, rollouts int) {
+	all := float64(m.w.config.Rollouts.Tasks * m.w.config.Rollouts.Group)
+	time.Sleep(time.Duration(share * float64(m.w.latencies.Update) * float64(rollouts) / all))
+}
+
+func (m weights) Forward(_ context.Context, rows []rl.Row) ([][]float64, error) {
+	m.spend(m.w.latencies.Forward, rollouts(rows))
+	out := make([][]float64, len(rows))
+	for i := range rows {
+		out[i] = make([]float64, len(rows[i].IDs))
+	}
+	return out, nil
+}
+
+// rollouts counts the rollouts that rows with a trained token are of.
+func rollouts(rows []rl.Row) (n int) {
+	for _, r := range rows {
+		if r.Row == 0 && r.Trained {
+			n++
+		}
+	}
+	return n
+}
+
+func (m weights) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
+	n := rollouts(rows)
+	m.spend(m.w.latencies.Forward, n)
+	if m.w.streamed {
+		m.spend(1-m.w.latencies.Forward, n)
+	} else {
+		m.w.learned += n
+	}
+	return rl.Stats{Rows: len(rows), Tokens: len(rows)}, nil
+}
+
+func (m weights) Step(context.Context, rl.Optimizer) (rl.StepStats, error) {
+	m.spend(1-m.w.latencies.Forward, m.w.learned)
+	m.w.learned = 0
+	m.w.version++
+	return rl.StepStats{GradientNorm: 1}, nil
+}
+
+func (m weights) Publish(context.Context) (rl.Policy, error) {
+	if m.w.version > 0 {
+		time.Sleep(time.Duration(m.w.latencies.Publish))
+	}
+	return rl.Policy{Model: m, Version: m.w.version}, nil
+}
+
+func (m weights) Save(context.Context, string) error {
+	time.Sleep(time.Duration(m.w.latencies.Checkpoint))
+	return nil
+}
+
+func (m weights) Load(context.Context, string) error   { return nil }
+func (m weights) Remove(context.Context, string) error { return nil }
+func (m weights) Close() error                         { return nil }
