@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/rand/v2"
@@ -21,7 +22,8 @@ type cluster struct {
 func newCluster(l config.Latencies, r config.Rollouts) *cluster {
 	c := &cluster{latencies: l}
 	for g, limit := range map[*gate]int{
-		&c.sandboxes: 0, &c.starts: r.Sandboxes, &c.calls: r.Models, &c.gradings: r.Gradings,
+		&c.sandboxes: 0, &c.starts: r.Sandboxes, &c.calls: r.Models,
+		&c.gradings: cmp.Or(r.Gradings, r.Workers),
 	} {
 		g.clock, g.limit = &c.clock, limit
 	}
