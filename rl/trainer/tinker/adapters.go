@@ -146,7 +146,7 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	}
 	a.mu.Lock()
 	a.versions = append(a.versions, v)
-	ready := slices.DeleteFunc(slices.Clone(a.replicas), func(s *replica) bool { return s.aside != nil })
+	ready := a.answering()
 	a.mu.Unlock()
 	each(ready, func(s *replica) {
 		if err := a.load(ctx, s, v); err != nil && ctx.Err() == nil {
@@ -164,6 +164,11 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	a.mu.Unlock()
 	a.unloadIdle(ctx, false)
 	return v, nil
+}
+
+// answering returns the servers that get turns. The caller holds a.mu.
+func (a *adapters) answering() []*replica {
+	return slices.DeleteFunc(slices.Clone(a.replicas), func(s *replica) bool { return s.aside != nil })
 }
 
 // having returns the servers that can sample a version. The caller holds a.mu.
@@ -213,7 +218,7 @@ func (a *adapters) unloadIdle(ctx context.Context, all bool) {
 		idle = append(idle, v)
 		return true
 	})
-	ready := slices.DeleteFunc(slices.Clone(a.replicas), func(s *replica) bool { return s.aside != nil })
+	ready := a.answering()
 	for _, s := range a.replicas {
 		for _, v := range idle {
 			delete(s.has, v)
@@ -370,7 +375,7 @@ func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, 
 			case reply.Tokens == nil:
 				errs[i] = fmt.Errorf("%s: its replies have no token ids with logprobs", s.url)
 			default:
-				rows[i] = checkRow(i, reply.Tokens)
+				rows[i] = rowOf(checkTask, i, reply.Tokens)
 				rows[i].Group = s.url
 			}
 		})
@@ -379,16 +384,6 @@ func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, 
 	rows = slices.DeleteFunc(rows, func(r rl.Row) bool { return len(r.IDs) == 0 })
 	slices.SortStableFunc(rows, func(a, b rl.Row) int { return cmp.Compare(a.Group, b.Group) })
 	return rows, errors.Join(failed...), errors.Join(errs...)
-}
-
-// checkRow returns a sample as a row.
-func checkRow(i int, s *agent.Sample) rl.Row {
-	prompt := len(s.PromptIDs)
-	return rl.Row{
-		Task: "check", Attempt: i, IDs: slices.Concat(s.PromptIDs, s.CompletionIDs),
-		Mask:     slices.Concat(make([]uint8, prompt), slices.Repeat([]uint8{1}, len(s.CompletionIDs))),
-		Logprobs: slices.Concat(make([]float64, prompt), s.Logprobs),
-	}
 }
 
 var _ outlet = (*adapters)(nil)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
+	"deepswe/agent"
 	"deepswe/rl"
 )
 
@@ -24,6 +26,19 @@ const (
 	leastTolerance = 1e-4
 	mostTolerance  = 0.1
 )
+
+// checkTask is the task of the rows of a check.
+const checkTask = "check"
+
+// rowOf returns a sample as a row, in which all that was sampled is trained.
+func rowOf(task string, i int, s *agent.Sample) rl.Row {
+	prompt := len(s.PromptIDs)
+	return rl.Row{
+		Task: task, Attempt: i, IDs: slices.Concat(s.PromptIDs, s.CompletionIDs),
+		Mask:     slices.Concat(make([]uint8, prompt), slices.Repeat([]uint8{1}, len(s.CompletionIDs))),
+		Logprobs: slices.Concat(make([]float64, prompt), s.Logprobs),
+	}
+}
 
 // checkSequences is the most sequences to sample for a check.
 const checkSequences = 8
@@ -51,10 +66,8 @@ func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
 	if err != nil {
 		return rl.Gap{}, fmt.Errorf("check the sampler: %w", err)
 	}
-	for i := range rows {
-		if err := t.limits.check(&rows[i]); err != nil {
-			return rl.Gap{}, fmt.Errorf("check the sampler: %w", err)
-		}
+	if err := t.limits.checkAll(rows); err != nil {
+		return rl.Gap{}, fmt.Errorf("check the sampler: %w", err)
 	}
 	logprobs, err := t.model.forward(ctx, rows)
 	if err != nil {
@@ -65,37 +78,23 @@ func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
 	if t.floor == 0 {
 		t.floor = max(gap.Mean, math.SmallestNonzeroFloat64)
 	}
-	for _, g := range bySampler(rows, logprobs) {
-		if g.Mean > limit {
+	// One of many samplers with old weights might not show in the mean of all. Each has rows of its own Group.
+	for from := 0; from < len(rows); {
+		name, to := rows[from].Group, from
+		for to < len(rows) && rows[to].Group == name {
+			to++
+		}
+		if name != "" {
+			name = " of " + name
+		}
+		g := gapOf(rows[from:to], logprobs[from:to])
+		if from = to; g.Mean > limit {
 			return gap, fmt.Errorf("%w: over %d tokens%s their logprobs differ by %.3g on average and %.3g at most; at most "+
 				"%.3g on average was expected. To fix: check that the publication reached every sampler, that both have the "+
-				"same model, and that nothing filters the sampling", rl.ErrApart, g.Tokens, g.of, g.Mean, g.Max, limit)
+				"same model, and that nothing filters the sampling", rl.ErrApart, g.Tokens, name, g.Mean, g.Max, limit)
 		}
 	}
 	return gap, nil
-}
-
-// samplerGap is the gap of one sampler. of names it if there are several.
-type samplerGap struct {
-	rl.Gap
-	of string
-}
-
-// bySampler returns the gap of each sampler, because one of many with old weights might not show in the mean of all.
-func bySampler(rows []rl.Row, logprobs [][]float64) []samplerGap {
-	var gaps []samplerGap
-	for from := 0; from < len(rows); {
-		to := from + 1
-		for to < len(rows) && rows[to].Group == rows[from].Group {
-			to++
-		}
-		g := samplerGap{Gap: gapOf(rows[from:to], logprobs[from:to])}
-		if rows[from].Group != "" {
-			g.of = " of " + rows[from].Group
-		}
-		gaps, from = append(gaps, g), to
-	}
-	return gaps
 }
 
 // gapOf compares the sampler's logprobs, which are in the rows, with the trainer's.

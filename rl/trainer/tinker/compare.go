@@ -186,22 +186,16 @@ func (i Inspection) sameModel(ctx context.Context, m *Model, size int) env.Findi
 		f.Status, f.Detail, f.Fix = env.Skipped, "the sampler returns no token ids with log-probabilities", ""
 		return f
 	}
-	s := reply.Tokens
-	row := rl.Row{
-		Task: "sample", IDs: slices.Concat(s.PromptIDs, s.CompletionIDs),
-		Mask:     slices.Concat(make([]uint8, len(s.PromptIDs)), slices.Repeat([]uint8{1}, len(s.CompletionIDs))),
-		Logprobs: slices.Concat(make([]float64, len(s.PromptIDs)), s.Logprobs),
+	rows := []rl.Row{rowOf("sample", 0, reply.Tokens)}
+	var logprobs [][]float64
+	if err = (limits{vocabulary: size}).checkAll(rows); err == nil {
+		logprobs, err = m.forward(ctx, rows)
 	}
-	if err := (limits{vocabulary: size}).check(&row); err != nil {
-		f.Detail = err.Error()
-		return f
-	}
-	logprobs, err := m.forward(ctx, []rl.Row{row})
 	if err != nil {
 		f.Detail = err.Error()
 		return f
 	}
-	gap := gapOf([]rl.Row{row}, logprobs)
+	gap := gapOf(rows, logprobs)
 	f.Detail = fmt.Sprintf("over %d tokens their log-probabilities differ by %.2g on average and %.2g at most", gap.Tokens,
 		gap.Mean, gap.Max)
 	switch {

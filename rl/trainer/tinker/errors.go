@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,6 +66,16 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
+// invalidf returns the error of a request that is not sent.
+func invalidf(operation, format string, args ...any) error {
+	return &Error{Operation: operation, Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+}
+
+// faultf returns the error of a result that the server should not have given.
+func faultf(operation, format string, args ...any) error {
+	return &Error{Operation: operation, Kind: errServer, Detail: fmt.Sprintf(format, args...)}
+}
+
 // hint returns what the user can do about an error whose detail is the server's.
 func (e *Error) hint() string {
 	switch {
@@ -99,28 +110,18 @@ func lost(err error) error {
 
 // kindOf classifies the status of a response. In the response to a poll, 400 means that the operation failed.
 func kindOf(status int, future bool) error {
-	switch status {
-	case http.StatusBadRequest:
-		if future {
-			return ErrOperation
-		}
-		return ErrInvalid
-	case http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
-		return ErrInvalid
-	case http.StatusUnauthorized, http.StatusForbidden:
-		return ErrAccess
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		return ErrUnknown
-	case http.StatusConflict:
-		return ErrConflict
-	case http.StatusGone:
-		return ErrExpired
-	case http.StatusPaymentRequired:
-		return errPaused
-	case http.StatusTooManyRequests:
-		return errRateLimited
+	if status == http.StatusBadRequest && future {
+		return ErrOperation
 	}
-	return errServer
+	return cmp.Or(kinds[status], errServer)
+}
+
+// kinds are the failures that have a status.
+var kinds = map[int]error{
+	http.StatusBadRequest: ErrInvalid, http.StatusUnprocessableEntity: ErrInvalid,
+	http.StatusRequestEntityTooLarge: ErrInvalid, http.StatusUnauthorized: ErrAccess, http.StatusForbidden: ErrAccess,
+	http.StatusNotFound: ErrUnknown, http.StatusMethodNotAllowed: ErrUnknown, http.StatusConflict: ErrConflict,
+	http.StatusGone: ErrExpired, http.StatusPaymentRequired: errPaused, http.StatusTooManyRequests: errRateLimited,
 }
 
 // gone reports whether an error's detail says that the server no longer has the model, because it was restarted or the

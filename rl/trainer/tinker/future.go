@@ -34,6 +34,15 @@ type waiting struct {
 	Category string `json:"category"`
 }
 
+// repeatable posts a request that may be executed twice, and waits for its result.
+func (c *Client) repeatable(ctx context.Context, operation string, in, out any) (request string, err error) {
+	var reply accepted
+	if err := c.call(ctx, operation, in, &reply, true); err != nil {
+		return "", err
+	}
+	return reply.Request, c.wait(ctx, promise{operation: operation, request: reply.Request}, out)
+}
+
 // wait polls until the operation has ended, and decodes its result into out unless that is nil. Failed polls are
 // repeated, because results can be read several times.
 func (c *Client) wait(ctx context.Context, p promise, out any) error {

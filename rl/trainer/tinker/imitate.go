@@ -2,7 +2,6 @@ package tinker
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"deepswe/rl"
@@ -48,16 +47,9 @@ func (t *Trainer) Imitate(ctx context.Context, rows []rl.Row, o rl.Optimizer) (r
 		}
 		in.Data, sent = append(in.Data, d), append(sent, rows[i])
 	}
-	out, err := t.model.pass(ctx, "forward_backward", in, true)
+	current, err := t.backward(ctx, in, sent)
 	if err != nil {
 		return rl.Stats{}, rl.StepStats{}, err
-	}
-	current := make([][]float64, len(sent))
-	for i, logprobs := range out {
-		if err := t.sound(&sent[i], logprobs); err != nil {
-			return rl.Stats{}, rl.StepStats{}, err
-		}
-		current[i] = append([]float64{0}, logprobs...)
 	}
 	stats, err := rl.Loss(sent, current, nil, objective, nil)
 	if err != nil {
@@ -100,18 +92,6 @@ func (t *Trainer) weights(rows []rl.Row) (weights []float64, ok bool) {
 		weights[i] = 1
 	}
 	return weights, true
-}
-
-// sound refuses log-probabilities that are not finite: a step after them would break the server for every model, at any
-// learning rate.
-func (t *Trainer) sound(r *rl.Row, logprobs floats) error {
-	if !broken(r, logprobs) {
-		return nil
-	}
-	t.model.dirty = false
-	return lost(&Error{Operation: "forward_backward", Kind: errServer,
-		Detail: fmt.Sprintf("a logprob of %s is not finite; to fix: restart the server, whose gradient is broken",
-			nameOf(r))})
 }
 
 // Accepts returns an error for rows that the server would misread, or that would break it. The error wraps

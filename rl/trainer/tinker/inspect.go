@@ -9,7 +9,6 @@ import (
 
 	"deepswe/agent"
 	"deepswe/env"
-	"deepswe/rl"
 )
 
 // Inspection configures the inspection of a server.
@@ -130,11 +129,9 @@ func (i Inspection) ranks(m *Model, refused error) string {
 
 // losses tries every loss in a forward pass, which changes nothing.
 func (m *Model) losses(ctx context.Context) string {
-	n := len(probeIDs)
-	row := rl.Row{IDs: probeIDs[:], Mask: make([]uint8, n), Logprobs: make([]float64, n), Advantage: 1, Scale: 1}
-	row.Mask[n-1] = 1
+	row := probeRow(1)
 	d := datumOf(&row)
-	zero := make([]float64, n-1)
+	zero := make([]float64, len(probeIDs)-1)
 	d.Inputs.Logprobs, d.Inputs.Advantages = floatTensor(zero), floatTensor(zero)
 	var has, lacks []string
 	for _, name := range losses() {

@@ -3,6 +3,7 @@ package tinker
 import (
 	"errors"
 	"math"
+	"slices"
 
 	"deepswe/rl"
 )
@@ -62,12 +63,7 @@ type share struct {
 
 // hasGradient reports whether any trained token has a gradient.
 func (s *share) hasGradient() bool {
-	for _, d := range s.slope {
-		if d != 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.slope, func(d float64) bool { return d != 0 })
 }
 
 // gradientOf returns the pass whose gradient is the shares' gradient times scale. Every share must have a gradient.
@@ -89,14 +85,5 @@ func gradientOf(shares []share, n Normalisation, scale float64) passInput {
 	return in
 }
 
-// finite reports whether all slopes are finite.
-func finite(slopes [][]float64) bool {
-	for _, s := range slopes {
-		for _, v := range s {
-			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return false
-			}
-		}
-	}
-	return true
-}
+// infinite reports whether a number is NaN or infinite.
+func infinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }

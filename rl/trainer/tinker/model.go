@@ -49,7 +49,7 @@ const unloadTimeout = 10 * time.Second
 // gets no heartbeats, so that the server soon removes the model.
 func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 	if o.Base == "" {
-		return nil, &Error{Operation: "create_model", Kind: ErrInvalid, Detail: "no base model is named"}
+		return nil, invalidf("create_model", "no base model is named")
 	}
 	if o.ChunkBytes == 0 {
 		o.ChunkBytes = 5 << 20
@@ -96,9 +96,8 @@ func (m *Model) create(ctx context.Context) error {
 	m.id = reply.Model
 	if made.Base != "" && made.Base != m.options.Base {
 		m.unload(ctx)
-		return &Error{Operation: "create_model", Kind: ErrInvalid,
-			Detail: fmt.Sprintf("the server trains %s, not %s; to fix: name the model as the server does", made.Base,
-				m.options.Base)}
+		return invalidf("create_model", "the server trains %s, not %s; to fix: name the model as the server does", made.Base,
+			m.options.Base)
 	}
 	return nil
 }
@@ -177,36 +176,40 @@ func (m *Model) zero(ctx context.Context) (norm float64, known bool, err error) 
 // maxNames is how many names to try for a checkpoint: a request whose response was lost may have used one.
 const maxNames = 4
 
-// save writes weights and optimizer under a name that the model has not used, and returns the checkpoint's address.
-func (m *Model) save(ctx context.Context, name string) (string, error) {
+// first posts an operation until the server does not refuse it because its name or number is in use, and waits for the
+// result. input is called with the number of the try.
+func (m *Model) first(ctx context.Context, path string, out any, input func(try int) map[string]any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	const path = "save_weights"
-	var out struct {
-		Path string `json:"path"`
-	}
 	for n := 1; ; n++ {
-		tried := name
-		if n > 1 {
-			tried = fmt.Sprintf("%s-%d", name, n)
-		}
-		p, err := m.operate(ctx, path, map[string]any{"path": tried, "type": path}, false)
+		p, err := m.operate(ctx, path, input(n), false)
 		if errors.Is(err, ErrConflict) && n < maxNames {
 			continue
 		}
 		if err == nil {
-			err = m.finish(ctx, p, &out)
+			err = m.finish(ctx, p, out)
 		}
-		if err != nil {
-			return "", err
+		return err
+	}
+}
+
+// save writes weights and optimizer under a name that the model has not used, and returns the checkpoint's address.
+func (m *Model) save(ctx context.Context, name string) (string, error) {
+	const path = "save_weights"
+	var out struct {
+		Path string `json:"path"`
+	}
+	err := m.first(ctx, path, &out, func(try int) map[string]any {
+		tried := name
+		if try > 1 {
+			tried = fmt.Sprintf("%s-%d", name, try)
 		}
-		break
+		return map[string]any{"path": tried, "type": path}
+	})
+	if err == nil && !strings.HasPrefix(out.Path, "tinker://") {
+		err = faultf(path, "it returned %.60q instead of an address", out.Path)
 	}
-	if !strings.HasPrefix(out.Path, "tinker://") {
-		return "", &Error{Operation: path, Kind: errServer,
-			Detail: fmt.Sprintf("it returned %.60q instead of an address", out.Path)}
-	}
-	return out.Path, nil
+	return out.Path, err
 }
 
 // load restores a checkpoint, with the optimizer's state or, if the server supports that, without it. It must be the
@@ -222,50 +225,34 @@ func (m *Model) load(ctx context.Context, address string, optimizer bool) error 
 	return m.client.wait(ctx, p, nil)
 }
 
+const pathForSampler = "save_weights_for_sampler"
+
 // publish creates a sampling session with the current weights.
 func (m *Model) publish(ctx context.Context, number int64) (session string, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	const path = "save_weights_for_sampler"
 	var out struct {
 		Session string `json:"sampling_session_id"`
 	}
-	for n := 1; ; n++ {
-		p, err := m.operate(ctx, path, map[string]any{"sampling_session_seq_id": number, "type": path}, false)
-		if errors.Is(err, ErrConflict) && n < maxNames {
-			continue // with the next sequence number
-		}
-		if err == nil {
-			err = m.finish(ctx, p, &out)
-		}
-		if err != nil {
-			return "", err
-		}
-		break
+	err = m.first(ctx, pathForSampler, &out, func(int) map[string]any {
+		return map[string]any{"sampling_session_seq_id": number, "type": pathForSampler}
+	})
+	if err == nil && out.Session == "" {
+		err = faultf(pathForSampler, "it returned no sampling session")
 	}
-	if out.Session == "" {
-		return "", &Error{Operation: path, Kind: errServer, Detail: "it returned no sampling session"}
-	}
-	return out.Session, nil
+	return out.Session, err
 }
 
 // export saves the current weights for sampling elsewhere, and returns their address.
 func (m *Model) export(ctx context.Context, name string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	const path = "save_weights_for_sampler"
-	p, err := m.operate(ctx, path, map[string]any{"path": name, "type": path}, false)
-	if err == nil || errors.Is(err, ErrConflict) { // the response to an earlier try was lost
-		if err == nil {
-			err = m.finish(ctx, p, nil)
-		} else {
-			err = nil
-		}
+	p, err := m.operate(ctx, pathForSampler, map[string]any{"path": name, "type": pathForSampler}, false)
+	switch {
+	case err == nil:
+		err = m.finish(ctx, p, nil)
+	case errors.Is(err, ErrConflict): // the response to an earlier try was lost
+		err = nil
 	}
-	if err != nil {
-		return "", err
-	}
-	return "tinker://" + m.id + "/sampler_weights/" + name, nil
+	return "tinker://" + m.id + "/sampler_weights/" + name, err
 }
 
 // Close unloads the model and ends its session. It clears the gradient first, because some servers would leave it to
@@ -284,12 +271,8 @@ func (m *Model) Close(ctx context.Context) {
 
 // unload frees the model's slot on the server. If it fails, the server does so when the session has expired.
 func (m *Model) unload(ctx context.Context) {
-	var reply accepted
-	err := m.client.call(ctx, "unload_model", map[string]string{"model_id": m.id, "type": "unload_model"}, &reply, true)
-	if err == nil {
-		err = m.client.wait(ctx, promise{operation: "unload_model", request: reply.Request}, nil)
-	}
-	if err != nil {
+	in := map[string]string{"model_id": m.id, "type": "unload_model"}
+	if _, err := m.client.repeatable(ctx, "unload_model", in, nil); err != nil {
 		m.client.log.Debug("trainer: model not unloaded", "model", m.id, "error", err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"deepswe/rl"
 )
@@ -22,32 +21,39 @@ type limits struct {
 func (l limits) check(r *rl.Row) error {
 	n := len(r.IDs)
 	at := nameOf(r)
-	invalid := func(format string, args ...any) error {
-		return &Error{Operation: at, Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
-	}
 	switch {
 	case len(r.Mask) != n || len(r.Logprobs) != n:
-		return invalid("%d ids, a mask of %d and %d logprobs: want the same number", n, len(r.Mask), len(r.Logprobs))
+		return invalidf(at, "%d ids, a mask of %d and %d logprobs: want the same number", n, len(r.Mask), len(r.Logprobs))
 	case n < shortestRow:
-		return invalid("%d ids: want at least %d", n, shortestRow)
+		return invalidf(at, "%d ids: want at least %d", n, shortestRow)
 	case r.Mask[0] != 0:
-		return invalid("its first token is trained, and nothing comes before it")
+		return invalidf(at, "its first token is trained, and nothing comes before it")
 	case l.length > 0 && n > l.length:
 		detail := fmt.Sprintf("%d tokens, and the trainer takes %d", n, l.length)
 		if r.Task != "" {
 			detail += "; to fix: lower algorithm.max_length and the environment's context"
 		}
 		return &Error{Operation: at, Kind: errLong, Detail: detail}
-	case math.IsNaN(r.Advantage*r.Scale) || math.IsInf(r.Advantage*r.Scale, 0):
-		return invalid("advantage %v and scale %v: want finite numbers", r.Advantage, r.Scale)
+	case infinite(r.Advantage * r.Scale):
+		return invalidf(at, "advantage %v and scale %v: want finite numbers", r.Advantage, r.Scale)
 	}
 	for t, id := range r.IDs {
 		if id < 0 || l.vocabulary > 0 && int(id) >= l.vocabulary {
-			return invalid("token %d has the id %d, and the trainer's model has %d ids: it is from another model or tokenizer",
-				t, id, l.vocabulary)
+			return invalidf(at, "token %d has the id %d, and the trainer's model has %d ids: it is from another model or "+
+				"tokenizer", t, id, l.vocabulary)
 		}
-		if lp := r.Logprobs[t]; r.Mask[t] != 0 && (math.IsNaN(lp) || math.IsInf(lp, 0)) {
-			return invalid("the logprob of token %d is %v", t, lp)
+		if lp := r.Logprobs[t]; r.Mask[t] != 0 && infinite(lp) {
+			return invalidf(at, "the logprob of token %d is %v", t, lp)
+		}
+	}
+	return nil
+}
+
+// checkAll returns the error of the first row that has one.
+func (l limits) checkAll(rows []rl.Row) error {
+	for i := range rows {
+		if err := l.check(&rows[i]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -122,7 +128,7 @@ const ahead = 2
 // pass posts a batch in chunks and returns the log-probabilities of every target, in the order of the data.
 func (m *Model) pass(ctx context.Context, path string, in passInput, changes bool) ([]floats, error) {
 	if len(in.Data) == 0 {
-		return nil, &Error{Operation: path, Kind: ErrInvalid, Detail: "an empty batch, on which servers hang"}
+		return nil, invalidf(path, "an empty batch, on which servers hang")
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,17 +184,14 @@ func (m *Model) collect(ctx context.Context, p promise, sizes []int) ([]floats, 
 	if err := m.finish(ctx, p, &out); err != nil {
 		return nil, err
 	}
-	broken := func(format string, args ...any) error {
-		return &Error{Operation: p.operation, Kind: errServer, Detail: fmt.Sprintf(format, args...)}
-	}
 	if len(out.Outputs) != len(sizes) {
-		return nil, broken("%d results for %d sequences", len(out.Outputs), len(sizes))
+		return nil, faultf(p.operation, "%d results for %d sequences", len(out.Outputs), len(sizes))
 	}
 	logprobs := make([]floats, len(sizes))
 	for i, o := range out.Outputs {
 		logprobs[i] = o.Logprobs.Data
 		if len(logprobs[i]) != sizes[i] {
-			return nil, broken("%d logprobs for %d tokens", len(logprobs[i]), sizes[i])
+			return nil, faultf(p.operation, "%d logprobs for %d tokens", len(logprobs[i]), sizes[i])
 		}
 	}
 	return logprobs, nil
@@ -223,11 +226,10 @@ func (m *Model) forward(ctx context.Context, rows []rl.Row) ([][]float64, error)
 			if rows[i].Mask[t+1] == 0 {
 				continue
 			}
-			if math.IsNaN(lp) || math.IsInf(lp, 0) {
-				return nil, &Error{Operation: "forward", Kind: errServer, Detail: fmt.Sprintf(
-					"the logprob of token %d of %s is %v: the id %d is outside the server's vocabulary, or "+
-						"its weights are not finite; to fix: check that sampler and trainer have the same model, and restart "+
-						"the server", t+1, nameOf(&rows[i]), lp, rows[i].IDs[t+1])}
+			if infinite(lp) {
+				return nil, faultf("forward", "the logprob of token %d of %s is %v: the id %d is outside the server's vocabulary, "+
+					"or its weights are not finite; to fix: check that sampler and trainer have the same model, and restart "+
+					"the server", t+1, nameOf(&rows[i]), lp, rows[i].IDs[t+1])
 			}
 			logprobs[i][t+1] = lp
 		}

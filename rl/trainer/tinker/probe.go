@@ -25,6 +25,16 @@ var errSilent = errors.New("the trainer's optim_step does not return the norm of
 // probeIDs is the sequence to probe with. Every vocabulary has these ids.
 var probeIDs = [...]int32{1, 2, 3, 4, 5, 6}
 
+// probeRow is that sequence, of which the last tokens are trained.
+func probeRow(trained int) rl.Row {
+	n := len(probeIDs)
+	row := rl.Row{Task: "probe", IDs: probeIDs[:], Mask: make([]uint8, n), Logprobs: make([]float64, n)}
+	for t := n - trained; t < n; t++ {
+		row.Mask[t] = 1
+	}
+	return row
+}
+
 // Probe measures how the server behaves, with a model that it creates and unloads. It accumulates sequences of equal
 // gradient once and twice, over one token and over several, and compares the norms of the steps. Each step has a
 // learning rate of 0 and clears the gradient, so that the next model in the same slot is not affected.
@@ -89,17 +99,13 @@ func shrinks(what string, got, mean, sum float64) (bool, error) {
 // norm returns the norm of the gradient of equal sequences with the given number of weights, of which one token has an
 // advantage; 0 if it is not known.
 func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, error) {
-	n := len(probeIDs)
-	row := rl.Row{Task: "probe", IDs: probeIDs[:], Mask: make([]uint8, n), Logprobs: make([]float64, n)}
-	for t := n - weights; t < n; t++ {
-		row.Mask[t] = 1
-	}
+	row := probeRow(weights)
 	logprobs, err := m.forward(ctx, []rl.Row{row})
 	if err != nil {
 		return 0, err
 	}
-	slope := make([]float64, n)
-	slope[n-1] = -1
+	slope := make([]float64, len(row.IDs))
+	slope[len(slope)-1] = -1
 	var shares []share
 	for range sequences {
 		shares = append(shares, share{row: &row, logprobs: logprobs[0], slope: slope})
@@ -115,8 +121,8 @@ func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, erro
 	case !known:
 		return 0, errSilent
 	case math.IsNaN(norm):
-		return 0, &Error{Operation: "probe", Kind: errServer,
-			Detail: "the gradient of a fresh model is not finite; to fix: restart the server, whose weights are broken"}
+		return 0, faultf("probe", "the gradient of a fresh model is not finite; to fix: restart the server, whose weights "+
+			"are broken")
 	}
 	return norm, nil
 }
@@ -125,9 +131,7 @@ func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, erro
 func (m *Model) dedups(ctx context.Context) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := len(probeIDs)
-	row := rl.Row{IDs: probeIDs[:], Mask: make([]uint8, n)}
-	row.Mask[n-1] = 1
+	row := probeRow(1)
 	m.sequence++
 	in := map[string]any{
 		"model_id": m.id, "seq_id": m.sequence, "type": "forward",
@@ -135,12 +139,8 @@ func (m *Model) dedups(ctx context.Context) (bool, error) {
 	}
 	var requests [2]string
 	for i := range requests {
-		var reply accepted
-		if err := m.client.call(ctx, "forward", in, &reply, true); err != nil {
-			return false, err
-		}
-		requests[i] = reply.Request
-		if err := m.client.wait(ctx, promise{operation: "forward", request: reply.Request}, nil); err != nil {
+		var err error
+		if requests[i], err = m.client.repeatable(ctx, "forward", in, nil); err != nil {
 			return false, err
 		}
 	}

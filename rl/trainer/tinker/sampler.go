@@ -7,7 +7,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math"
-	"sync"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"deepswe/agent"
@@ -41,13 +42,14 @@ type Sampler struct {
 	length int // maximum length of a sequence in tokens; 0 if it is not known
 	gate   *gate
 
-	mu      sync.Mutex
-	current source
-	unnamed int64 // number of requests so far that named no rollout
+	current atomic.Pointer[source]
+	unnamed atomic.Int64 // number of requests so far that named no rollout
 }
 
 func newSampler(c *Client, codec Codec, length int) *Sampler {
-	return &Sampler{client: c, codec: codec, length: length, gate: newGate()}
+	s := &Sampler{client: c, codec: codec, length: length, gate: newGate()}
+	s.current.Store(&source{})
+	return s
 }
 
 func (s *Sampler) pause(ctx context.Context) error { return s.gate.shut(ctx) }
@@ -61,10 +63,10 @@ func (s *Sampler) publish(ctx context.Context, m *Model, number, version int64) 
 	if err != nil {
 		return nil, unpublished(err)
 	}
-	if session == s.source().session {
+	if session == s.current.Load().session {
 		return nil, fmt.Errorf("%w: the server gave the sampling session of the last publication again", rl.ErrApart)
 	}
-	s.set(source{session: session, version: version, model: m.options.Base})
+	s.current.Store(&source{session: session, version: version, model: m.options.Base})
 	return s, nil
 }
 
@@ -89,7 +91,7 @@ func (s *Sampler) check(ctx context.Context, seed int64, tokens int) ([]rl.Row, 
 	if s.length > 0 {
 		length = min(length, s.length-len(prompt))
 	}
-	sequences, err := s.draw(ctx, s.source(), 0, sampleRequest{
+	sequences, err := s.draw(ctx, *s.current.Load(), 0, sampleRequest{
 		Prompt: inputOf(prompt), Samples: n,
 		Params: samplingParams{MaxTokens: length, Seed: &seed, Temperature: 1, TopK: -1, TopP: 1},
 	})
@@ -98,21 +100,9 @@ func (s *Sampler) check(ctx context.Context, seed int64, tokens int) ([]rl.Row, 
 	}
 	rows := make([]rl.Row, len(sequences))
 	for i, q := range sequences {
-		rows[i] = checkRow(i, &agent.Sample{PromptIDs: prompt, CompletionIDs: q.Tokens, Logprobs: q.Logprobs})
+		rows[i] = rowOf(checkTask, i, &agent.Sample{PromptIDs: prompt, CompletionIDs: q.Tokens, Logprobs: q.Logprobs})
 	}
 	return rows, nil
-}
-
-func (s *Sampler) set(to source) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.current = to
-}
-
-func (s *Sampler) source() source {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current
 }
 
 // defaultReply limits a reply if neither the request nor the server's context does.
@@ -138,7 +128,7 @@ func (s *Sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, e
 		return agent.Reply{}, err
 	}
 	defer s.gate.leave()
-	from := s.source()
+	from := *s.current.Load()
 	sequences, err := s.draw(ctx, from, s.route(r.Rollout), sampleRequest{
 		Prompt: inputOf(prompt), Samples: 1,
 		Params: samplingParams{
@@ -183,10 +173,7 @@ func (s *Sampler) route(rollout string) int64 {
 		h.Write([]byte(rollout))
 		return int64(h.Sum32() >> 1)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unnamed++
-	return s.unnamed
+	return s.unnamed.Add(1)
 }
 
 // shortSeed returns 31 bits of a seed, because servers add to it and must not overflow.
@@ -235,62 +222,50 @@ func (s *Sampler) draw(ctx context.Context, from source, route int64, q sampleRe
 }
 
 func (s *Sampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence, error) {
-	var reply accepted
-	if err := s.client.call(ctx, "asample", q, &reply, true); err != nil {
-		return nil, unreachable(err)
-	}
+	const operation = "asample"
 	var out struct {
 		Sequences []Sequence `json:"sequences"`
 	}
-	if err := s.client.wait(ctx, promise{operation: "asample", request: reply.Request}, &out); err != nil {
-		return nil, unreachable(err)
+	_, err := s.client.repeatable(ctx, operation, q, &out)
+	if errors.Is(err, errUnavailable) { // so is its model
+		err = lost(err)
 	}
-	broken := func(format string, args ...any) error {
-		return &Error{Operation: "asample", Kind: errServer, Detail: fmt.Sprintf(format, args...)}
+	if err != nil {
+		return nil, err
 	}
 	if len(out.Sequences) != q.Samples {
-		return nil, broken("%d sequences for %d", len(out.Sequences), q.Samples)
+		return nil, faultf(operation, "%d sequences for %d", len(out.Sequences), q.Samples)
 	}
 	for _, seq := range out.Sequences {
 		switch {
 		case len(seq.Tokens) == 0:
-			return nil, broken("an empty sequence")
+			return nil, faultf(operation, "an empty sequence")
 		case len(seq.Logprobs) != len(seq.Tokens):
-			return nil, broken("%d logprobs for %d tokens", len(seq.Logprobs), len(seq.Tokens))
-		case !seq.Logprobs.finite():
-			return nil, lost(broken("a logprob is not finite; to fix: restart the server, whose weights are broken"))
+			return nil, faultf(operation, "%d logprobs for %d tokens", len(seq.Logprobs), len(seq.Tokens))
+		case slices.ContainsFunc(seq.Logprobs, infinite):
+			return nil, lost(faultf(operation, "a logprob is not finite; to fix: restart the server, whose weights are broken"))
 		}
 	}
 	return out.Sequences, nil
 }
 
-// unreachable marks the error of a server that cannot be reached, and whose model is therefore lost.
-func unreachable(err error) error {
-	if errors.Is(err, errUnavailable) {
-		return lost(err)
-	}
-	return err
-}
-
 // temperatureOf returns the temperature, or an error for settings that the server does not support or would report
 // wrong log-probabilities for.
 func temperatureOf(s agent.Sampling) (float64, error) {
-	invalid := func(format string, args ...any) (float64, error) {
-		return 0, &Error{Operation: "asample", Kind: ErrInvalid, Detail: fmt.Sprintf(format, args...)}
-	}
+	const operation = "asample"
 	switch {
 	case s.TopP != nil && *s.TopP != 1:
-		return invalid("top_p %g: want 1", *s.TopP)
+		return 0, invalidf(operation, "top_p %g: want 1", *s.TopP)
 	case s.TopK != nil && *s.TopK > 0:
-		return invalid("top_k %d: want 0 or -1", *s.TopK)
+		return 0, invalidf(operation, "top_k %d: want 0 or -1", *s.TopK)
 	case s.MinP != nil && *s.MinP != 0:
-		return invalid("min_p %g: want 0", *s.MinP)
+		return 0, invalidf(operation, "min_p %g: want 0", *s.MinP)
 	case s.RepetitionPenalty != nil && *s.RepetitionPenalty != 1:
-		return invalid("repetition_penalty %g: want 1", *s.RepetitionPenalty)
+		return 0, invalidf(operation, "repetition_penalty %g: want 1", *s.RepetitionPenalty)
 	case s.Temperature == nil:
 		return 1, nil
 	case !(*s.Temperature >= 0) || math.IsInf(*s.Temperature, 1):
-		return invalid("temperature %g: want a number from 0", *s.Temperature)
+		return 0, invalidf(operation, "temperature %g: want a number from 0", *s.Temperature)
 	}
 	return *s.Temperature, nil
 }

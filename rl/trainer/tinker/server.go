@@ -59,9 +59,8 @@ func (c *Client) supports(ctx context.Context, base string) (Supported, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return Supported{}, &Error{Operation: "get_server_capabilities", Kind: ErrInvalid,
-		Detail: fmt.Sprintf("the server does not train %q; to fix: name the model as it does: %s", base,
-			strings.Join(names, ", "))}
+	return Supported{}, invalidf("get_server_capabilities", "the server does not train %q; to fix: name the model as it "+
+		"does: %s", base, strings.Join(names, ", "))
 }
 
 // Remove deletes a checkpoint. Older servers do not support that and keep it.

@@ -76,8 +76,8 @@ type outlet interface {
 func Open(ctx context.Context, o Options) (*Trainer, error) {
 	o.Check = o.Check.withDefaults()
 	if o.Vocabulary < 1 {
-		return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
-			Detail: "the size of the vocabulary is not known; to fix: set trainer.vocabulary to the model's vocab_size"}
+		return nil, invalidf("open the trainer", "the size of the vocabulary is not known; to fix: set trainer.vocabulary to "+
+			"the model's vocab_size")
 	}
 	if err := o.Client.Health(ctx); err != nil {
 		return nil, err
@@ -107,8 +107,8 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 	}
 	if len(o.Samplers.URLs) > 0 {
 		if o.Model.Rank == 0 {
-			return nil, &Error{Operation: "open the trainer", Kind: ErrInvalid,
-				Detail: "samplers load adapters, and rank 0 makes none; to fix: set trainer.rank, or omit trainer.samplers"}
+			return nil, invalidf("open the trainer", "samplers load adapters, and rank 0 makes none; to fix: set trainer.rank, "+
+				"or omit trainer.samplers")
 		}
 		a, err := newAdapters(o.Client, o.Codec, o.Samplers)
 		if err != nil {
@@ -171,7 +171,7 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 		return *t.policy, nil
 	}
 	if t.options.Codec == nil && len(t.options.Samplers.URLs) == 0 {
-		return rl.Policy{}, &Error{Operation: "publish", Kind: ErrInvalid, Detail: "no codec"}
+		return rl.Policy{}, invalidf("publish", "no codec")
 	}
 	if err := t.ready(ctx); err != nil {
 		return rl.Policy{}, err

@@ -3,8 +3,8 @@ package tinker
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
+	"slices"
 
 	"deepswe/rl"
 )
@@ -30,8 +30,9 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	if err != nil {
 		return rl.Stats{}, err
 	}
-	t.last, t.broken = o, t.broken || !finite(slope)
+	t.last = o
 	for i := range rows {
+		t.broken = t.broken || slices.ContainsFunc(slope[i], infinite)
 		if s := (share{&rows[i], current[i], slope[i]}); s.hasGradient() {
 			t.pending = append(t.pending, s)
 		}
@@ -41,35 +42,29 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 
 // accepts returns an error for rows or objectives that cannot be computed correctly.
 func (t *Trainer) accepts(rows []rl.Row, o rl.Objective) error {
-	invalid := func(detail string) error {
-		return &Error{Operation: "forward_backward", Kind: ErrInvalid, Detail: detail}
-	}
+	const path = "forward_backward"
 	switch {
 	case len(rows) == 0:
-		return invalid("an empty batch")
+		return invalidf(path, "an empty batch")
 	case o.Decoupled && t.moved:
-		return invalid("the objective is decoupled, and the weights have changed since they were published; " +
+		return invalidf(path, "the objective is decoupled, and the weights have changed since they were published; "+
 			"to fix: set optimizer.minibatches and optimizer.epochs to 1, or decoupled to false")
 	case len(t.pending) > 0 && t.last != o:
-		return invalid("the parts of an update have different objectives")
+		return invalidf(path, "the parts of an update have different objectives")
 	}
-	for i := range rows {
-		if err := t.limits.check(&rows[i]); err != nil {
-			return err
-		}
+	if err := t.limits.checkAll(rows); err != nil {
+		return err
 	}
 	if err := Supports(o); err != nil {
-		return invalid(err.Error())
+		return invalidf(path, "%v", err)
 	}
 	return nil
 }
 
 // Forward returns the log-probabilities that the current weights give to the rows' trained tokens.
 func (t *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
-	for i := range rows {
-		if err := t.limits.check(&rows[i]); err != nil {
-			return nil, err
-		}
+	if err := t.limits.checkAll(rows); err != nil {
+		return nil, err
 	}
 	if err := t.ready(ctx); err != nil {
 		return nil, err
@@ -81,11 +76,11 @@ func (t *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, erro
 func (t *Trainer) forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
 	out := make([][]float64, len(rows))
 	var sent []rl.Row
-	for i := range rows {
-		if trained(&rows[i]) > 0 {
-			sent = append(sent, rows[i])
+	for i, r := range rows {
+		if trained(&r) > 0 {
+			sent = append(sent, r)
 		} else {
-			out[i] = make([]float64, len(rows[i].IDs))
+			out[i] = make([]float64, len(r.IDs))
 		}
 	}
 	if len(sent) == 0 {
@@ -108,7 +103,7 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 	shares, broken := t.pending, t.broken
 	t.pending, t.broken = nil, false
 	scale := cmp.Or(o.Scale, 1)
-	if broken || math.IsNaN(scale) || math.IsInf(scale, 0) {
+	if broken || infinite(scale) {
 		return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
 	}
 	a, err := adamOf(o)
@@ -119,13 +114,14 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 		return rl.StepStats{}, err
 	}
 	var rows []rl.Row
-	if len(shares) > 0 {
-		if err := t.backward(ctx, shares, scale); err != nil {
-			return rl.StepStats{}, err
-		}
-	}
 	for i := range shares {
 		rows = append(rows, *shares[i].row)
+	}
+	if len(shares) > 0 {
+		in := gradientOf(shares, t.probe.Normalisation, scale)
+		if _, err := t.backward(ctx, in, rows); err != nil {
+			return rl.StepStats{}, err
+		}
 	}
 	return t.apply(ctx, a, rows)
 }
@@ -144,36 +140,32 @@ func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStat
 	case known && math.IsNaN(norm):
 		return t.unsound(ctx, rows)
 	case known && norm == 0 && len(rows) > 0:
-		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: errServer,
-			Detail: fmt.Sprintf("the norm of the gradient is 0, although %d rows have a gradient: the server "+
-				"executed the operations in another order", len(rows))})
+		return rl.StepStats{}, lost(faultf("optim_step", "the norm of the gradient is 0, although %d rows have a gradient: "+
+			"the server executed the operations in another order", len(rows)))
 	}
 	return rl.StepStats{GradientNorm: norm}, nil
 }
 
-// backward sends the gradient of an update.
-func (t *Trainer) backward(ctx context.Context, shares []share, scale float64) error {
-	in := gradientOf(shares, t.probe.Normalisation, scale)
+// backward sends the gradient of an update, and returns the log-probabilities of the rows' tokens in the shape of their
+// ids. It refuses those that are not finite: a step after them would break the server for every model, at any learning
+// rate.
+func (t *Trainer) backward(ctx context.Context, in passInput, rows []rl.Row) ([][]float64, error) {
 	out, err := t.model.pass(ctx, "forward_backward", in, true)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	current := make([][]float64, len(out))
 	for i, logprobs := range out {
-		if err := t.sound(shares[i].row, logprobs); err != nil {
-			return err
+		current[i] = append([]float64{0}, logprobs...)
+		for k, lp := range current[i] {
+			if rows[i].Mask[k] != 0 && infinite(lp) {
+				t.model.dirty = false
+				return nil, lost(faultf("forward_backward", "a logprob of %s is not finite; to fix: restart the server, whose "+
+					"gradient is broken", nameOf(&rows[i])))
+			}
 		}
 	}
-	return nil
-}
-
-// broken reports whether the logprob of a trained token is not finite.
-func broken(r *rl.Row, logprobs floats) bool {
-	for t, lp := range logprobs {
-		if r.Mask[t+1] != 0 && (math.IsNaN(lp) || math.IsInf(lp, 0)) {
-			return true
-		}
-	}
-	return false
+	return current, nil
 }
 
 // unsound finds out whether the server has skipped a step whose gradient was not finite, or has broken its weights with
@@ -193,18 +185,13 @@ func adamOf(o rl.Optimizer) (adam, error) {
 		LearningRate: o.LearningRate, Beta1: cmp.Or(o.Beta1, 0.9), Beta2: cmp.Or(o.Beta2, 0.999),
 		Epsilon: cmp.Or(o.Epsilon, 1e-8), WeightDecay: o.WeightDecay, ClipNorm: o.ClipNorm,
 	}
-	return a, a.check()
-}
-
-// check returns an error for values that servers refuse.
-func (a adam) check() error {
 	for name, v := range map[string]float64{
 		"learning rate": a.LearningRate, "beta1": a.Beta1, "beta2": a.Beta2, "epsilon": a.Epsilon,
 		"weight decay": a.WeightDecay, "clip norm": a.ClipNorm,
 	} {
 		if !(v >= 0) || math.IsInf(v, 1) || name[:2] == "be" && v >= 1 {
-			return &Error{Operation: "optim_step", Kind: ErrInvalid, Detail: fmt.Sprintf("%s is %v", name, v)}
+			return a, invalidf("optim_step", "%s is %v", name, v)
 		}
 	}
-	return nil
+	return a, nil
 }

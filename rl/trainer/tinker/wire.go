@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 )
 
@@ -67,11 +66,6 @@ func (f *floats) UnmarshalJSON(data []byte) error {
 	}
 	*f = out
 	return nil
-}
-
-// finite reports whether no number is NaN or infinite.
-func (f floats) finite() bool {
-	return !slices.ContainsFunc(f, func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 }
 
 // chunk is a part of a model's input.
