@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"iter"
-	"os"
 
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
@@ -35,45 +35,15 @@ func (e *Example) Where() string { return fmt.Sprintf("%s: line %d", e.File, e.L
 // Examples reads the files from the start. Errors name the file and line. An error, or the end of ctx, ends the
 // sequence.
 func (s *Source) Examples(ctx context.Context) iter.Seq2[Example, error] {
-	return func(yield func(Example, error) bool) {
-		for _, f := range s.files {
-			for e, err := range f.examples() {
-				if err != nil {
-					err = fmt.Errorf("%s: %w", f.name, err)
-				} else {
-					err = ctx.Err()
-				}
-				if !yield(e, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (f file) examples() iter.Seq2[Example, error] {
-	return func(yield func(Example, error) bool) {
-		in, err := os.Open(f.path)
-		if err != nil {
-			yield(Example{}, err)
-			return
-		}
-		defer in.Close()
-		r, err := Decompress(in)
-		if err != nil {
-			yield(Example{}, err)
-			return
-		}
-		defer r.Close()
-		ordered(lines(r), func(l line) (Example, error) {
+	return read(ctx, s, func(r io.Reader, name string) iter.Seq2[Example, error] {
+		return ordered(lines(r), func(l line) (Example, error) {
 			e, err := decodeExample(l.text)
-			e.File, e.Line = f.name, l.number
-			if err != nil {
-				return e, l.locate(err)
+			if e.File, e.Line = name, l.number; err != nil {
+				err = l.locate(err)
 			}
-			return e, nil
-		})(yield)
-	}
+			return e, err
+		})
+	})
 }
 
 // decodeExample decodes a line. It ignores unknown members.

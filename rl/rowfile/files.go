@@ -90,54 +90,73 @@ func (s *Source) Close() error {
 	return errors.Join(errs...)
 }
 
-// Rollouts reads the files from the start. It calls check for each rollout; errors name the file and line. An
-// error, or the end of ctx, ends the sequence.
+// Rollouts reads the files from the start. It calls check, unless it is nil, for each rollout; errors name the file and
+// line. An error, or the end of ctx, ends the sequence.
 func (s *Source) Rollouts(ctx context.Context, check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
-	return func(yield func(rl.Rollout, error) bool) {
-		for _, f := range s.files {
-			for r, err := range f.rollouts(check) {
+	return read(ctx, s, func(r io.Reader, _ string) iter.Seq2[rl.Rollout, error] { return Read(r, check) })
+}
+
+// read reads the files from the start, each with from, which gets its name as well. Errors name the file. An error, or
+// the end of ctx, ends the sequence.
+func read[T any](
+	ctx context.Context, s *Source, from func(r io.Reader, name string) iter.Seq2[T, error],
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		one := func(f file) (more bool) {
+			in, err := Decompressed(f.path)
+			if err != nil {
+				var none T
+				yield(none, fmt.Errorf("%s: %w", f.name, err))
+				return false
+			}
+			defer in.Close()
+			for v, err := range from(in, f.name) {
 				if err != nil {
 					err = fmt.Errorf("%s: %w", f.name, err)
 				} else {
 					err = ctx.Err()
 				}
-				if !yield(r, err) || err != nil {
-					return
+				if !yield(v, err) || err != nil {
+					return false
 				}
+			}
+			return true
+		}
+		for _, f := range s.files {
+			if !one(f) {
+				return
 			}
 		}
 	}
 }
 
-func (f file) rollouts(check func(*rl.Rollout) error) iter.Seq2[rl.Rollout, error] {
-	return func(yield func(rl.Rollout, error) bool) {
-		in, err := os.Open(f.path)
-		if err != nil {
-			yield(rl.Rollout{}, fmt.Errorf("open rollouts: %w", err))
-			return
-		}
-		defer in.Close()
-		r, err := Decompress(in)
-		if err != nil {
-			yield(rl.Rollout{}, err)
-			return
-		}
-		defer r.Close()
-		Read(r, check)(yield)
+// Decompressed opens a file for reading, and decompresses it if it starts like zstd.
+func Decompressed(path string) (io.ReadCloser, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// Decompress decompresses r if it starts like zstd, and otherwise returns it as it is. It does not close r.
-func Decompress(r io.Reader) (io.ReadCloser, error) {
-	br := bufio.NewReaderSize(r, 1<<16)
+	br := bufio.NewReaderSize(f, 1<<16)
 	if head, _ := br.Peek(4); !bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
-		return io.NopCloser(br), nil
+		return opened{br, func() {}, f}, nil
 	}
 	d, err := zstd.NewReader(br)
 	if err != nil {
-		return nil, fmt.Errorf("read zstd: %w", err)
+		return nil, errors.Join(fmt.Errorf("read zstd: %w", err), f.Close())
 	}
-	return d.IOReadCloser(), nil
+	return opened{d, d.Close, f}, nil
+}
+
+// opened is an open file, with what decompresses it and ends that.
+type opened struct {
+	io.Reader
+	end  func()
+	file *os.File
+}
+
+func (o opened) Close() error {
+	o.end()
+	return o.file.Close()
 }
 
 // Create writes a file, compressed if its name ends in .zst. The file replaces an existing one only after write has

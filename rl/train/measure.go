@@ -119,45 +119,6 @@ func speeds(values map[string]float64, step time.Duration) {
 // retryPrefix is the prefix of the metrics that count failed tries by cause.
 const retryPrefix = "retries/"
 
-// retries counts the failed tries of the attempts under way, by cause.
-type retries struct {
-	mu    sync.Mutex
-	tries map[run.Job]map[string]float64
-}
-
-// count counts a try that failed.
-func (r *retries) count(j run.Job, cause string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.tries == nil {
-		r.tries = map[run.Job]map[string]float64{}
-	}
-	if r.tries[j] == nil {
-		r.tries[j] = map[string]float64{}
-	}
-	r.tries[j][retryPrefix+cause]++
-}
-
-// of adds the failed tries of an attempt to its metrics.
-func (r *retries) of(j run.Job, metrics map[string]float64) map[string]float64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	tries := r.tries[j]
-	if len(tries) == 0 {
-		return metrics
-	}
-	all := maps.Clone(tries)
-	maps.Copy(all, metrics)
-	return all
-}
-
-// forget removes an attempt that has ended.
-func (r *retries) forget(j run.Job) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.tries, j)
-}
-
 // causeOf returns the cause of a failed try in one word. ctx is the context of the try.
 func causeOf(ctx context.Context, err error) string {
 	switch {

@@ -3,6 +3,8 @@ package train
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"sync"
 	"time"
 
 	"deepswe/agent/run"
@@ -47,17 +49,26 @@ func (p player) engine(runner run.Runner, version func() int64, j run.Journal, o
 	if tries == 0 {
 		tries = -1
 	}
-	failed := &retries{}
+	var mu sync.Mutex
+	failed := map[run.Job]map[string]float64{} // the failed tries of the attempts under way, by cause
 	return &run.Engine{
 		Journal: j, Log: p.log,
 		Runner: run.RunnerFunc(func(ctx context.Context, a run.Job) (run.Result, error) {
 			began := version()
 			res, err := runner.Run(ctx, a)
-			if err != nil {
-				failed.count(a, causeOf(ctx, err))
-			}
 			record.Stamp(res.Turns, began)
-			res.Metrics = failed.of(a, res.Metrics)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil && failed[a] == nil {
+				failed[a] = map[string]float64{}
+			}
+			if err != nil {
+				failed[a][retryPrefix+causeOf(ctx, err)]++
+			}
+			if tries := maps.Clone(failed[a]); tries != nil {
+				maps.Copy(tries, res.Metrics)
+				res.Metrics = tries
+			}
 			return res, err
 		}),
 		Options: run.Options{
@@ -65,7 +76,9 @@ func (p player) engine(runner run.Runner, version func() int64, j run.Journal, o
 			Retries: tries, MaxFailures: r.MaxFailures,
 			Observe: func(e run.Event) {
 				if ended(e) {
-					failed.forget(e.Job)
+					mu.Lock()
+					delete(failed, e.Job)
+					mu.Unlock()
 				}
 				observe(e)
 			},

@@ -38,12 +38,19 @@ var _ run.Journal = (*journal)(nil)
 
 // extras are the members in addition to those of rl.Rollout.
 type extras struct {
-	Tries   int                `json:"tries"`
-	Error   string             `json:"error,omitempty"`
-	Times   run.Times          `json:"times"`
+	Tries int       `json:"tries"`
+	Err   string    `json:"error,omitempty"`
+	Times run.Times `json:"times"`
+	// Ended is when the rollout ended; zero if written by an older version.
 	Ended   time.Time          `json:"ended,omitzero"`
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	Detail  json.RawMessage    `json:"detail,omitempty"`
+}
+
+// decode reads a line of a journal.
+func decode(line []byte) (p Played, err error) {
+	p.Rollout, err = rowfile.DecodeRollout(line)
+	return p, errors.Join(err, json.Unmarshal(line, &p.extras))
 }
 
 // OpenJournal opens the journal of a step. Rollouts without turns get the given policy version.
@@ -58,18 +65,16 @@ func OpenJournal(path string, version int64) (*journal, error) {
 }
 
 func (j *journal) remember(line []byte) error {
-	var x extras
-	r, err := rowfile.DecodeRollout(line)
-	if err = errors.Join(err, json.Unmarshal(line, &x)); err != nil {
+	r, err := decode(line)
+	if err != nil {
 		return err
 	}
 	a := run.Job{Task: r.Task, Group: r.Group, Index: r.Attempt}
 	o := run.Outcome{
-		Job: a, Err: x.Error, Tries: x.Tries,
+		Job: a, Err: r.Err, Tries: r.Tries,
 		Result: run.Result{
 			Reward: r.Reward, NotGraded: r.NotGraded, StopReason: r.StopReason, Turns: r.Turns,
-			Messages: r.Messages, Times: x.Times, Metrics: x.Metrics,
-			Detail: x.Detail,
+			Messages: r.Messages, Times: r.Times, Metrics: r.Metrics, Detail: r.Detail,
 		},
 	}
 	if v, ok := r.PolicyVersion.Number(); ok {
@@ -123,7 +128,7 @@ func (j *journal) Record(o run.Outcome) error {
 		return err
 	}
 	tail, err := json.Marshal(extras{
-		Tries: o.Tries, Error: o.Err, Times: o.Times, Ended: time.Now(), Metrics: o.Metrics, Detail: o.Detail,
+		Tries: o.Tries, Err: o.Err, Times: o.Times, Ended: time.Now(), Metrics: o.Metrics, Detail: o.Detail,
 	})
 	if err != nil {
 		return err

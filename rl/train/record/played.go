@@ -2,7 +2,6 @@ package record
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,9 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
@@ -23,12 +20,7 @@ import (
 // Played is a rollout as read from a run's files.
 type Played struct {
 	rl.Rollout
-	Times run.Times
-	// Ended is when it ended; zero if written by an older version.
-	Ended   time.Time
-	Tries   int
-	Err     string
-	Metrics map[string]float64
+	extras
 }
 
 // Steps returns the numbers of the steps whose rollouts are in a run's directory, in order.
@@ -76,27 +68,20 @@ func ReadStep(dir string, step int) ([][]Played, error) {
 
 // readPlayed reads a file of rollouts, compressed or not. An incomplete last line is left out.
 func readPlayed(path string, add func(Played)) (err error) {
-	f, err := os.Open(path)
+	r, err := rowfile.Decompressed(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		f, err = os.Open(path + ".zst")
+		r, err = rowfile.Decompressed(path + ".zst")
 	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	r, err := rowfile.Decompress(f)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	return disk.ReadLines(r, func(line []byte) error {
-		var x extras
-		r, err := rowfile.DecodeRollout(line)
-		if err = errors.Join(err, json.Unmarshal(line, &x)); err != nil {
-			return err
+		p, err := decode(line)
+		if err == nil {
+			add(p)
 		}
-		add(Played{Rollout: r, Times: x.Times, Ended: x.Ended, Tries: x.Tries, Err: x.Error, Metrics: x.Metrics})
-		return nil
+		return err
 	})
 }
 
