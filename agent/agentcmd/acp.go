@@ -40,7 +40,7 @@ func newACP(d Deps) *cobra.Command {
 		Long:    acpHelp,
 		Example: "  deepswe acp\n  deepswe acp -- --model DeepSWE-Preview --env bwrap",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h := &acpHost{d: d, flags: args, sessions: map[string]*acpSession{}}
+			h := &acpHost{d: d, flags: args, sessions: map[string]string{}}
 			if _, _, err := h.options(); err != nil {
 				return cli.Usage(err)
 			}
@@ -59,10 +59,8 @@ type acpHost struct {
 	flags []string // of solve
 
 	mu       sync.Mutex
-	sessions map[string]*acpSession
+	sessions map[string]string // their working directories
 }
-
-type acpSession struct{ cwd string }
 
 // options are those of solve, with further flags.
 func (h *acpHost) options(further ...string) (*solveOptions, *cobra.Command, error) {
@@ -94,15 +92,15 @@ func (h *acpHost) Open(ctx context.Context, cwd string) (string, error) {
 func (h *acpHost) remember(id, cwd string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sessions[id] = &acpSession{cwd: cwd}
+	h.sessions[id] = cwd
 }
 
 // Prompt implements [acp.Host].
 func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.StopReason, error) {
 	h.mu.Lock()
-	s := h.sessions[t.Session]
+	cwd := h.sessions[t.Session]
 	h.mu.Unlock()
-	further := []string{"--repo", s.cwd}
+	further := []string{"--repo", cwd}
 	if run.Exists(h.d.RunDir(t.Session)) {
 		further = append(further, "--continue", t.Session)
 	}
@@ -112,19 +110,17 @@ func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.Sto
 	}
 	o.parsed(cmd)
 	w := &acpWatcher{turn: t, open: map[string]bool{}}
-	j := &job{d: h.d, o: o, id: t.Session, watch: w}
-	j.questions.in = h.d.In
-	report, err := j.work(ctx, []string{text})
+	s := &solving{d: h.d, o: o, id: t.Session, watch: w, questions: questions{in: h.d.In}}
+	open := &opened{d: h.d}
+	defer open.close()
+	report, done, err := s.solve(ctx, []string{text}, open)
 	w.end()
 	if ctx.Err() == nil {
 		w.conclude(report)
 	}
 	submitted := report.Status == string(agent.Submitted) && len(report.diff) > 0
 	if err == nil && ctx.Err() == nil && submitted && !report.Applied {
-		err = j.offer(ctx, t, &report)
-	}
-	if cerr := j.close(); cerr != nil {
-		h.d.Logger().Warn("what the run used could not all be given back; deepswe clean removes it later", "error", cerr)
+		err = done.offer(ctx, t, report)
 	}
 	return acpStop(report), err
 }

@@ -28,14 +28,15 @@ type offered struct {
 
 // offer asks the user with all changes at once, and applies what is accepted: through the editor, where it writes
 // files, so that it knows of them and can take them back. All is checked before the first is written.
-func (j *job) offer(ctx context.Context, t *acp.Turn, report *outcome) error {
-	root, err := repo.Root(ctx, j.target)
+func (c *conclusion) offer(ctx context.Context, t *acp.Turn, report outcome) error {
+	root, err := repo.Root(ctx, c.plan.at.target)
 	if err != nil {
 		return err
 	}
 	files, err := offeredFiles(ctx, root, report.diff)
 	if err != nil {
-		return j.declined(t, fmt.Sprintf("The changes were not applied: %v.", err))
+		c.decline(t, fmt.Sprintf("The changes were not applied: %v.", err))
+		return nil
 	}
 	call := acp.ToolCall{Update: "tool_call", ID: "apply", Title: "Apply the changes to " + filepath.Base(root),
 		Kind: "edit", Status: "pending"}
@@ -54,25 +55,25 @@ func (j *job) offer(ctx context.Context, t *acp.Turn, report *outcome) error {
 		acp.Option{ID: "keep", Name: "Keep in the run", Kind: "reject_once"})
 	if err != nil || chosen != "apply" {
 		end("failed")
-		return errors.Join(err, j.declined(t, "The changes are kept in the run."))
+		c.decline(t, "The changes are kept in the run.")
+		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestDelivery)
 	defer cancel()
 	if problem := writeOffered(ctx, t, root, files); problem != nil {
 		end("failed")
-		return j.declined(t, fmt.Sprintf("The changes were not applied: %v.", problem))
+		c.decline(t, fmt.Sprintf("The changes were not applied: %v.", problem))
+		return nil
 	}
 	end("completed")
-	report.Applied = true
-	return noteDelivery(ctx, j.journal, delivery{Repo: j.target, Applied: true}, report.diff)
+	return noteDelivery(ctx, c.journal, delivery{Repo: c.plan.at.target, Applied: true}, report.diff)
 }
 
-// declined says what becomes of a patch that was not applied.
-func (j *job) declined(t *acp.Turn, why string) error {
-	name := shellWord(runName(j.d, j.run))
+// decline says what becomes of a patch that was not applied.
+func (c *conclusion) decline(t *acp.Turn, why string) {
+	name := shellWord(runName(c.d, c.path))
 	t.Update(acp.Message(why + fmt.Sprintf(" `deepswe apply %s` applies them, `deepswe branch %[1]s NAME` commits them.",
 		name)))
-	return nil
 }
 
 // offeredFiles returns the files of a patch below root, applied to a copy of them.

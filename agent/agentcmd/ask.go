@@ -116,12 +116,12 @@ func interactive(w cli.World) bool {
 
 // confirm asks the user before a command or an edit: an empty line or y runs it, n refuses it, and anything else is
 // told to the model in its place.
-func (j *job) confirm(ctx context.Context, c tools.Call) (instead string, err error) {
+func (s *solving) confirm(ctx context.Context, c tools.Call) (instead string, err error) {
 	if c.Name != "execute_bash" && (c.Name != "file_editor" || c.Args["command"] == "view") {
 		return "", nil
 	}
-	j.watch.show(question{Call: &c})
-	answer, err := j.questions.line(ctx)
+	s.watch.show(question{Call: &c})
+	answer, err := s.questions.line(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -134,13 +134,10 @@ func (j *job) confirm(ctx context.Context, c tools.Call) (instead string, err er
 	return answer, nil
 }
 
-// confirmApply asks the user whether to apply the patch.
-func (j *job) confirmApply(ctx context.Context, diff []byte) (bool, error) {
-	j.watch.show(question{Patch: diff, Target: j.target})
-	answer, err := j.questions.line(ctx)
-	if err != nil {
-		return false, err
-	}
+// agrees asks the user a question, and reports whether the answer is yes.
+func (s *solving) agrees(ctx context.Context, q question) (bool, error) {
+	s.watch.show(q)
+	answer, err := s.questions.line(ctx)
 	answer = strings.ToLower(answer)
-	return answer == "y" || answer == "yes", nil
+	return err == nil && (answer == "y" || answer == "yes"), err
 }

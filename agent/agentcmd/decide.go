@@ -18,9 +18,9 @@ const noteDropped = "dropped"
 
 // decides reports whether the user is asked what becomes of the patch, because no flag says it and there is somebody to
 // ask.
-func (j *job) decides(report outcome) bool {
+func (s *solving) decides(report outcome) bool {
 	return report.Status == string(agent.Submitted) && report.Error == "" && report.Patch != nil &&
-		!j.o.json && !j.o.demo && j.o.apply == "" && j.o.branch == "" && j.o.pull == "" && CanBegin(j.d)
+		!s.o.json && !s.o.demo && s.o.apply == "" && s.o.branch == "" && s.o.pull == "" && CanBegin(s.d)
 }
 
 // way is one of the things that can become of a patch.
@@ -33,20 +33,18 @@ type way struct {
 
 // decision asks what becomes of the patch of a run. What it does is what the commands do.
 type decision struct {
-	d         Deps
-	o         *solveOptions
-	run       string // its directory
-	past      *solveRun
-	questions questions
+	*solving
+	run  string // its directory
+	past *solveRun
 }
 
 // decide asks, until something is done or the user leaves it open.
-func (j *job) decide(ctx context.Context) error {
-	past, err := readSolve(j.run)
+func (s *solving) decide(ctx context.Context, run string) error {
+	past, err := readSolve(run)
 	if err != nil {
 		return err
 	}
-	c := decision{d: j.d, o: j.o, run: j.run, past: past, questions: questions{in: j.d.In}}
+	c := decision{solving: s, run: run, past: past}
 	ways := c.ways()
 	var words []string
 	keys := "\r\n\x1bq"
@@ -136,7 +134,7 @@ func (c *decision) sayMore(ctx context.Context) (bool, error) {
 }
 
 func (c *decision) drop(context.Context) (bool, error) {
-	journal, err := openEnded(c.d, c.run)
+	_, journal, err := lockEnded(c.d, c.run)
 	if err != nil {
 		return false, err
 	}

@@ -104,29 +104,35 @@ func completeRuns(d Deps) cobra.CompletionFunc {
 	}
 }
 
-// openEnded opens a run for further notes, and locks it. A run that is still going on is an error of usage.
-func openEnded(d Deps, path string) (*run.Dir, error) {
-	journal, err := run.Open(path, run.Solve)
-	if errors.Is(err, run.ErrLocked) {
-		err = fmt.Errorf("the run %s is still going on: %w", runName(d, path), err)
-	}
-	if err != nil {
-		return nil, cli.Usage(err)
-	}
-	return journal, nil
-}
-
-// lockEnded is openEnded, and what the run recorded, read once nobody else can add to it.
-func lockEnded(d Deps, path string) (*solveRun, *run.Dir, error) {
-	journal, err := openEnded(d, path)
+// lockRun finds a run of solve and opens it for further notes: what it recorded is read once nobody else can add to it.
+// held describes that it is still going on, which is an error of usage.
+func lockRun(d Deps, name string, held func(past *solveRun, err error) error) (*solveRun, *run.Dir, error) {
+	path, err := findRun(d, name, run.Solve)
 	if err != nil {
 		return nil, nil, err
 	}
 	past, err := readSolve(path)
 	if err != nil {
+		return nil, nil, err
+	}
+	journal, err := run.Open(path, run.Solve)
+	if errors.Is(err, run.ErrLocked) {
+		err = held(past, err)
+	}
+	if err != nil {
+		return nil, nil, cli.Usage(err)
+	}
+	if past, err = readSolve(path); err != nil {
 		return nil, nil, errors.Join(err, journal.Close())
 	}
 	return past, journal, nil
+}
+
+// lockEnded is lockRun for a run that should have ended.
+func lockEnded(d Deps, name string) (*solveRun, *run.Dir, error) {
+	return lockRun(d, name, func(past *solveRun, err error) error {
+		return fmt.Errorf("the run %s is still going on: %w", runName(d, past.path), err)
+	})
 }
 
 // patch returns the patch of a run. Without one, the error has the exit status of a run that solved nothing.
@@ -141,29 +147,21 @@ func (s *solveRun) patch(d Deps) ([]byte, error) {
 
 // deliverLater applies a run's patch or, if a branch is named, commits it there.
 func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
-	path, err := findRun(d, name, run.Solve)
+	past, journal, err := lockEnded(d, name)
 	if err != nil {
 		return err
 	}
-	past, err := readSolve(path)
-	if err != nil {
-		return err
-	}
+	defer journal.Close()
 	s := past.settings
 	if dir == "" {
 		dir = s.Repo
 	}
 	if dir == "" {
-		return cli.Usagef("the run %s worked on a clone that is gone: name a checkout with --repo DIR", runName(d, path))
+		return cli.Usagef("the run %s worked on a clone that is gone: name a checkout with --repo DIR", runName(d, past.path))
 	}
 	if _, err := os.Stat(dir); err != nil {
 		return cli.Usagef("the run's repository: %w (--repo DIR names another checkout)", err)
 	}
-	journal, err := openEnded(d, path)
-	if err != nil {
-		return err
-	}
-	defer journal.Close()
 	patch, err := past.patch(d)
 	if err != nil {
 		return err
@@ -241,27 +239,26 @@ func commitMessage(s solveSettings, answer string) string {
 
 // deliver applies the patch, and commits it to a branch, as --apply and --branch ask. A patch that the last commit does
 // not take is still applied.
-func (j *job) deliver(ctx context.Context, report *outcome) error {
-	apply := j.o.apply != ""
-	if j.o.apply == applyAsk {
+func (c *conclusion) deliver(ctx context.Context, report *outcome) error {
+	apply, target := c.o.apply != "", c.plan.at.target
+	if c.o.apply == applyAsk {
 		var err error
-		if apply, err = j.confirmApply(ctx, report.diff); err != nil {
-			apply = false
+		if apply, err = c.agrees(ctx, question{Patch: report.diff, Target: target}); err != nil {
 			report.add("not applied, because nobody answered")
 		}
 		report.shown = true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestDelivery)
 	defer cancel()
-	done := delivery{Repo: j.target}
+	done := delivery{Repo: target}
 	var refused error
-	if j.o.branch != "" {
+	if c.o.branch != "" {
 		var err error
-		text := commitMessage(j.settings, report.Answer)
-		done.Commit, done.Parent, err = commitPatch(ctx, j.target, j.o.branch, text, report.diff, j.settings.Head)
+		text := commitMessage(c.settings, report.Answer)
+		done.Commit, done.Parent, err = commitPatch(ctx, target, c.o.branch, text, report.diff, c.settings.Head)
 		switch {
 		case err == nil:
-			done.Branch = j.o.branch
+			done.Branch = c.o.branch
 		case errors.Is(err, repo.ErrConflict):
 			refused = cli.Usagef("not committed, and the patch is kept: %w", err)
 		default:
@@ -270,7 +267,7 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 		report.Branch, report.Commit = done.Branch, done.Commit
 	}
 	if apply {
-		if err := repo.Apply(ctx, j.target, report.diff); err != nil {
+		if err := repo.Apply(ctx, target, report.diff); err != nil {
 			return cli.Usage(errors.Join(refused,
 				fmt.Errorf("%w: the repository has changed since; the patch is kept", err)))
 		}
@@ -279,7 +276,7 @@ func (j *job) deliver(ctx context.Context, report *outcome) error {
 	if !done.Applied && done.Branch == "" {
 		return refused
 	}
-	return cmp.Or(noteDelivery(ctx, j.journal, done, report.diff), refused)
+	return cmp.Or(noteDelivery(ctx, c.journal, done, report.diff), refused)
 }
 
 // noteDelivery records a delivery, with what it takes to undo it.
@@ -291,19 +288,4 @@ func noteDelivery(ctx context.Context, journal *run.Dir, done delivery, patch []
 		}
 	}
 	return journal.Note(noteDelivered, done)
-}
-
-// checkTree warns of uncommitted changes where a branch is asked for, which cannot carry them.
-func (j *job) checkTree(ctx context.Context) error {
-	if j.o.branch == "" || j.o.demo {
-		return nil
-	}
-	changed, err := repo.Modified(ctx, j.target)
-	if err != nil || len(changed) == 0 {
-		return err
-	}
-	j.d.Logger().Warn("the repository has uncommitted changes, which the branch will not hold: where the fix touches "+
-		"the same lines, it cannot be committed; commit or stash them first",
-		"files", cli.Cut(strings.Join(changed, " "), 200))
-	return nil
 }

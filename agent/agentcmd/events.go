@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"strings"
 	"time"
 
 	"deepswe/agent"
@@ -50,9 +51,14 @@ type started struct {
 type (
 	// note is work before the rollout, in a few words.
 	note string
+	// remark is a line about how the work begins.
+	remark string
 	// ready is the path of the repository in the sandbox.
 	ready string
 )
+
+// plain is the remark as one line that cannot steer a terminal.
+func (r remark) plain() string { return cli.Plain(strings.ReplaceAll(string(r), "\n", " ")) }
 
 // question is a question to the user: about a call, about a set-up, about going on after one has failed, or about
 // applying the patch to a directory.
@@ -143,7 +149,7 @@ func (w *jsonWatcher) event(e agent.Event) {
 	switch e.Kind {
 	case agent.EventReply:
 		line.Type = "reply"
-		line.Tokens = &attempt.Tokens{Prompt: e.Usage.Prompt, Completion: e.Usage.Completion, Cached: e.Usage.Cached}
+		line.Tokens = new(attempt.TokensOf(*e.Usage))
 	case agent.EventCall:
 		line.Type, line.Tool, line.Args = "call", e.Call.Name, e.Call.Args
 	case agent.EventResult:

@@ -105,11 +105,7 @@ func proposeLater(ctx context.Context, d Deps, name string, o pullOptions) error
 	if err := o.check(); err != nil {
 		return err
 	}
-	path, err := findRun(d, name, run.Solve)
-	if err != nil {
-		return err
-	}
-	past, journal, err := lockEnded(d, path)
+	past, journal, err := lockEnded(d, name)
 	if err != nil {
 		return err
 	}
@@ -297,15 +293,15 @@ func verifiedBy(report *outcome) string {
 }
 
 // propose opens the pull request that --pr asks for.
-func (j *job) propose(ctx context.Context, report *outcome) error {
+func (c *conclusion) propose(ctx context.Context, report *outcome) error {
 	if report.Test != nil && report.Test.Verdict == attempt.Broken {
 		report.add("no pull request, because the patch breaks tests: deepswe pr opens one all the same")
 		return nil
 	}
-	w := finished{settings: j.settings, id: j.id, patch: report.diff, answer: report.Answer, steps: report.Steps,
+	w := finished{settings: c.settings, id: c.plan.Run, patch: report.diff, answer: report.Answer, steps: report.Steps,
 		verified: verifiedBy(report)}
-	done, err := w.propose(ctx, j.d, j.journal, pullOptions{via: j.o.pull, allow: j.o.allow},
-		func(draft *forge.Draft) { j.watch.show(proposal{draft}) })
+	done, err := w.propose(ctx, c.d, c.journal, pullOptions{via: c.o.pull, allow: c.o.allow},
+		func(draft *forge.Draft) { c.watch.show(proposal{draft}) })
 	if done.URL != "" {
 		report.PullRequest = &done
 	}

@@ -3,7 +3,6 @@ package agentcmd
 import (
 	"bytes"
 	"fmt"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,29 +23,30 @@ const askForTest = "Its reviewers want proof: add a test of the fixed behavior t
 
 // trial is how the patch is tested: by --test or, without it, by the tests that it brings. There is no command if it
 // brings none, or nobody knows how to run them.
-func (j *job) trial(report *outcome) attempt.Trial {
-	command := j.o.Test
-	if j.found {
-		command = j.inFolder(command)
+func (c *conclusion) trial(report *outcome) attempt.Trial {
+	command := c.plan.test.line
+	if c.plan.test.found {
+		command = c.inFolder(command)
 	}
-	t := attempt.Trial{Patch: report.diff, Command: command, BaseCommand: command, Read: j.d.ReadTests}
+	t := attempt.Trial{Patch: report.diff, Command: command, BaseCommand: command, Read: c.d.ReadTests}
 	for _, name := range report.Files {
-		if j.d.IsTest(name) {
+		if c.d.IsTest(name) {
 			t.TestFiles = append(t.TestFiles, name)
 		}
 	}
-	if t.Command == "" && !j.o.demo {
+	if t.Command == "" && !c.o.demo {
 		t.Timeout = unaskedTests
-		t.Command, t.BaseCommand = j.testsOf(report.diff, t.TestFiles)
+		t.Command, t.BaseCommand = c.testsOf(report.diff, t.TestFiles)
 	}
 	return t
 }
 
 // testsOf returns the commands that run the tests in the files with the patch, and without it.
-func (j *job) testsOf(diff []byte, files []string) (patched, base string) {
-	var kept []string // below the user's folder
+func (c *conclusion) testsOf(diff []byte, files []string) (patched, base string) {
+	folder := filepath.FromSlash(c.plan.Folder) // the user's
+	var kept []string                           // below it
 	for _, name := range files {
-		below, err := filepath.Rel(filepath.FromSlash(path.Join(".", j.attempt.Folder)), filepath.FromSlash(name))
+		below, err := filepath.Rel(filepath.Join(".", folder), filepath.FromSlash(name))
 		if err != nil || !filepath.IsLocal(below) {
 			return "", ""
 		}
@@ -57,33 +57,34 @@ func (j *job) testsOf(diff []byte, files []string) (patched, base string) {
 	if len(kept) == 0 {
 		return "", ""
 	}
-	dir := filepath.Join(j.snapshot.Source, filepath.FromSlash(j.attempt.Folder))
-	patched, base = project.TestCommandsOf(dir, j.machine(), j.installedBelow(dir), kept)
-	return j.inFolder(patched), j.inFolder(base)
+	at := c.plan.at
+	dir := filepath.Join(at.snapshot.Source, folder)
+	patched, base = project.TestCommandsOf(dir, at.machine, at.installedBelow(dir), kept)
+	return c.inFolder(patched), c.inFolder(base)
 }
 
 // inFolder is a command line, if there is any, that runs in the folder of the repository where the user stands.
-func (j *job) inFolder(command string) string {
-	if command == "" || j.attempt.Folder == "" {
+func (c *conclusion) inFolder(command string) string {
+	if command == "" || c.plan.Folder == "" {
 		return command
 	}
-	return "cd " + env.ShellQuote(j.attempt.Folder) + " && " + command
+	return "cd " + env.ShellQuote(c.plan.Folder) + " && " + command
 }
 
 // unproven says why nothing was tested.
-func (j *job) unproven() string {
-	if !j.tested.ran.Load() {
+func (c *conclusion) unproven() string {
+	if !c.tested {
 		return "the agent ran no test"
 	}
 	return "the agent wrote no test that could be run on the old code"
 }
 
 // ranked returns how the tests of the ranking went on the patch; nil if it has run none on it.
-func (j *job) ranked() *cli.RaceTests {
-	if j.choice == nil {
+func (c *conclusion) ranked() *cli.RaceTests {
+	if c.choice == nil {
 		return nil
 	}
-	return j.choice.Tests
+	return c.choice.Tests
 }
 
 // rankedVerdict describes the result of the ranking's tests in a sentence.
@@ -159,16 +160,4 @@ func turned(tests []string, one, several string) string {
 		return fmt.Sprintf("; %s %s before and passes after", tests[0], one)
 	}
 	return fmt.Sprintf("; %s %s before and pass after (%d tests)", named(tests), several, len(tests))
-}
-
-// installedBelow returns what a set-up has installed in a directory of the repository, relative to it.
-func (j *job) installedBelow(dir string) []string {
-	var installed []string
-	for _, name := range j.snapshot.Aside {
-		below, err := filepath.Rel(dir, filepath.Join(j.snapshot.Source, filepath.FromSlash(name)))
-		if err == nil && !strings.HasPrefix(below, "..") {
-			installed = append(installed, filepath.ToSlash(below))
-		}
-	}
-	return installed
 }

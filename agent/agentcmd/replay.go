@@ -66,11 +66,9 @@ func newReplay(d Deps) *cobra.Command {
 }
 
 func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err error) {
-	// Everything that needs no model is the same as in solve.
 	choice := cli.SandboxChoice{Env: o.Env, Image: o.Image, Demo: o.demo, Places: o.Places}
-	j := &job{d: d, o: &solveOptions{SandboxFlags: o.SandboxFlags, repo: o.repo, demo: o.demo, choice: choice}}
-	j.watch = &jsonWatcher{cli.NewJSONLines(io.Discard)}
-	defer func() { err = errors.Join(err, j.close()) }()
+	open := &opened{d: d}
+	defer open.close()
 	var rec *trajectory.Recording
 	if o.demo {
 		rec, err = openDemo(d.Demo)
@@ -83,25 +81,27 @@ func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err
 	if err := choice.Check(); err != nil {
 		return err
 	}
-	spec := env.Spec{Image: o.Image, Dir: o.dir, Network: o.Network, Rollout: "replay"}
-	if err := j.openTask(ctx); err != nil {
+	// Everything that needs no model is the same as in solve.
+	s := &solving{d: d, o: &solveOptions{SandboxFlags: o.SandboxFlags, repo: o.repo, demo: o.demo, choice: choice}}
+	s.watch = &jsonWatcher{cli.NewJSONLines(io.Discard)}
+	job, err := s.openTask(ctx, input{}, open)
+	if err != nil {
 		return err
 	}
-	spec.Run = j.id
-	if err = j.openProvider(ctx); err != nil {
+	job.id = d.RunID()
+	at, err := s.openPlace(ctx, job, o.dir == "", open)
+	if err != nil {
 		return err
 	}
-	if o.dir == "" {
-		if err = j.copyRepository(ctx); err != nil {
-			return err
-		}
-		j.snapshot.Place(&spec)
+	spec := env.Spec{Image: o.Image, Dir: o.dir, Network: o.Network, Run: job.id, Rollout: "replay"}
+	if at.snapshot != nil {
+		at.snapshot.Place(&spec)
 	}
-	sb, err := j.provider.Start(ctx, spec)
+	sb, err := at.provider.Start(ctx, spec)
 	if err != nil {
 		return fmt.Errorf("start sandbox: %w", err)
 	}
-	j.onClose(func() error { return sb.Close(context.WithoutCancel(ctx)) })
+	defer func() { err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))) }()
 	return compare(ctx, d, o, rec, sb)
 }
 

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/forge"
 	"deepswe/env/repo"
 )
@@ -62,68 +63,83 @@ func (o *outcome) add(sentence string) {
 	o.Detail = strings.TrimPrefix(o.Detail+"; "+sentence, "; ")
 }
 
-// finish delivers the patch where a flag asks for it, and returns the result of the attempt.
-func (j *job) finish(ctx context.Context, r attempt.Result, writeErr error) (outcome, error) {
-	out := r.Outcome
-	patched := len(r.Patch.Diff) > 0
+// conclusion is what becomes of a run, once its patch is known.
+type conclusion struct {
+	*solving
+	plan *plan
+	*record
+	played
+}
+
+// report delivers the patch where a flag asks for it, and returns the result of the attempt. writeErr is the failure to
+// write the attempt's files.
+func (c *conclusion) report(ctx context.Context, writeErr error) (outcome, error) {
+	out := c.Outcome
+	patched := len(c.Patch.Diff) > 0
+	submitted := patched && out.StopReason == agent.Submitted
 	report := outcome{
-		Status: string(out.StopReason), ExitCode: stopCode(out.StopReason, patched), Run: j.run, Steps: out.Steps,
-		Files: r.Patch.Files, Omitted: r.Patch.Omitted, Answer: out.Answer,
-		Detail: explain(r, j.attempt.Limits), diff: r.Patch.Diff,
-		Tokens:  attempt.Tokens{Prompt: out.Usage.Prompt, Completion: out.Usage.Completion, Cached: out.Usage.Cached},
-		Seconds: (r.StartTime + out.Elapsed + r.PatchTime).Round(time.Millisecond).Seconds(),
+		Status: string(out.StopReason), ExitCode: stopCode(out.StopReason, patched), Run: c.path, Steps: out.Steps,
+		Files: c.Patch.Files, Omitted: c.Patch.Omitted, Answer: out.Answer, Choice: c.choice,
+		Detail: explain(c.Result, c.plan.Limits), diff: c.Patch.Diff,
+		Tokens:  attempt.TokensOf(out.Usage),
+		Seconds: (c.StartTime + out.Elapsed + c.PatchTime).Round(time.Millisecond).Seconds(),
+		Patch:   c.file(attempt.PatchFile), Trajectory: c.file(attempt.TrajectoryFile),
 	}
-	if j.attempt.Cost != nil {
-		report.Cost = new(j.attempt.Cost(out.Usage))
+	if c.plan.Cost != nil {
+		report.Cost = new(c.plan.Cost(out.Usage))
 	}
-	report.Patch, report.Trajectory = j.path(attempt.PatchFile), j.path(attempt.TrajectoryFile)
-	err := errors.Join(r.Err, out.Err)
-	if r.Err != nil && errors.Is(out.Err, r.Err) {
-		err = r.Err
+	err := c.failure(&report, writeErr)
+	if err == nil && submitted {
+		c.verify(ctx, &report)
+		err = c.journal.Note(noteVerified, verification{Text: verifiedBy(&report)})
+	}
+	if err == nil && (c.o.apply != "" || c.o.branch != "") {
+		if submitted {
+			err = c.deliver(ctx, &report)
+		} else if report.Patch != nil {
+			report.add("not applied, because the agent did not finish (git apply " + *report.Patch + ")")
+		}
+	}
+	if err == nil && c.o.pull != "" && submitted {
+		err = c.propose(ctx, &report)
+	}
+	if err == nil && c.o.demo && out.StopReason == agent.Submitted {
+		err = c.checkDemo(ctx)
+	}
+	report.Next = c.nextSteps(report)
+	return report, err
+}
+
+// failure is what has kept the attempt from a whole result, if anything has, and completes the report's exit code.
+func (c *conclusion) failure(report *outcome, writeErr error) error {
+	err := errors.Join(c.Err, c.Outcome.Err)
+	if c.Err != nil && errors.Is(c.Outcome.Err, c.Err) {
+		err = c.Err
 	}
 	switch {
-	case r.PatchErr == nil:
-	case out.StopReason == agent.Interrupted && errors.Is(r.PatchErr, context.Canceled):
+	case c.PatchErr == nil:
+	case c.Outcome.StopReason == agent.Interrupted && errors.Is(c.PatchErr, context.Canceled):
 		report.Detail = "stopped a second time: there was no time for the patch"
 	default:
-		err = errors.Join(err, fmt.Errorf("the patch could not be computed: %w", r.PatchErr))
+		err = errors.Join(err, fmt.Errorf("the patch could not be computed: %w", c.PatchErr))
 		report.ExitCode = cli.ExitSandbox
 	}
 	if writeErr != nil {
 		err = errors.Join(err, writeErr)
 		report.ExitCode = cli.ExitInternal
 	}
-	if err == nil && patched && out.StopReason == agent.Submitted {
-		j.verify(ctx, &report)
-		err = j.journal.Note(noteVerified, verification{Text: verifiedBy(&report)})
-	}
-	switch wanted := j.o.apply != "" || j.o.branch != ""; {
-	case !wanted || !patched || err != nil:
-	case out.StopReason == agent.Submitted:
-		err = j.deliver(ctx, &report)
-	case report.Patch != nil:
-		report.add("not applied, because the agent did not finish (git apply " + *report.Patch + ")")
-	}
-	if err == nil && j.o.pull != "" && patched && out.StopReason == agent.Submitted {
-		err = j.propose(ctx, &report)
-	}
-	if err == nil && j.o.demo && out.StopReason == agent.Submitted {
-		err = j.checkDemo(ctx, r.Patch.Diff)
-	}
-	report.Choice = j.choice
-	report.Next = j.nextSteps(report)
-	return report, err
+	return err
 }
 
 // end prints the result, and returns the error that the exit code comes from.
-func (j *job) end(report outcome, err error) error {
+func (s *solving) end(report outcome, err error) error {
 	if err != nil {
 		report.Error = err.Error()
 		if report.ExitCode == cli.ExitDone {
 			report.ExitCode = cli.ExitCode(err)
 		}
 	}
-	if lost := j.watch.finish(report); lost != nil && !errors.Is(lost, cli.ErrReaderGone) {
+	if lost := s.watch.finish(report); lost != nil && !errors.Is(lost, cli.ErrReaderGone) {
 		err = errors.Join(err, fmt.Errorf("the result could not be printed: %w", lost))
 		if report.ExitCode == cli.ExitDone {
 			report.ExitCode = cli.ExitInternal
@@ -135,38 +151,45 @@ func (j *job) end(report outcome, err error) error {
 	return &cli.ExitError{Code: report.ExitCode, Err: err}
 }
 
-// path returns the path of a file of the attempt; nil if it was not written.
-func (j *job) path(name string) *string {
-	path := filepath.Join(j.dir, name)
-	if _, err := os.Lstat(path); err != nil {
+// file returns the path of a file of the attempt; nil if it was not written.
+func (c *conclusion) file(name string) *string {
+	path := filepath.Join(c.dir, name)
+	if _, err := os.Lstat(path); err != nil || c.dir == "" {
 		return nil
 	}
 	return &path
 }
 
 // checkDemo runs the demo's tests in a fresh sandbox, on the patch alone.
-func (j *job) checkDemo(ctx context.Context, diff []byte) error {
-	dir, err := j.scratch("check")
+func (c *conclusion) checkDemo(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("demo: %w", err)
+		}
+	}()
+	dir, err := disk.MakeScratch("", "check")
 	if err != nil {
 		return err
 	}
-	if err := writeDemo(j.d.Demo, dir); err != nil {
+	defer disk.RemoveScratch(dir)
+	if err := writeDemo(c.d.Demo, dir); err != nil {
 		return err
 	}
-	if err := repo.Apply(ctx, dir, diff); err != nil {
-		return fmt.Errorf("demo: %w", err)
+	if err := repo.Apply(ctx, dir, c.Patch.Diff); err != nil {
+		return err
 	}
-	sb, err := j.provider.Start(ctx, env.Spec{Image: j.task.Image, CopyIn: dir, Run: j.id, Rollout: "demo-check"})
+	spec := env.Spec{Image: c.plan.at.task.Image, CopyIn: dir, Run: c.plan.Run, Rollout: "demo-check"}
+	sb, err := c.plan.Provider.Start(ctx, spec)
 	if err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
 	r, err := sb.Run(ctx, env.Command{Line: "go test ./... 2>&1", Timeout: 2 * time.Minute})
 	if err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))); err != nil {
-		return fmt.Errorf("demo: %w", err)
+		return err
 	}
-	j.watch.show(checked{Command: "go test ./...", Passed: r.ExitCode == 0, Output: string(r.Stdout.Head)})
+	c.watch.show(checked{Command: "go test ./...", Passed: r.ExitCode == 0, Output: string(r.Stdout.Head)})
 	if r.ExitCode != 0 {
-		return &cli.ExitError{Code: cli.ExitUnsolved, Err: errors.New("demo: the tests fail after the fix")}
+		return &cli.ExitError{Code: cli.ExitUnsolved, Err: errors.New("the tests fail after the fix")}
 	}
 	return nil
 }

@@ -132,7 +132,7 @@ func TestVerdictUsesTheRanking(t *testing.T) {
 			got = rankedVerdict(*c.ranked)
 		} else {
 			check := *c.check
-			got = (&job{choice: &cli.RaceResult{Tests: c.ranked}}).verdict(&check)
+			got = verdictWith(&check, c.ranked)
 			if broken := c.ranked != nil && c.ranked.Breaks(); (check.Verdict == attempt.Broken) != broken {
 				t.Errorf("%s: the verdict is %s", name, check.Verdict)
 			}

@@ -1,9 +1,9 @@
 package agentcmd
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
@@ -132,63 +132,55 @@ type chosenAttempt struct {
 	Attempt int `json:"attempt"`
 }
 
-// takeUp opens the run that --resume or --continue names and restores its settings.
-func (j *job) takeUp(args []string) error {
-	name, text := j.o.resume, ""
-	if j.o.further != "" {
-		name = j.o.further
-		if len(args) == 0 && j.o.issueFile == "" {
-			return cli.Usagef(`--continue requires the instruction: solve --continue %s "also update the docs"`, name)
+// resumed is a run that goes on. Nobody else can write to it.
+type resumed struct {
+	*solveRun
+	journal *run.Dir
+	further string // an instruction that the model has not seen yet; empty if there is none
+}
+
+// takeUp opens the run that --resume or --continue names, until the end, and restores its settings.
+func (s *solving) takeUp(args []string, open *opened) (*resumed, error) {
+	name, text := s.o.resume, ""
+	if s.o.further != "" {
+		name = s.o.further
+		if len(args) == 0 && s.o.issueFile == "" {
+			return nil, cli.Usagef(`--continue requires the instruction: solve --continue %s "also update the docs"`, name)
 		}
-		in, err := readInput(args, j.o.issueFile, j.d.In)
+		in, err := readInput(args, s.o.issueFile, s.d.In)
 		if err != nil {
-			return cli.Usage(err)
+			return nil, cli.Usage(err)
 		}
 		text = in.text + in.url
 	} else if len(args) > 0 {
-		return cli.Usagef("--resume takes no text: to add an instruction, use --continue %s TEXT", name)
+		return nil, cli.Usagef("--resume takes no text: to add an instruction, use --continue %s TEXT", name)
 	}
-	path, err := findRun(j.d, name, run.Solve)
-	if err != nil {
-		return err
-	}
-	past, err := readSolve(path)
-	if err != nil {
-		return err
-	}
-	// The lock comes first: what is read after it stays as it is.
-	j.journal, err = run.Open(path, run.Solve)
-	switch {
-	case errors.Is(err, run.ErrLocked):
+	past, journal, err := lockRun(s.d, name, func(past *solveRun, _ error) error {
 		holder, _ := past.Writer()
-		return cli.Usagef("the run %s is still going on (%s): wait for its end, or stop it with kill -INT %d",
-			runName(j.d, path), holder, holder.PID)
-	case err != nil:
-		return cli.Usage(err)
+		return fmt.Errorf("the run %s is still going on (%s): wait for its end, or stop it with kill -INT %d",
+			runName(s.d, past.path), holder, holder.PID)
+	})
+	if err != nil {
+		return nil, err
 	}
-	j.onClose(j.journal.Close)
-	if past, err = readSolve(path); err != nil {
-		return err
+	open.add(journal.Close)
+	r := &resumed{solveRun: past, journal: journal, further: text}
+	if text == "" {
+		if r.further, err = unseen(s.d, past); err != nil {
+			return nil, err
+		}
 	}
-	j.past, j.run, j.id, j.index = past, path, past.Manifest.ID, past.chosen()
-	if err := j.resumable(past, text); err != nil {
-		return err
-	}
-	return j.restore(past)
+	return r, s.restore(past)
 }
 
-// resumable refuses a run that there is nothing to go on with, and decides on the further instruction.
-func (j *job) resumable(past *solveRun, text string) error {
-	j.text = text
-	if text != "" {
-		return nil
-	}
+// unseen returns the instruction that was given to a run that was killed before the model got to see it, which still
+// counts. It refuses a run that there is nothing to go on with.
+func unseen(d Deps, past *solveRun) (string, error) {
 	if sum, ended := past.summary(); ended && sum.StopReason == agent.Submitted && sum.PatchError == "" {
-		name := runName(j.d, past.path)
-		return cli.Usagef("the run %s has ended: the agent submitted its work. deepswe apply %s applies it; "+
+		name := runName(d, past.path)
+		return "", cli.Usagef("the run %s has ended: the agent submitted its work. deepswe apply %s applies it; "+
 			"solve --continue %s TEXT goes on with a further instruction", name, name, name)
 	}
-	// An instruction that was given to a run that was killed before the model got to see it still counts.
 	var asked []continuation
 	for _, n := range past.Notes {
 		var c continuation
@@ -196,67 +188,69 @@ func (j *job) resumable(past *solveRun, text string) error {
 			asked = append(asked, c)
 		}
 	}
-	told, err := furtherMessages(filepath.Join(past.dir(), attempt.StepsFile))
-	if err != nil {
-		return cli.Usage(err)
+	told, _, err := progress(past)
+	if err != nil || len(asked) <= told {
+		return "", cli.Usage(err)
 	}
-	if len(asked) > told {
-		j.text = asked[len(asked)-1].Text
-	}
-	return nil
+	return asked[len(asked)-1].Text, nil
 }
 
-// furtherMessages counts the instructions that a log holds after the opening.
-func furtherMessages(path string) (int, error) {
-	f, err := os.Open(path)
+// progress counts what the log of a run's attempt holds: the instructions after the opening, and the replies until it
+// ended last.
+func progress(past *solveRun) (told, replies int, err error) {
+	f, err := os.Open(filepath.Join(past.dir(), attempt.StepsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return 0, 0, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer f.Close()
 	events, err := trajectory.ReadEvents(f)
-	n, ended := 0, false
+	opened, all := false, 0
 	for _, e := range events {
-		ended = ended || e.Kind == trajectory.KindReply || e.Kind == trajectory.KindStop
-		if ended && e.Kind == trajectory.KindMessage && agent.IsFurther(*e.Message) {
-			n++
+		switch {
+		case e.Kind == trajectory.KindReply:
+			all++
+		case e.Kind == trajectory.KindStop:
+			replies = all
+		case opened && e.Kind == trajectory.KindMessage && agent.IsFurther(*e.Message):
+			told++
 		}
+		opened = opened || e.Kind == trajectory.KindReply || e.Kind == trajectory.KindStop
 	}
-	return n, err
+	return told, replies, err
 }
 
 // restore sets the options that the run began with, unless the command line sets them.
-func (j *job) restore(past *solveRun) error {
-	s := past.settings
-	if s.Statement == "" {
+func (s *solving) restore(past *solveRun) error {
+	was := past.settings
+	if was.Statement == "" {
 		return cli.Usagef("%s was made by an older program (%s), which did not keep what it takes to go on with it",
 			past.path, past.Manifest.Program)
 	}
 	if format := recordedFormat(past); format != "" {
-		if j.o.Given("format") && j.o.Format != format {
-			return cli.Usagef("--format %s: the conversation of %s is in the format %s, and stays in it", j.o.Format,
-				runName(j.d, past.path), format)
+		if s.o.Given("format") && s.o.Format != format {
+			return cli.Usagef("--format %s: the conversation of %s is in the format %s, and stays in it", s.o.Format,
+				runName(s.d, past.path), format)
 		}
-		s.Flags = withFlag(s.Flags, "format", format)
+		was.Flags = withFlag(was.Flags, "format", format)
 	}
-	if len(s.Flags["model"]) == 0 && !s.Demo {
-		s.Flags = withFlag(s.Flags, "model", s.Model)
+	if len(was.Flags["model"]) == 0 && !was.Demo {
+		was.Flags = withFlag(was.Flags, "model", was.Model)
 	}
-	if j.o.further != "" { // with the chosen one of several attempts
-		s.Flags = maps.Clone(s.Flags)
-		delete(s.Flags, "attempts")
-		delete(s.Flags, "verifier")
+	if s.o.further != "" { // with the chosen one of several attempts
+		was.Flags = maps.Clone(was.Flags)
+		delete(was.Flags, "attempts")
+		delete(was.Flags, "verifier")
 	}
-	if err := restoreFlags(j.o.flags, s.Flags); err != nil {
+	if err := restoreFlags(s.o.flags, was.Flags); err != nil {
 		return err
 	}
-	j.o.demo = s.Demo
-	if !j.o.repoGiven && s.Repo != "" {
-		j.o.repo, j.o.repoGiven = s.Repo, true
+	s.o.demo = was.Demo
+	if !s.o.repoGiven && was.Repo != "" {
+		s.o.repo, s.o.repoGiven = was.Repo, true
 	}
-	j.in = input{text: s.Statement, url: s.Issue}
 	return nil
 }
 
@@ -277,73 +271,6 @@ func recordedFormat(past *solveRun) string {
 		return ""
 	}
 	return rec.Header.Format
-}
-
-// reopenRun prepares the run's directory for going on.
-func (j *job) reopenRun() error {
-	s := j.past.settings
-	j.task.ID, j.task.Source, j.task.Statement = s.Task, s.Source, s.Statement
-	var err error
-	if j.dir, err = j.journal.Attempt(j.runJob()); err != nil {
-		return err
-	}
-	// Otherwise the summary of the earlier end would be mistaken for that of the new one.
-	if err := os.Remove(filepath.Join(j.dir, attempt.ReportFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if j.o.further != "" {
-		err = j.journal.Note(noteContinued, continuation{Text: j.text})
-	} else {
-		err = j.journal.Note(noteResumed, nil)
-	}
-	j.attempt.Reopen, j.attempt.Further = true, j.text
-	return err
-}
-
-// stepsBefore is how many replies the run had when it ended last; they do not count against the limit.
-func stepsBefore(dir string) int {
-	f, err := os.Open(filepath.Join(dir, attempt.StepsFile))
-	if err != nil {
-		return 0
-	}
-	defer f.Close()
-	events, err := trajectory.ReadEvents(f)
-	if err != nil {
-		return 0
-	}
-	replies, before := 0, 0
-	for _, e := range events {
-		switch e.Kind {
-		case trajectory.KindReply:
-			replies++
-		case trajectory.KindStop:
-			before = replies
-		}
-	}
-	return before
-}
-
-// nextSteps are the commands that a user may want next.
-func (j *job) nextSteps(report outcome) []string {
-	name := shellWord(runName(j.d, j.run))
-	var next []string
-	if report.Status != string(agent.Submitted) && !j.o.demo {
-		next = append(next, "deepswe solve --resume "+name)
-	}
-	if report.Patch == nil || j.o.demo {
-		return next
-	}
-	branch := cmp.Or(j.o.branch, branchName(j.settings))
-	switch submitted := report.Status == string(agent.Submitted); {
-	case report.Applied || report.Branch != "":
-		next = append(next, "deepswe undo "+name)
-	case submitted:
-		next = append(next, "deepswe apply "+name, "deepswe branch "+name+" "+shellWord(branch),
-			"deepswe solve --continue "+name+` "what else"`)
-	default:
-		next = append(next, "deepswe apply "+name)
-	}
-	return next
 }
 
 var plainWord = regexp.MustCompile(`^[\w./-]+$`)

@@ -115,10 +115,7 @@ func (s *screen) show(happened any) {
 	case installed:
 		s.installed(h)
 	case attempt.Phase:
-		s.now(map[attempt.Phase]string{
-			attempt.PhaseSandbox: "starting the sandbox", attempt.PhaseAgent: "asking the model",
-			attempt.PhasePatch: "computing the patch",
-		}[h])
+		s.now(phaseWords(h))
 	case ready:
 		s.dir = string(h)
 	case agent.Event:

@@ -10,7 +10,9 @@ import (
 
 	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/project"
+	"deepswe/env/repo"
 	"deepswe/env/setup"
 )
 
@@ -20,21 +22,44 @@ type setupPlan struct {
 	fresh    bool
 }
 
-// setUp installs what the project needs, if the user wants that.
-func (j *job) setUp(ctx context.Context) error {
-	store := setups(j.d.World)
-	plan, err := j.planSetup(ctx, store)
-	if err != nil || len(plan.commands) == 0 {
-		return err
+// installing is the set-up of a project in a place.
+type installing struct {
+	*solving
+	at *place
+	// spec describes the sandboxes of the attempt.
+	spec func(env.Task, *repo.Snapshot) env.Spec
+}
+
+// run installs what the project needs, if the user wants that, and returns what is missing all the same.
+func (i installing) run(ctx context.Context) ([]dueLine, error) {
+	due := sync.OnceValues(func() ([]project.Step, error) { return i.findDue(ctx) })
+	store := setups(i.d.World)
+	plan, err := i.choosePlan(ctx, store, due)
+	if err != nil {
+		return nil, err
 	}
-	installer, ok := j.provider.(env.Installer)
+	if len(plan.commands) > 0 {
+		if err := i.installPlan(ctx, store, plan); err != nil {
+			return nil, err
+		}
+	}
+	if i.at.snapshot.Installed() {
+		return nil, nil
+	}
+	steps, err := due()
+	return i.dueLines(steps), err
+}
+
+// installPlan runs the commands of a plan, or reuses the result of an earlier run.
+func (i installing) installPlan(ctx context.Context, store setup.Store, plan setupPlan) error {
+	installer, ok := i.at.provider.(env.Installer)
 	if !ok {
 		return cli.Usagef("--setup is not possible in %s sandboxes: install what the project needs in the image",
-			j.provider.Name())
+			i.at.provider.Name())
 	}
-	done, err := j.install(ctx, installer, store, plan.commands)
+	done, err := i.install(ctx, installer, store, plan.commands)
 	if failed, ok := errors.AsType[*env.SetupError](err); ok {
-		return j.setupFailed(ctx, plan.commands, failed)
+		return i.setupFailed(ctx, plan.commands, failed)
 	}
 	switch {
 	case errors.Is(err, env.ErrUnsupported):
@@ -42,12 +67,15 @@ func (j *job) setUp(ctx context.Context) error {
 	case err != nil:
 		return &cli.ExitError{Code: cli.ExitSandbox, Err: err}
 	}
+	i.watch.show(installed{
+		Commands: plan.commands, Reused: done.Reused, Added: done.Added, Restored: done.Restored,
+	})
 	if plan.fresh {
-		if err := store.Agree(j.snapshot.Source, plan.commands); err != nil {
-			j.d.Logger().Warn("the set-up could not be remembered", "error", err)
+		if err := store.Agree(i.at.snapshot.Source, plan.commands); err != nil {
+			i.d.Logger().Warn("the set-up could not be remembered", "error", err)
 		}
 	}
-	j.snapshot.Install(done)
+	i.at.snapshot.Install(done)
 	return nil
 }
 
@@ -70,70 +98,58 @@ func (o *solveOptions) checkSetup() error {
 	return nil
 }
 
-// planSetup selects the commands: the given ones, those that the user has agreed to before, or those that the project's
-// files call for. On a terminal, the user is asked about the latter.
-func (j *job) planSetup(ctx context.Context, store setup.Store) (setupPlan, error) {
-	if j.o.demo {
-		return setupPlan{}, nil
-	}
-	given := strings.Join(j.o.Setup, "\n")
+// choosePlan selects the commands: the given ones, those that the user has agreed to before, or those that the
+// project's files call for. On a terminal, the user is asked about the latter.
+func (i installing) choosePlan(
+	ctx context.Context, store setup.Store, due func() ([]project.Step, error),
+) (setupPlan, error) {
+	none := setupPlan{}
+	given, isolated := strings.Join(i.o.Setup, "\n"), i.at.isolated()
 	switch {
+	case i.o.demo:
+		return none, nil
 	case given == cli.SetupNone:
-		return setupPlan{}, store.Agree(j.snapshot.Source, nil)
+		return none, store.Agree(i.at.snapshot.Source, nil)
 	case given != "" && given != cli.SetupAuto:
-		return setupPlan{commands: j.o.Setup, fresh: true}, nil
+		return setupPlan{commands: i.o.Setup, fresh: true}, nil
 	}
-	if commands := store.Agreement(j.snapshot.Source); given == "" && len(commands) > 0 && j.isolated() {
+	if commands := store.Agreement(i.at.snapshot.Source); given == "" && len(commands) > 0 && isolated {
 		return setupPlan{commands: commands}, nil
 	}
-	due, err := j.dueSteps(ctx)
+	steps, err := due()
 	if err != nil {
-		return setupPlan{}, err
+		return none, err
 	}
 	var commands []string
-	for _, s := range due {
+	for _, s := range steps {
 		commands = append(commands, s.Command)
 	}
 	switch {
-	case given == cli.SetupAuto && j.isolated():
+	case given == cli.SetupAuto && isolated:
 		return setupPlan{commands: commands, fresh: true}, nil
-	case len(due) == 0 || !j.isolated() || j.o.json || !interactive(j.d.World):
-		return setupPlan{}, nil // what is due is said
+	case len(steps) == 0 || !isolated || i.o.json || !interactive(i.d.World):
+		return none, nil // what is due is said
 	}
-	yes, err := j.askSetup(ctx, due)
-	if err != nil || !yes {
-		return setupPlan{}, err
+	yes, err := i.agrees(ctx, question{Setup: steps})
+	if errors.Is(err, errNoAnswer) || err == nil && !yes {
+		return none, nil
 	}
-	return setupPlan{commands: commands, fresh: true}, nil
+	return setupPlan{commands: commands, fresh: true}, err
 }
 
-// isolated reports whether the commands of a set-up cannot change this machine.
-func (j *job) isolated() bool { return j.provider.Capabilities().Isolated }
-
-// dueSteps returns the steps that install missing dependencies. It looks once.
-func (j *job) dueSteps(ctx context.Context) ([]project.Step, error) {
-	if j.steps != nil {
-		return *j.steps, nil
-	}
-	due, err := j.findDue(ctx)
-	if err == nil {
-		j.steps = &due
-	}
-	return due, err
-}
-
-func (j *job) findDue(ctx context.Context) ([]project.Step, error) {
-	switch {
-	case j.o.demo:
+// findDue looks for the steps that install missing dependencies.
+func (i installing) findDue(ctx context.Context) ([]project.Step, error) {
+	if i.o.demo {
 		return nil, nil
-	case len(j.containerSteps()) > 0:
-		return j.containerSteps(), nil
 	}
-	due := project.Due(j.snapshot.Source, j.machine())
-	if j.provider.Capabilities().HostToolchain {
-		return j.askTools(ctx, due)
+	if steps := i.at.containerSteps(); len(steps) > 0 {
+		return steps, nil
 	}
-	if slices.Equal(j.o.Setup, []string{cli.SetupAuto}) {
+	due := project.Due(i.at.snapshot.Source, i.at.machine)
+	switch {
+	case i.at.provider.Capabilities().HostToolchain:
+		return i.askTools(ctx, due)
+	case slices.Equal(i.o.Setup, []string{cli.SetupAuto}):
 		return due, nil
 	}
 	// What an image has is not known from here, and it may well be all. So the rest is for those who ask for it.
@@ -142,11 +158,11 @@ func (j *job) findDue(ctx context.Context) ([]project.Step, error) {
 
 // askTools leaves out what is not due by the word of the tools, which are asked in a sandbox, because the repository
 // can tell them to run programs.
-func (j *job) askTools(ctx context.Context, due []project.Step) (_ []project.Step, err error) {
+func (i installing) askTools(ctx context.Context, due []project.Step) (_ []project.Step, err error) {
 	if !slices.ContainsFunc(due, func(s project.Step) bool { return s.Check != "" }) {
 		return due, nil
 	}
-	sb, err := j.provider.Start(ctx, j.attempt.Spec(j.task, j.snapshot))
+	sb, err := i.at.provider.Start(ctx, i.spec(i.at.task, i.at.snapshot))
 	if err != nil {
 		return nil, &cli.ExitError{Code: cli.ExitSandbox, Err: fmt.Errorf("start sandbox: %w", err)}
 	}
@@ -154,47 +170,26 @@ func (j *job) askTools(ctx context.Context, due []project.Step) (_ []project.Ste
 	return project.Ask(ctx, due, sb)
 }
 
-// machine returns the directories in which commands of the sandbox find what is installed for all projects.
-func (j *job) machine() project.Machine {
-	if j.provider.Capabilities().HostToolchain {
-		return project.FindMachine(j.d.Getenv)
-	}
-	return project.Container()
-}
-
 // install runs the commands, or reuses the result of an earlier run.
-func (j *job) install(
+func (i installing) install(
 	ctx context.Context, installer env.Installer, store setup.Store, commands []string,
 ) (done env.Installed, err error) {
-	how := env.Setup{Commands: commands, Aside: j.snapshot.Aside, Progress: func(p env.SetupProgress) { j.watch.show(p) }}
-	spec := j.attempt.Spec(j.task, j.snapshot)
-	if j.provider.Capabilities().Images {
-		done, err = installer.Install(ctx, spec, how) // which keeps images
-	} else {
-		var key string
-		if key, err = setup.Key(j.snapshot.Source, j.provider.Name(), commands, true); err != nil {
-			return done, err
-		}
-		done, done.Reused, err = store.Get(ctx, key, func(dir string) (env.Installed, error) {
-			how.Dir = dir
-			return installer.Install(ctx, spec, how)
-		})
+	snapshot := i.at.snapshot
+	how := env.Setup{Commands: commands, Aside: snapshot.Aside, Progress: func(p env.SetupProgress) { i.watch.show(p) }}
+	spec := i.spec(i.at.task, snapshot)
+	if i.at.provider.Capabilities().Images {
+		return installer.Install(ctx, spec, how) // which keeps images
 	}
-	if err == nil {
-		j.watch.show(installed{Commands: commands, Reused: done.Reused, Added: done.Added, Restored: done.Restored})
+	key, err := setup.Key(snapshot.Source, i.at.provider.Name(), commands, true)
+	if err != nil {
+		return done, err
 	}
+	done, reused, err := store.Get(ctx, key, func(dir string) (env.Installed, error) {
+		how.Dir = dir
+		return installer.Install(ctx, spec, how)
+	})
+	done.Reused = reused
 	return done, err
-}
-
-// askSetup asks the user whether to run the steps.
-func (j *job) askSetup(ctx context.Context, due []project.Step) (bool, error) {
-	j.watch.show(question{Setup: due})
-	answer, err := j.questions.line(ctx)
-	if errors.Is(err, errNoAnswer) {
-		return false, nil
-	}
-	answer = strings.ToLower(answer)
-	return answer == "y" || answer == "yes", err
 }
 
 // installed describes the result of a set-up.
@@ -234,26 +229,17 @@ func (d dueLine) note() string {
 	return fmt.Sprintf("Not installed: %s. This installs it: %s", d.line(), d.Command)
 }
 
-// due returns the missing dependencies; none after a set-up.
-func (j *job) due(ctx context.Context) ([]dueLine, error) {
-	if j.snapshot.Installed() {
-		return nil, nil
-	}
-	steps, err := j.dueSteps(ctx)
-	return j.dueLines(steps), err
-}
-
 // dueLines describes the steps that install missing dependencies.
-func (j *job) dueLines(steps []project.Step) []dueLine {
+func (i installing) dueLines(steps []project.Step) []dueLine {
 	how := "--setup auto, which runs: "
-	if !j.isolated() {
+	if !i.at.isolated() {
 		how = "--setup CMD, for example: "
 	}
 	var lines []dueLine
 	for _, s := range steps {
 		lines = append(lines, dueLine{
 			What: missing(s), Fix: how + s.Command, Command: s.Command,
-			Offline: j.isolated() && !j.o.Network,
+			Offline: i.at.isolated() && !i.o.Network,
 		})
 	}
 	return lines
@@ -269,18 +255,18 @@ func missing(s project.Step) string {
 
 // examine returns what looks in the sandbox for the project's Python, and for dependencies that are missing or cannot
 // be used there. Where the sandbox has the machine's programs, these are known already.
-func (j *job) examine() func(context.Context, env.Sandbox) ([]string, error) {
+func (i installing) examine() func(context.Context, env.Sandbox) ([]string, error) {
 	var once sync.Once
 	return func(ctx context.Context, sb env.Sandbox) ([]string, error) {
 		var notes []string
-		if !j.provider.Capabilities().HostToolchain {
-			problems, found, err := j.examineImage(ctx, sb)
+		if !i.at.provider.Capabilities().HostToolchain {
+			problems, found, err := i.examineImage(ctx, sb)
 			if err != nil {
 				return nil, err
 			}
 			once.Do(func() {
 				for _, p := range problems {
-					j.d.Logger().Warn(p)
+					i.d.Logger().Warn(p)
 				}
 			})
 			notes = found
@@ -288,7 +274,7 @@ func (j *job) examine() func(context.Context, env.Sandbox) ([]string, error) {
 		if len(notes) > 0 {
 			return notes, nil
 		}
-		python, err := project.FindPython(ctx, j.snapshot.Source, j.machine(), sb)
+		python, err := project.FindPython(ctx, i.at.snapshot.Source, i.at.machine, sb)
 		if python == "" || err != nil {
 			return nil, err
 		}
@@ -299,8 +285,8 @@ func (j *job) examine() func(context.Context, env.Sandbox) ([]string, error) {
 
 // examineImage looks for dependencies that an image lacks, or with which they do not work. Problems are for the user,
 // notes for the model.
-func (j *job) examineImage(ctx context.Context, sb env.Sandbox) (problems, notes []string, err error) {
-	name, problem, err := project.ExamineVirtualEnv(ctx, j.snapshot.Source, sb)
+func (i installing) examineImage(ctx context.Context, sb env.Sandbox) (problems, notes []string, err error) {
+	name, problem, err := project.ExamineVirtualEnv(ctx, i.at.snapshot.Source, sb)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -309,13 +295,55 @@ func (j *job) examineImage(ctx context.Context, sb env.Sandbox) (problems, notes
 			"this machine's programs, or --exclude %[1]s and --setup CMD", name, problem))
 		notes = append(notes, fmt.Sprintf("%s does not work here: %s.", name, problem))
 	}
-	if j.o.demo || j.snapshot.Installed() || len(j.containerSteps()) > 0 {
+	if i.o.demo || i.at.snapshot.Installed() || len(i.at.containerSteps()) > 0 {
 		return problems, notes, nil
 	}
-	due, err := project.DueInside(ctx, j.snapshot.Source, sb)
-	for _, l := range j.dueLines(due) {
+	due, err := project.DueInside(ctx, i.at.snapshot.Source, sb)
+	for _, l := range i.dueLines(due) {
 		problems = append(problems, fmt.Sprintf("%s; to fix: %s", l.line(), l.Fix))
 		notes = append(notes, l.note())
 	}
 	return problems, notes, err
+}
+
+// setupFailed says why a set-up has failed and what to try next, as flags to copy. On a terminal, the user may go on
+// without, for this run.
+func (i installing) setupFailed(ctx context.Context, commands []string, failed *env.SetupError) error {
+	reason, next := setup.Explain(failed)
+	what, _, _ := strings.Cut(failed.Error(), "\n")
+	text := what
+	if reason != "" {
+		text += "\n" + cli.Cut(cli.Plain(reason), 300)
+	}
+	fix := "--setup CMD runs another command"
+	if at := failed.Step - 1; next != "" && at < len(commands) {
+		other := slices.Clone(commands)
+		other[at] = next
+		fix = "--setup " + strings.Join(quoted(other), " --setup ")
+	}
+	text += "\nto fix: " + fix + "\nor: --setup none goes on without"
+	log := i.d.CacheDir("setup-failed.log")
+	r := failed.Result
+	if disk.WriteFile(log, slices.Concat(r.Stdout.Head, r.Stdout.Tail, r.Stderr.Head, r.Stderr.Tail)) == nil {
+		text += "\nall that it printed: " + log
+	}
+	err := &cli.ExitError{Code: cli.ExitSandbox, Err: errors.New(text)}
+	if i.o.json || !interactive(i.d.World) {
+		return err
+	}
+	switch yes, qerr := i.agrees(ctx, question{Failed: text}); {
+	case errors.Is(qerr, errNoAnswer), qerr == nil && !yes:
+		return err
+	case qerr != nil:
+		return fmt.Errorf("ask whether to go on without the set-up: %w", qerr)
+	}
+	return nil
+}
+
+func quoted(words []string) []string {
+	all := make([]string, len(words))
+	for i, w := range words {
+		all[i] = env.ShellQuote(w)
+	}
+	return all
 }

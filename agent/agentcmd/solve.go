@@ -278,33 +278,16 @@ func (o *solveOptions) fill(c cli.Config) {
 	}
 }
 
-// input is the issue that the command line names.
-func (o *solveOptions) input(args []string, d Deps) (input, error) {
-	if !o.demo {
+// input is the issue that the command line names, or the one of a run that goes on.
+func (o *solveOptions) input(args []string, past *resumed, d Deps) (input, error) {
+	switch {
+	case past != nil:
+		return input{text: past.settings.Statement, url: past.settings.Issue}, nil
+	case !o.demo:
 		return readInput(args, o.issueFile, d.In)
-	}
-	if len(args) > 0 {
+	case len(args) > 0:
 		return input{}, errors.New("--demo brings its own issue: leave out the argument")
 	}
 	data, err := fs.ReadFile(d.Demo, demoStatement)
 	return input{text: string(data)}, err
-}
-
-// runSolve works on the issue, cleans up, and reports the result; with --json, also an invalid command line.
-func runSolve(ctx context.Context, d Deps, o *solveOptions, args []string) error {
-	j := &job{d: d, o: o}
-	j.watch, j.stream = newWatcher(d, o)
-	j.questions.in = d.In
-	report, err := j.work(ctx, args)
-	if cerr := j.close(); cerr != nil {
-		d.Logger().Warn("what the run used could not all be given back; deepswe clean removes it later", "error", cerr)
-	}
-	if err != nil || !j.decides(report) {
-		return j.end(report, err)
-	}
-	report.Next = nil // the user is asked
-	if err := j.end(report, nil); err != nil {
-		return err
-	}
-	return j.decide(ctx)
 }

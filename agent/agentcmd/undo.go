@@ -14,7 +14,6 @@ import (
 
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
-	"deepswe/agent/run"
 	"deepswe/env/repo"
 )
 
@@ -43,11 +42,7 @@ func newUndo(d Deps) *cobra.Command {
 
 // undo takes back the last delivery of a run that was not taken back.
 func undo(ctx context.Context, d Deps, name string) error {
-	path, err := findRun(d, name, run.Solve)
-	if err != nil {
-		return err
-	}
-	past, journal, err := lockEnded(d, path)
+	past, journal, err := lockEnded(d, name)
 	if err != nil {
 		return err
 	}
@@ -55,7 +50,7 @@ func undo(ctx context.Context, d Deps, name string) error {
 	all := past.deliveries()
 	if len(all) == 0 {
 		return cli.Usagef("there is nothing to take back: since the last work on the run %s, its patch was neither applied "+
-			"nor committed", runName(d, path))
+			"nor committed", runName(d, past.path))
 	}
 	ctx, cancel := context.WithTimeout(ctx, longestDelivery)
 	defer cancel()

@@ -1,14 +1,13 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 
-	"deepswe/agent"
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
 	"deepswe/env/disk"
@@ -18,83 +17,78 @@ import (
 // autoTest is the value of --test that means the project's tests as found in its files.
 const autoTest = "auto"
 
-// checkTest finds the tests where --test asks for that.
-func (j *job) checkTest() error {
-	if j.o.Test != autoTest {
-		return nil
-	}
-	if j.o.Test = project.TestCommand(j.target, project.FindMachine(j.d.Getenv), nil); j.o.Test == "" {
-		return cli.Usagef("--test auto finds no tests in %s: name the command that runs them", j.target)
-	}
-	j.found = true
-	return nil
+// testCommand is the command that runs the project's tests. One that was found is for the folder that the user is in.
+type testCommand struct {
+	line  string // empty if there is none
+	found bool
 }
 
-// retest finds the tests again, because the sandbox is now known, and what a set-up has added to the repository.
-func (j *job) retest() {
-	if !j.found {
-		return
+// findTest returns the command of --test, which finds it where the flag asks for that.
+func (s *solving) findTest(target string) (testCommand, error) {
+	if s.o.Test != autoTest {
+		return testCommand{line: s.o.Test}, nil
 	}
-	if command := project.TestCommand(j.target, j.machine(), j.installedBelow(j.target)); command != "" {
-		j.o.Test = command
+	line := project.TestCommand(target, project.FindMachine(s.d.Getenv), nil)
+	if line == "" {
+		return testCommand{}, cli.Usagef("--test auto finds no tests in %s: name the command that runs them", target)
 	}
+	return testCommand{line, true}, nil
 }
 
-// testCommand matches commands that run tests.
-var testCommand = regexp.MustCompile(`(?i)\b(tox|nox|mocha|rspec|phpunit|[\w.-]*test[\w.-]*)\b`)
-
-// testWatch remembers whether the agent ran a test.
-type testWatch struct{ ran atomic.Bool }
-
-func (w *testWatch) event(e agent.Event) {
-	if e.Kind == agent.EventCall && testCommand.MatchString(commandLine(e.Call)) {
-		w.ran.Store(true)
+// findAgain finds the tests again, because the sandbox is now known, and what a set-up has added to the repository.
+func (t testCommand) findAgain(at *place) testCommand {
+	if t.found {
+		t.line = cmp.Or(project.TestCommand(at.target, at.machine, at.installedBelow(at.target)), t.line)
 	}
+	return t
 }
+
+// runsTests matches commands that run tests.
+var runsTests = regexp.MustCompile(`(?i)\b(tox|nox|mocha|rspec|phpunit|[\w.-]*test[\w.-]*)\b`)
 
 // verify runs the tests with and without the patch, and adds the result to the report.
-func (j *job) verify(ctx context.Context, report *outcome) {
-	trial := j.trial(report)
+func (c *conclusion) verify(ctx context.Context, report *outcome) {
+	trial, ranked := c.trial(report), c.ranked()
 	if trial.Command == "" {
-		switch ranked := j.ranked(); {
+		switch {
 		case ranked != nil:
 			report.add(rankedVerdict(*ranked))
-		case !j.o.demo:
-			report.add("fixed but unverified: " + j.unproven() + " (--test CMD runs the tests on the patch)")
+		case !c.o.demo:
+			report.add("fixed but unverified: " + c.unproven() + " (--test CMD runs the tests on the patch)")
 		}
 		return
 	}
-	j.watch.show(note("running the tests without the patch and with it: " + trial.Command))
-	c, err := j.attempt.Check(ctx, j.task, j.snapshot, trial)
+	c.watch.show(note("running the tests without the patch and with it: " + trial.Command))
+	check, err := c.plan.Check(ctx, c.plan.at.task, c.plan.at.snapshot, trial)
 	for name, run := range map[string]*attempt.TestRun{
-		"test-base.log": &c.Base, "test-old.log": c.Old, "test-patch.log": &c.Patched,
+		"test-base.log": &check.Base, "test-old.log": check.Old, "test-patch.log": &check.Patched,
 	} {
 		if run != nil && len(run.Log) > 0 {
-			if werr := disk.WriteFile(filepath.Join(j.dir, name), run.Log); werr != nil && err == nil {
+			if werr := disk.WriteFile(filepath.Join(c.dir, name), run.Log); werr != nil && err == nil {
 				err = werr
 			}
 		}
 	}
 	if err == nil {
-		report.Test = &c
-		report.add(j.verdict(&c))
+		report.Test = &check
+		report.add(verdictWith(&check, ranked))
 		return
 	}
 	why := err.Error()
 	if ctx.Err() != nil {
 		why = "the run was interrupted"
 	}
-	if ranked := j.ranked(); ranked != nil {
-		report.add(rankedVerdict(*ranked))
-		report.add("tested no further: " + why)
+	if ranked == nil {
+		report.add("fixed but unverified: " + why)
 		return
 	}
-	report.add("fixed but unverified: " + why)
+	report.add(rankedVerdict(*ranked))
+	report.add("tested no further: " + why)
 }
 
-// verdict describes the result of the tests, and of those of a ranking: a patch that breaks one of these is broken.
-func (j *job) verdict(c *attempt.Check) string {
-	ranked := j.ranked()
+// verdictWith describes the result of the tests, and of those of a ranking, if there were any: a patch that breaks one
+// of these is broken.
+func verdictWith(c *attempt.Check, ranked *cli.RaceTests) string {
 	switch {
 	case ranked == nil:
 		return verdictOn(*c)

@@ -52,6 +52,11 @@ type Tokens struct {
 	Cached     int `json:"cached,omitempty"`
 }
 
+// TokensOf returns a usage without what is part of its completions.
+func TokensOf(u agent.Usage) Tokens {
+	return Tokens{Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached}
+}
+
 // Seconds says where the time went.
 type Seconds struct {
 	Start float64 `json:"start"`
@@ -123,9 +128,7 @@ func newSummary(task env.Task, a *Attempt, r *Result) Summary {
 		StopReason: r.Outcome.StopReason, Answer: r.Outcome.Answer,
 		Steps: r.Outcome.Steps, FormatErrors: r.Outcome.FormatErrors,
 		Files: r.Patch.Files, Omitted: r.Patch.Omitted,
-		Tokens: Tokens{
-			Prompt: r.Outcome.Usage.Prompt, Completion: r.Outcome.Usage.Completion, Cached: r.Outcome.Usage.Cached,
-		},
+		Tokens: TokensOf(r.Outcome.Usage),
 		Seconds: Seconds{
 			Start: r.StartTime.Seconds(), Model: r.Outcome.ModelTime.Seconds(),
 			Tools: r.Outcome.ToolTime.Seconds(), Patch: r.PatchTime.Seconds(),

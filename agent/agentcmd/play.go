@@ -12,7 +12,6 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
-	"deepswe/agent/run"
 )
 
 // raced is the progress of one of several attempts.
@@ -44,66 +43,74 @@ func (o *solveOptions) checkRace() error {
 	return o.verifier.Check()
 }
 
-// race makes several attempts at once and returns the result of the chosen one, whose directory becomes the job's.
-func (j *job) race(ctx context.Context, model cli.LiveModel) (attempt.Result, error) {
+// played is the attempt whose patch is the run's.
+type played struct {
+	attempt.Result
+	dir    string
+	tested bool            // the agent ran a test
+	choice *cli.RaceResult // of several attempts; nil for one
+}
+
+// play makes the attempt, or several of which one is chosen. The error is about writing their files.
+func (s *solving) play(ctx context.Context, p *plan, rec *record) (played, error) {
+	if s.o.attempts > 1 {
+		return s.race(ctx, p, rec)
+	}
+	a := p.Attempt
+	a.OnEvent = func(e agent.Event) { s.watch.show(e) }
+	a.OnPhase = func(ph attempt.Phase) { s.watch.show(ph) }
+	a.OnReady = func(dir string) { s.watch.show(ready(dir)) }
+	return rec.make(ctx, a, p.at, rec.index)
+}
+
+// race makes several attempts at once and returns the chosen one; without a choice, the first that has a result.
+func (s *solving) race(ctx context.Context, p *plan, rec *record) (played, error) {
 	var mu sync.Mutex
-	results := map[int]attempt.Result{}
-	tested := make([]testWatch, j.o.attempts)
-	choice, err := j.d.Race(ctx, cli.Race{
-		World: j.d.World, K: j.o.attempts, Task: j.task, Snapshot: j.snapshot, Provider: j.provider, Dir: j.run,
-		Verifier: &j.o.verifier, Model: model, Flags: &j.o.ModelFlags,
-		Say: func(text string) { j.watch.show(raced{Attempt: -1, Text: text, Ended: true}) },
+	results := map[int]played{}
+	choice, err := s.d.Race(ctx, cli.Race{
+		World: s.d.World, K: s.o.attempts, Task: p.at.task, Snapshot: p.at.snapshot, Provider: p.Provider, Dir: rec.path,
+		Verifier: &s.o.verifier, Model: p.model, Flags: &s.o.ModelFlags,
+		Say: func(text string) { s.watch.show(raced{Attempt: -1, Text: text, Ended: true}) },
 		Play: func(ctx context.Context, i int) (cli.RaceEntry, error) {
-			result, dir, err := j.playOne(ctx, i, &tested[i])
+			result, err := s.playOne(ctx, p, rec, i)
 			mu.Lock()
 			defer mu.Unlock()
 			results[i] = result
 			return cli.RaceEntry{
-				PatchFile: filepath.Join(dir, attempt.PatchFile), Trajectory: filepath.Join(dir, attempt.TrajectoryFile),
-				StopReason: result.Outcome.StopReason,
+				PatchFile:  filepath.Join(result.dir, attempt.PatchFile),
+				Trajectory: filepath.Join(result.dir, attempt.TrajectoryFile), StopReason: result.Outcome.StopReason,
 			}, err
 		},
 	})
 	if err != nil || choice.Winner < 0 {
-		var first attempt.Result
+		var first played
 		if len(results) > 0 {
 			first = results[slices.Min(slices.Collect(maps.Keys(results)))]
 		}
 		return first, err
 	}
-	j.choice = &choice
-	j.tested.ran.Store(tested[choice.Winner].ran.Load())
-	if j.dir, err = j.journal.Attempt(j.raceJob(choice.Winner)); err != nil {
-		return results[choice.Winner], err
-	}
-	return results[choice.Winner], j.journal.Note(noteChosen, chosenAttempt{choice.Winner})
+	chosen := results[choice.Winner]
+	chosen.choice = &choice
+	return chosen, rec.journal.Note(noteChosen, chosenAttempt{choice.Winner})
 }
 
-func (j *job) raceJob(i int) run.Job { return run.Job{Task: j.task.ID, Group: j.task.ID, Index: i} }
-
-// playOne plays one of several attempts.
-func (j *job) playOne(ctx context.Context, i int, tested *testWatch) (attempt.Result, string, error) {
-	dir, err := j.journal.Attempt(j.raceJob(i))
-	if err != nil {
-		return attempt.Result{}, "", err
-	}
-	a := j.attempt
+// playOne makes one of several attempts.
+func (s *solving) playOne(ctx context.Context, p *plan, rec *record, i int) (played, error) {
+	a := p.Attempt
 	a.Stream = false
 	steps := 0
 	a.OnEvent = func(e agent.Event) {
-		tested.event(e)
 		switch e.Kind {
 		case agent.EventStep:
 			steps = e.Step
 		case agent.EventCall:
-			j.watch.show(raced{Attempt: i, Text: fmt.Sprintf("step %d  %s", steps, describe(e.Call, j.snapshot.Source))})
+			text := fmt.Sprintf("step %d  %s", steps, describe(e.Call, p.at.snapshot.Source))
+			s.watch.show(raced{Attempt: i, Text: text})
 		default:
 		}
 	}
-	a.OnPhase = func(p attempt.Phase) { j.watch.show(raced{Attempt: i, Text: phaseWords(p)}) }
-	a.OnReady = nil
-	result, err := a.Make(ctx, j.task, j.snapshot, dir)
-	err = errors.Join(err, j.recordOne(i, result))
+	a.OnPhase = func(ph attempt.Phase) { s.watch.show(raced{Attempt: i, Text: phaseWords(ph)}) }
+	result, err := rec.make(ctx, a, p.at, i)
 	text := fmt.Sprintf("%s after %s, %s changed", result.Outcome.StopReason, cli.Plural(result.Outcome.Steps, "step"),
 		cli.Plural(len(result.Patch.Files), "file"))
 	failed := errors.Join(result.Err, result.PatchErr)
@@ -113,8 +120,8 @@ func (j *job) playOne(ctx context.Context, i int, tested *testWatch) (attempt.Re
 	if failed != nil && ctx.Err() == nil {
 		text = "failed: " + failed.Error()
 	}
-	j.watch.show(raced{Attempt: i, Text: text, Ended: true})
-	return result, dir, errors.Join(err, failed)
+	s.watch.show(raced{Attempt: i, Text: text, Ended: true})
+	return result, errors.Join(err, failed)
 }
 
 func phaseWords(p attempt.Phase) string {
