@@ -1,9 +1,9 @@
-"""Makes a tiny model for a try without a GPU: python docs/trainer/model.py [--format tools|none] DIRECTORY
+"""Makes a tiny model for a try without a GPU: python docs/trainer/model.py [--format tools|mini|none] DIRECTORY
 
 It is a random Qwen3 of two layers that says one of three whole actions, each of which is a token of its own: it repairs
 common slips, looks at the program, or submits. So it solves some of the bundled programs with bugs by chance, and has
-something to learn. With --format none it says any token, as tinker-check needs it. Needs numpy, safetensors and
-tokenizers, which SkyRL and vLLM bring.
+something to learn. With --format mini its actions are those of mini-swe-agent, as bugs-mini needs it, and with --format
+none it says any token, as tinker-check does. Needs numpy, safetensors and tokenizers, which SkyRL and vLLM bring.
 """
 import argparse
 import glob
@@ -27,10 +27,12 @@ You are Qwen, created by Alibaba Cloud. You are a helpful assistant.<|im_end|>
 REPAIR = "sed -E -i 's/sum=1$/sum=0/;s/count=1$/count=0/;s/all=0$/all=1/;s/all [+] /all * /;s/sum - /sum + /' program.*"
 ACTIONS = [("execute_bash", "cmd", REPAIR, .3), ("execute_bash", "cmd", "cat program.*", .3),
            ("finish", "command", "submit", .4)]
+MINI = [("bash", "command", REPAIR, .3), ("bash", "command", "cat program.*", .3),
+        ("bash", "command", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", .4)]
 
 
 def said(form, tool, parameter, value):
-    if form == "tools":
+    if form != "xml":
         return "<tool_call>\n" + json.dumps({"name": tool, "arguments": {parameter: value}}) + "\n</tool_call>"
     return f"<function={tool}>\n<parameter={parameter}>{value}</parameter>\n</function>"
 
@@ -89,10 +91,11 @@ def weights(size, newline, end, words):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("directory")
-    p.add_argument("--format", choices=["xml", "tools", "none"], default="xml", help="how its actions are written")
+    p.add_argument("--format", choices=["xml", "tools", "mini", "none"], default="xml",
+                   help="how its actions are written")
     a = p.parse_args()
     os.makedirs(a.directory, exist_ok=True)
-    actions = {said(a.format, *action[:3]): action[3] for action in ACTIONS if a.format != "none"}
+    actions = {said(a.format, *action[:3]): action[3] for action in {"mini": MINI, "none": []}.get(a.format, ACTIONS)}
     size = 4096 if actions else 1024  # where every token is tried, fewer are learned sooner
     t = tokenizer(size, list(actions))
     t.save(os.path.join(a.directory, "tokenizer.json"))
