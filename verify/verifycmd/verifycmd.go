@@ -1,5 +1,5 @@
-// Package verifycmd has the commands that measure and choose: eval, grade, rank and compare, and mine, which makes
-// what is measured.
+// Package verifycmd has the commands that measure and choose: eval, grade, rank and compare, and mine and data,
+// which bring what is measured.
 //
 // It declares their flags and prints their results; everything else is in the packages swe and cli. What it needs from
 // outside comes in through [Deps]; it keeps no state. A command runs once.
@@ -29,7 +29,7 @@ type Deps struct {
 // New returns the commands of this package.
 func New(d Deps) []*cobra.Command {
 	d.Log = d.Logger()
-	return []*cobra.Command{newEval(d), newGrade(d), newRank(d), newCompare(d), newMine(d)}
+	return []*cobra.Command{newEval(d), newGrade(d), newRank(d), newCompare(d), newMine(d), newData(d)}
 }
 
 // session is the common part of the runs of eval and grade.

@@ -1,0 +1,197 @@
+package hub
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"deepswe/env"
+)
+
+const (
+	mostTries   = 5 // in a row that bring nothing
+	longestWait = 30 * time.Second
+	longestHush = time.Minute // without a byte
+)
+
+var (
+	// ErrDigest reports that a file's content is not what it is known to be.
+	ErrDigest = errors.New("its content is not what it should be")
+	// ErrRefused reports that a server answered, and that asking again cannot help.
+	ErrRefused = errors.New("the server refuses it")
+)
+
+// Client fetches files by HTTP. Its zero value works.
+type Client struct {
+	// Token authorizes requests, but not where they are redirected to another host.
+	Token string
+	// Progress is called as a file arrives, with its path and its size in bytes, or 0 if that is not known; nil calls
+	// nothing.
+	Progress func(path string, have, size int64)
+}
+
+// File is a file that is published at an address.
+type File struct {
+	URL string
+	// SHA256 is the digest of its content in hex; empty if it is not known. Size is in bytes; 0 if it is not known.
+	SHA256 string
+	Size   int64
+}
+
+// verify checks the content of a file on this machine, and returns its digest.
+func (f File) verify(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", err
+	}
+	got := hex.EncodeToString(sum.Sum(nil))
+	if f.SHA256 != "" && got != f.SHA256 {
+		return got, fmt.Errorf("%s: %w: its SHA-256 digest is %s, not %s", path, ErrDigest, got, f.SHA256)
+	}
+	return got, nil
+}
+
+// Fetch writes a file to path unless it is there already, and returns its SHA-256 digest in hex. The file appears
+// whole and verified, or not at all; what had arrived when a transfer broke off stays in path.part, and the next one
+// goes on there. A file of other content at path is an error that wraps [ErrDigest].
+func (c *Client) Fetch(ctx context.Context, f File, path string) (string, error) {
+	if sum, err := f.verify(path); !errors.Is(err, fs.ErrNotExist) {
+		return sum, err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	part := path + ".part"
+	for failed := 1; ; failed++ {
+		before := sizeOf(part)
+		err := c.complete(ctx, f, part)
+		if err == nil {
+			sum, err := f.verify(part)
+			if errors.Is(err, ErrDigest) {
+				return sum, errors.Join(err, os.Remove(part))
+			}
+			return sum, errors.Join(err, os.Rename(part, path))
+		}
+		if sizeOf(part) > before {
+			failed = 1
+		}
+		if ctx.Err() != nil || failed == mostTries || errors.Is(err, ErrRefused) {
+			return "", fmt.Errorf("fetch %s: %w", f.URL, err)
+		}
+		if err := env.Sleep(ctx, env.Backoff(failed, time.Second, longestWait)); err != nil {
+			return "", err
+		}
+	}
+}
+
+func sizeOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// complete fetches what is missing of a partial file.
+func (c *Client) complete(ctx context.Context, f File, part string) (err error) {
+	file, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Sync(), file.Close()) }()
+	have := sizeOf(part)
+	switch {
+	case f.Size > 0 && have == f.Size:
+		return nil
+	case f.SHA256 == "" || f.Size > 0 && have > f.Size:
+		have = 0 // nothing would show that the parts do not belong together
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	hush := time.AfterFunc(longestHush, cancel)
+	defer hush.Stop()
+	answer, err := c.get(ctx, f.URL, have)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusPartialContent {
+		have = 0
+	}
+	if err := file.Truncate(have); err != nil {
+		return err
+	}
+	to := io.NewOffsetWriter(file, have)
+	size := f.Size
+	if size == 0 && answer.ContentLength > 0 {
+		size = have + answer.ContentLength
+	}
+	for {
+		n, err := io.CopyN(to, answer.Body, 1<<20)
+		hush.Reset(longestHush)
+		have += n
+		if c.Progress != nil {
+			c.Progress(part, have, size)
+		}
+		switch {
+		case errors.Is(err, io.EOF) && have >= size:
+			return nil
+		case err != nil:
+			return fmt.Errorf("the transfer broke off after %d bytes: %w", have, err)
+		}
+	}
+}
+
+// get returns a successful answer: all, or what follows the first bytes.
+func (c *Client) get(ctx context.Context, address string, have int64) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", "deepswe")
+	request.Header.Set("Accept-Encoding", "identity") // the digest and the range are of the file itself
+	if have > 0 {
+		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+	}
+	if c.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	client := http.Client{CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if next.URL.Host != request.URL.Host || next.URL.Scheme != request.URL.Scheme {
+			next.Header.Del("Authorization") // Go's own client keeps it for subdomains
+		}
+		if len(via) >= 10 {
+			return fmt.Errorf("%w: it redirects without end", ErrRefused)
+		}
+		return nil
+	}}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	switch status := answer.StatusCode; {
+	case status == http.StatusOK || status == http.StatusPartialContent:
+		return answer, nil
+	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
+		err = fmt.Errorf("the server answers %s", answer.Status)
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		err = fmt.Errorf("%w: %s: it may want a token (HF_TOKEN), or its conditions to be accepted on its page", ErrRefused,
+			answer.Status)
+	default:
+		err = fmt.Errorf("%w: %s", ErrRefused, answer.Status)
+	}
+	return nil, errors.Join(err, answer.Body.Close())
+}
