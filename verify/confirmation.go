@@ -108,7 +108,16 @@ const (
 	CanaryOn CanaryMode = ""
 	// CanaryNever makes no test wrong.
 	CanaryNever CanaryMode = "off"
+	// With only one kind of canaries, it can be measured what each is worth.
+	CanaryWithheld    = CanaryMode(canary.Withheld)
+	CanaryExpectation = CanaryMode(canary.Expectation)
+	CanaryOutright    = CanaryMode(canary.Outright)
 )
+
+// CanaryModes are the modes that have a name.
+func CanaryModes() []CanaryMode {
+	return []CanaryMode{CanaryNever, CanaryWithheld, CanaryExpectation, CanaryOutright}
+}
 
 // weigh records the evidence that the canaries of all runs are, except for the spoilt ones.
 func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool, once bool) {

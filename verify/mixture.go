@@ -117,6 +117,7 @@ func (t *trial) mix(ctx context.Context, script string) (string, error) {
 	o := canary.Options{
 		Tests: t.toChange(), Excluded: t.mixing.excluded, Most: mostChanged, Record: t.mixed.record,
 		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)), Variants: t.mixing.variants,
+		Only: canary.Kind(t.Canary),
 	}
 	if t.task.Tests.RewardFile != "" {
 		o.Record = ""

@@ -89,6 +89,8 @@ type Options struct {
 	// Record is the path of the file to which tests write the values of withheld literals. If it is empty, none is
 	// withheld.
 	Record string
+	// Only is the only kind of canaries that is used; empty means all.
+	Only Kind
 	// Variants asks for nothing but tests with other values. Whether these are right is not known.
 	Variants bool
 	// Rand is used to choose expectations and wrong values. The same sources and the same random numbers give the same
@@ -307,6 +309,7 @@ func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
 	for _, one := range slices.Concat(m.withhold(at, t), wrong) {
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		switch {
+		case m.options.Only != "" && m.options.Only != one.kind:
 		case len(one.ways) == 0 || m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)]:
 		case len(best) == 0 || rank(one) < rank(best[0]):
 			best = []mutation{one}

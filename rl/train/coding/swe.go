@@ -61,7 +61,7 @@ type Settings struct {
 	Census string `yaml:"census"`
 	// CensusMutants is the number of wrong solutions of each sound task by which the check measures its tests.
 	CensusMutants int `yaml:"census_mutants" least:"0"`
-	// Canary is whether rewards are confirmed by tests that must fail: on, or off.
+	// Canary is whether rewards are confirmed by tests that must fail: on, off, or by one kind of them only.
 	Canary string `yaml:"canary"`
 	// Evidence is the weakest evidence of a reward, without which a rollout has none: outside, paired,
 	// outright, or none.
@@ -153,8 +153,8 @@ func (s *Settings) validate(c *config.Config) error {
 	if _, ok := agent.FormatNamed(s.Format); !ok {
 		errs = append(errs, fmt.Errorf("format is %q: want %s or %s", s.Format, trajectory.FormatXML, trajectory.FormatTools))
 	}
-	if s.Canary != canaryOn && s.Canary != string(verify.CanaryNever) {
-		errs = append(errs, fmt.Errorf("canary is %q: want on or off", s.Canary))
+	if s.Canary != canaryOn && !slices.Contains(verify.CanaryModes(), verify.CanaryMode(s.Canary)) {
+		errs = append(errs, fmt.Errorf("canary is %q: want on, or one of %v", s.Canary, verify.CanaryModes()))
 	}
 	if !slices.Contains(verify.Strengths(), verify.Strength(s.Evidence)) {
 		errs = append(errs, fmt.Errorf("evidence is %q: want one of %v", s.Evidence, verify.Strengths()))
