@@ -58,18 +58,16 @@ func (o Options) withDefaults() Options {
 // EventKind is the kind of an Event.
 type EventKind string
 
-// The events of a run. GroupDone follows the end of the last attempt of a group, which is its Job. Released is sent
-// when an attempt gives its worker back before it ends; see [Release].
+// The events of a run. Released is sent when an attempt gives its worker back before it ends; see [Release].
 const (
-	Started   EventKind = "started"
-	Retrying  EventKind = "retrying"
-	Released  EventKind = "released"
-	Finished  EventKind = "finished"
-	Failed    EventKind = "failed"
-	GroupDone EventKind = "group_done"
+	Started  EventKind = "started"
+	Retrying EventKind = "retrying"
+	Released EventKind = "released"
+	Finished EventKind = "finished"
+	Failed   EventKind = "failed"
 )
 
-// Event reports something about an attempt or its group.
+// Event reports something about an attempt.
 type Event struct {
 	Kind EventKind
 	Job  Job
@@ -88,7 +86,7 @@ type Event struct {
 // it; those of unfinished attempts have Tries 0.
 func (e *Engine) Run(ctx context.Context, plan []Job) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(plan))
-	place, size := make(map[Job]int, len(plan)), map[string]int{}
+	place := make(map[Job]int, len(plan))
 	var jobs []Job // jobs that are not in the journal
 	for i, job := range plan {
 		if _, ok := place[key(job)]; ok {
@@ -101,10 +99,9 @@ func (e *Engine) Run(ctx context.Context, plan []Job) ([]Outcome, error) {
 		}
 		outcomes[i].Job = job
 		jobs = append(jobs, job)
-		size[job.Group]++
 	}
 	left := len(jobs)
-	for o, err := range e.stream(ctx, slices.Values(jobs), size) {
+	for o, err := range e.Stream(ctx, slices.Values(jobs)) {
 		switch {
 		case err == nil:
 			outcomes[place[key(o.Job)]] = o
@@ -275,7 +272,6 @@ func (r *run) finish(out Outcome, err error) {
 		r.end(fmt.Errorf("%d rollouts in a row failed, the last one: %w", r.failures, err))
 	}
 	r.Options.Observe(Event{Kind: kind, Job: out.Job, Outcome: &out})
-	r.groupDone(r.groups.end(out.Job))
 	r.handOut(out)
 }
 

@@ -332,12 +332,6 @@ func TestJournalIsNotPlayedAgain(t *testing.T) {
 	if _, err := e.Run(t.Context(), plan[:4]); err != nil {
 		t.Fatal(err)
 	}
-	var groups []string
-	e.Options.Observe = func(ev Event) {
-		if ev.Kind == GroupDone {
-			groups = append(groups, ev.Job.Group)
-		}
-	}
 	out, err := e.Run(t.Context(), plan)
 	if err != nil || calls.Load() != 6 {
 		t.Fatalf("%d calls, %v: want 6", calls.Load(), err)
@@ -346,10 +340,6 @@ func TestJournalIsNotPlayedAgain(t *testing.T) {
 		if o.Replayed != (i < 4) || *o.Reward != 1 {
 			t.Errorf("attempt %d: %+v", i, o)
 		}
-	}
-	// The group that had ended before is not told of again.
-	if !slices.Equal(groups, []string{"b"}) {
-		t.Errorf("groups done: %v", groups)
 	}
 }
 
@@ -372,8 +362,8 @@ func TestEventsComeInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"started a0", "finished a0", "started a1", "finished a1", "group_done a1",
-		"started b0", "finished b0", "started b1", "finished b1", "group_done b1",
+		"started a0", "finished a0", "started a1", "finished a1",
+		"started b0", "finished b0", "started b1", "finished b1",
 	}
 	if !slices.Equal(kinds, want) {
 		t.Errorf("got %q", kinds)

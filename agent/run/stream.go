@@ -13,8 +13,7 @@ import (
 //
 // Stream iterates over jobs in a separate goroutine and requests the next one only when a worker is free, so the
 // sequence may create jobs from earlier outcomes, wait, or never end. A job in the journal is returned at once,
-// with Replayed set. The jobs of a group must be consecutive; the group is done when jobs has moved on to another
-// group or ended, and its last attempt has ended.
+// with Replayed set.
 //
 // Each outcome is recorded in the journal before it is returned, once. Outcomes that the caller has not taken yet
 // wait in memory and do not block workers, so only the sequence of jobs limits how far the workers run ahead. A
@@ -26,13 +25,8 @@ import (
 // all goroutines have ended. So a sequence that waits must stop waiting when ctx ends, when the error has been
 // returned, and before the caller leaves the loop.
 func (e *Engine) Stream(ctx context.Context, jobs iter.Seq[Job]) iter.Seq2[Outcome, error] {
-	return e.stream(ctx, jobs, nil)
-}
-
-// stream is Stream for groups of known sizes, unless sizes is nil.
-func (e *Engine) stream(ctx context.Context, jobs iter.Seq[Job], sizes map[string]int) iter.Seq2[Outcome, error] {
 	return func(yield func(Outcome, error) bool) {
-		r := &run{Engine: *e, seen: map[Job]bool{}, groups: newGroups(sizes)}
+		r := &run{Engine: *e, seen: map[Job]bool{}}
 		r.changed = sync.NewCond(&r.mu)
 		r.Options = r.Options.withDefaults()
 		if r.Log == nil {
@@ -63,7 +57,6 @@ type run struct {
 
 	mu       sync.Mutex
 	seen     map[Job]bool
-	groups   groups
 	failures int        // consecutive
 	fatal    error      // what ended the run
 	cut      bool       // a running attempt was ended
@@ -95,7 +88,6 @@ func (r *run) start(ctx context.Context, jobs iter.Seq[Job]) (end func()) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.whole = true
-			r.groupDone(r.groups.close())
 		}
 	})
 	all.Go(func() {
@@ -179,7 +171,6 @@ func (r *run) beginJob(job Job) (play, ok bool) {
 	}
 	r.seen[key(job)] = true
 	o, replayed := r.find(job)
-	r.groupDone(r.groups.beginJob(job, replayed))
 	if replayed {
 		r.handOut(o)
 		return false, true
@@ -236,86 +227,4 @@ func (r *run) observeEvent(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Options.Observe(e)
-}
-
-// groupDone reports that g is done, unless it is nil. r.mu must be held.
-func (r *run) groupDone(g *group) {
-	if g != nil {
-		r.Options.Observe(Event{Kind: GroupDone, Job: *g.last})
-	}
-}
-
-// groups counts the unfinished attempts of each group.
-type groups struct {
-	open map[string]*group
-	// sized reports that the sizes were known from the start. Otherwise, a group may have more attempts until
-	// another group starts.
-	sized   bool
-	current *group
-}
-
-type group struct {
-	name   string
-	left   int  // attempts that have started and not ended
-	closed bool // no further attempts follow
-	last   *Job // the last job that was played; nil if all were in the journal
-}
-
-func newGroups(sizes map[string]int) groups {
-	g := groups{open: make(map[string]*group), sized: sizes != nil}
-	for name, n := range sizes {
-		g.open[name] = &group{name: name, left: n, closed: true}
-	}
-	return g
-}
-
-// beginJob registers a job. If it is the first one of a group, the previous group is closed, and returned if it is
-// done.
-func (g *groups) beginJob(job Job, replayed bool) (done *group) {
-	if g.sized {
-		return nil
-	}
-	if g.current == nil || g.current.name != job.Group {
-		done = g.close()
-		g.current = g.open[job.Group]
-		if g.current == nil {
-			g.current = &group{name: job.Group}
-			g.open[job.Group] = g.current
-		}
-		g.current.closed = false
-	}
-	if !replayed {
-		g.current.left++
-	}
-	return done
-}
-
-// end registers the end of a job, and returns its group if that is done.
-func (g *groups) end(job Job) (done *group) {
-	c := g.open[job.Group]
-	c.left--
-	c.last = &job
-	return g.done(c)
-}
-
-// close closes the current group, and returns it if it is done.
-func (g *groups) close() (done *group) {
-	c := g.current
-	if c == nil {
-		return nil
-	}
-	g.current, c.closed = nil, true
-	return g.done(c)
-}
-
-// done removes a group that expects no further jobs. It returns the group if one of its jobs was played.
-func (g *groups) done(c *group) *group {
-	if !c.closed || c.left > 0 {
-		return nil
-	}
-	delete(g.open, c.name)
-	if c.last == nil {
-		return nil
-	}
-	return c
 }

@@ -137,7 +137,7 @@ func (c *streamCase) play(t *testing.T) {
 		job := Job{"t", fmt.Sprint("g", i/4), i % 4}
 		journal.kept[job] = Outcome{Job: job, Result: solved(), Tries: 1}
 	}
-	ends, done := map[Job]int{}, map[string]int{}
+	ends := map[Job]int{}
 	e := &Engine{Runner: c, Journal: journal, Options: Options{
 		Workers: c.workers, Retries: c.retries - 1, Drain: c.drain, Observe: func(ev Event) {
 			switch ev.Kind {
@@ -149,8 +149,6 @@ func (c *streamCase) play(t *testing.T) {
 				c.mu.Lock()
 				c.results[ev.Job]++
 				c.mu.Unlock()
-			case GroupDone:
-				done[ev.Job.Group]++
 			}
 		},
 	}}
@@ -177,11 +175,11 @@ func (c *streamCase) play(t *testing.T) {
 			break
 		}
 	}
-	c.check(t, got, ends, done, journal.kept, err, left)
+	c.check(t, got, ends, journal.kept, err, left)
 }
 
 func (c *streamCase) check(
-	t *testing.T, got map[Job]Outcome, ends map[Job]int, done map[string]int, kept map[Job]Outcome, err error, left bool,
+	t *testing.T, got map[Job]Outcome, ends map[Job]int, kept map[Job]Outcome, err error, left bool,
 ) {
 	for job, n := range ends {
 		if n != 1 {
@@ -205,19 +203,6 @@ func (c *streamCase) check(
 	for i, o := range slices.Collect(maps.Values(got)) {
 		if o.Replayed != (ends[o.Job] == 0) || o.Tries == 0 {
 			t.Errorf("outcome %d: %+v", i, o)
-		}
-	}
-	if err == nil && !left {
-		for i := range c.jobs {
-			group, played := fmt.Sprint("g", i/4), 0
-			for job := range ends {
-				if job.Group == group {
-					played = 1
-				}
-			}
-			if done[group] != played {
-				t.Errorf("group %s with something played (%d) was done %d times", group, played, done[group])
-			}
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (p *progress) observe(e run.Event, name, again string, ended func() (solved
 		p.end(solved, false, name+": "+text)
 	case run.Failed:
 		p.end(nil, true, name+": failed: "+e.Outcome.Err)
-	case run.Released, run.GroupDone:
+	case run.Released:
 	}
 }
 
