@@ -153,7 +153,7 @@ type Spec struct {
 	Checkout *Checkout
 	// Installed is the result of a set-up that an [Installer] has kept for this repository; nil if there was none.
 	Installed *Installed
-	// Shown are folders of this machine that the sandbox shows as well.
+	// Shown are folders of this machine that the sandbox shows as well; a pod has a copy of its own.
 	Shown []Shown `json:",omitempty"`
 	// Prepare lists command lines that run once, in order, as the guest's own user, after the copy and before
 	// anything else. A non-zero exit code makes Start fail. Providers may cache the result for later starts.

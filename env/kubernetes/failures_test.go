@@ -117,7 +117,9 @@ func TestNetworkByPolicy(t *testing.T) {
 		if err := os.WriteFile(repository+"/f", []byte("x"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		spec := env.Spec{Image: bookworm, CopyIn: repository}
+		spec := env.Spec{
+			Image: bookworm, CopyIn: repository, Shown: []env.Shown{{Host: repository, Path: "/opt/deepswe/agent"}},
+		}
 		s, err := p.Start(t.Context(), spec)
 		if err == nil {
 			_ = s.Close(t.Context())
@@ -135,7 +137,7 @@ func TestNetworkByPolicy(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s, with a policy: %v", level, err)
 		} else {
-			if out := must(t, sandbox, "cat f; touch new; id -u"); out != "x1000\n" {
+			if out := must(t, sandbox, "cat f /opt/*/agent/f; touch new; id -u"); out != "xx1000\n" {
 				t.Errorf("%s: %q", level, out)
 			}
 			if err := sandbox.Close(t.Context()); err != nil {

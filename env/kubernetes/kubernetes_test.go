@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -127,5 +128,30 @@ func TestConformance(t *testing.T) {
 			sandboxtest.Run(t, func(t *testing.T) env.Provider { return provider(t, Options{}) },
 				sandboxtest.Options{Spec: spec, EndsTogether: true})
 		})
+	}
+}
+
+// A folder of this machine that a sandbox is to show is copied into the pod, beside the repository or without one.
+func TestShownFolder(t *testing.T) {
+	t.Parallel()
+	p := provider(t, Options{})
+	agent, repository := t.TempDir(), t.TempDir()
+	testkit.WriteFile(t, filepath.Join(agent, "bin", "agent"), "#!/bin/sh\necho works on $1\n")
+	if err := os.Chmod(filepath.Join(agent, "bin", "agent"), 0o555); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WriteFile(t, filepath.Join(repository, "f"), "x")
+	shown := []env.Shown{{Host: agent, Path: "/opt/deepswe/agent"}}
+	s := start(t, p, env.Spec{Image: busybox, CopyIn: repository, Shown: shown})
+	if out := must(t, s, "/opt/deepswe/agent/bin/agent $(cat f)"); out != "works on x\n" {
+		t.Errorf("beside a repository: %q", out)
+	}
+	s = start(t, p, env.Spec{Image: bookworm, Shown: shown})
+	if out := must(t, s, "/opt/deepswe/agent/bin/agent it"); out != "works on it\n" {
+		t.Errorf("in an image: %q", out)
+	}
+	shown[0].Writable = true
+	if _, err := p.Start(t.Context(), env.Spec{Image: busybox, Shown: shown}); !errors.Is(err, env.ErrUnsupported) {
+		t.Errorf("a folder to fill: %v", err)
 	}
 }

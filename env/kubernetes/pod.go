@@ -135,9 +135,9 @@ func (c *cluster) manifest(l launch) pod {
 	}
 	if l.mode.level == levelRestricted {
 		p.Spec.SecurityContext.FSGroup = new(int64(restrictedUser))
-		if l.spec.CopyIn != "" {
-			p.Spec.Volumes = append(p.Spec.Volumes, volume{Name: "repository", EmptyDir: &emptyDir{}})
-		}
+	}
+	for _, m := range filled(l) {
+		p.Spec.Volumes = append(p.Spec.Volumes, volume{Name: m.Name, EmptyDir: &emptyDir{}})
 	}
 	return p
 }
@@ -166,14 +166,23 @@ func (c *cluster) sandboxContainer(l launch) container {
 		// If the guest cannot start, its last output becomes part of the pod's status.
 		TerminationMessagePolicy: "FallbackToLogsOnError",
 	}
-	if l.mode.level == levelRestricted && l.spec.CopyIn != "" {
-		sandbox.VolumeMounts = append(sandbox.VolumeMounts, mount{Name: "repository", MountPath: l.spec.Dir})
-	}
+	sandbox.VolumeMounts = append(sandbox.VolumeMounts, filled(l)...)
 	for _, kv := range l.spec.Env {
 		key, value, _ := strings.Cut(kv, "=")
 		sandbox.Env = append(sandbox.Env, variable{key, escape(value)})
 	}
 	return sandbox
+}
+
+// filled returns the volumes for what is copied in as a user who cannot make its folder.
+func filled(l launch) (all []mount) {
+	if l.mode.level == levelRestricted && l.spec.CopyIn != "" {
+		all = append(all, mount{Name: "repository", MountPath: l.spec.Dir})
+	}
+	for i, f := range l.spec.Shown {
+		all = append(all, mount{Name: fmt.Sprint("shown-", i), MountPath: f.Path})
+	}
+	return all
 }
 
 // guestArguments returns the guest's arguments in the container that runs commands.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -178,9 +179,8 @@ func (c *cluster) Launch(ctx context.Context, s env.Spec, ahead bool) (*Sandbox,
 // accept fills in a spec's defaults, and returns an error if it asks for something unsupported.
 func (p *Provider) accept(s env.Spec) (env.Spec, error) {
 	switch {
-	case len(s.Shown) > 0:
-		return s, fmt.Errorf("%w: pods cannot show folders of this machine: use --env docker, or --env bwrap",
-			env.ErrUnsupported)
+	case slices.ContainsFunc(s.Shown, func(f env.Shown) bool { return f.Writable }):
+		return s, fmt.Errorf("%w: pods cannot fill folders of this machine: use --env bwrap", env.ErrUnsupported)
 	case s.Image == "" && s.Dockerfile != "":
 		return s, fmt.Errorf("%w: a cluster cannot build images: build %s, push it to a registry that the cluster "+
 			"pulls from, and name it with --image", env.ErrUnsupported, s.Dockerfile)

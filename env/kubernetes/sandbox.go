@@ -226,13 +226,19 @@ func (s *Sandbox) end(ctx context.Context, try int) error {
 	return nil // a failed request says nothing about the pod
 }
 
-// copyAndPrepare copies the repository into a started sandbox and runs the spec's Prepare commands. The guest is told
-// what was copied, so that it need not read all of it again for the first tree.
+// copyAndPrepare copies the folders that are shown and the repository into a started sandbox, and runs the spec's
+// Prepare commands. The guest is told what of the repository was copied, so that it need not read all of it again for
+// the first tree.
 func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
+	for _, f := range s.launch.spec.Shown {
+		if _, err := s.copyIn(ctx, env.Spec{CopyIn: f.Host}, f.Path); err != nil {
+			return err
+		}
+	}
 	if s.launch.spec.CopyIn == "" {
 		return s.RunPrepare(ctx, s.launch.spec.Prepare)
 	}
-	files, err := s.copyIn(ctx)
+	files, err := s.copyIn(ctx, s.launch.spec, s.launch.spec.Dir)
 	if err != nil {
 		return err
 	}
@@ -242,24 +248,24 @@ func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
 	return s.Remember(ctx, s.launch.spec.Dir, files)
 }
 
-// copyIn copies the spec's repository into the sandbox as one compressed stream, and returns its files.
-func (s *Sandbox) copyIn(ctx context.Context) (files []env.KnownFile, err error) {
+// copyIn copies a spec's repository into a folder of the sandbox as one compressed stream, and returns its files.
+func (s *Sandbox) copyIn(ctx context.Context, from env.Spec, to string) (files []env.KnownFile, err error) {
 	r, w := io.Pipe()
 	var packing sync.WaitGroup
 	packing.Go(func() {
 		compressed, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 		if err == nil {
 			tw := tar.NewWriter(compressed)
-			files, err = repo.Pack(ctx, tw, s.launch.spec, "", 0, 0)
+			files, err = repo.Pack(ctx, tw, from, "", 0, 0)
 			err = errors.Join(err, tw.Close(), compressed.Close())
 		}
 		w.CloseWithError(err)
 	})
-	err = s.Unpack(ctx, s.launch.spec.Dir, r)
+	err = s.Unpack(ctx, to, r)
 	r.Close()
 	packing.Wait()
 	if err != nil {
-		return nil, fmt.Errorf("copy in: %w", err)
+		return nil, fmt.Errorf("copy in %s: %w", to, err)
 	}
 	return files, nil
 }
