@@ -25,9 +25,11 @@ require (
 	golang.org/x/term v0.47.0 // the width of a terminal
 	golang.org/x/text v0.39.0 // a tokenizer's normal form
 	gopkg.in/yaml.v3 v3.0.1 // configurations and prompt packs
+	k8s.io/api v0.34.13 // tests: the kinds of manifests
 	k8s.io/apimachinery v0.34.13 // client-go's, for idle connections
 	k8s.io/client-go v0.34.13 // KUBECONFIG and credentials of clusters, of the version of .ci/run's cluster
 	pgregory.net/rapid v1.3.0 // tests: properties
+	sigs.k8s.io/yaml v1.6.0 // tests: manifests, strictly
 )
 
 require (
@@ -89,5 +91,4 @@ require (
 	sigs.k8s.io/json v0.0.0-20241014173422-cfa47c3a1cc8 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.3.0 // indirect
-	sigs.k8s.io/yaml v1.6.0 // indirect
 )

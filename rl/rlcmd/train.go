@@ -26,6 +26,7 @@ import (
 	"deepswe/rl/train/games"
 	"deepswe/rl/train/lab"
 	"deepswe/rl/train/part"
+	"deepswe/rl/train/recipe"
 	"deepswe/rl/train/record"
 )
 
@@ -39,6 +40,8 @@ type training struct {
 	set                      []string
 	dryRun, resume, json     bool
 	simulate                 bool
+	form                     string
+	nodes, gpus              int
 }
 
 const trainLong = `Train a policy by reinforcement learning: sample tasks, roll out groups, turn
@@ -61,6 +64,10 @@ goes on with --resume, with the same steps that it would have taken.
 and staleness, while replies, tools, gradings and updates only take time (the
 section simulate says how much): what a cluster needs, before one is rented.
 
+--print writes what starts the run with its servers (Postgres, SkyRL, vLLM) on
+--nodes with --gpus each, of 80 GB: a file for Docker Compose, a job for Slurm,
+or manifests for Kubernetes, with the configuration in it.
+
 A configuration with an ablation makes one run for each variant and seed, and
 compares them in one report.`
 
@@ -69,6 +76,7 @@ const trainExample = `  deepswe train --config frozenlake
   deepswe train --config sft --set sft.rows=sft.jsonl \
       --set trainer.base_url=http://127.0.0.1:8000 --set trainer.model=MODEL
   deepswe train --config ./mine.yaml --simulate --set rollouts.max_staleness=2
+  deepswe train --config deepswe-32b --print kubernetes --nodes 8 --gpus 8
   deepswe train --config ./mine.yaml --set filter.max_steps=drop --dry-run
   deepswe train --resume --out grpo --metrics-addr 127.0.0.1:9100`
 
@@ -88,11 +96,15 @@ func newTrain(d Deps) *cobra.Command {
 	f.StringArrayVar(&t.set, "set", nil, "change `KEY=VALUE`: optimizer.learning_rate, or a switch of the algorithm")
 	f.BoolVar(&t.dryRun, "dry-run", false, "print the complete configuration and stop")
 	f.BoolVar(&t.simulate, "simulate", false, "play the loop on a simulated cluster, and print what it needs")
+	f.StringVar(&t.form, "print", "", "write what starts the run with its servers: "+strings.Join(recipe.Kinds(), ", "))
+	f.IntVar(&t.nodes, "nodes", 1, "with --print: `N` nodes with GPUs")
+	f.IntVar(&t.gpus, "gpus", 8, "with --print: `N` GPUs on each node")
 	f.BoolVar(&t.resume, "resume", false, "go on with the run in the directory")
 	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
 	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, report and rollouts at `ADDRESS`")
 	f.StringVar(&t.trackio, "trackio", "", "send the metrics to the Trackio server at `URL`, too")
 	// It fails for an unknown flag only.
+	cli.Choices(c, "print", recipe.Kinds()...)
 	_ = c.RegisterFlagCompletionFunc("config", cobra.FixedCompletions(t.bundled(), cobra.ShellCompDirectiveDefault))
 	return c
 }
@@ -109,6 +121,9 @@ func (t *training) execute(ctx context.Context) error {
 		}
 		_, err = t.deps.Out.Write(text)
 		return err
+	}
+	if t.form != "" {
+		return cli.Usage(t.recipe(c))
 	}
 	if t.simulate && c.Objective == config.Imitation {
 		return cli.Usagef("--simulate is about rollouts, and objective %s has none", c.Objective)
@@ -159,6 +174,26 @@ func (t *training) execute(ctx context.Context) error {
 		return err
 	}
 	return t.finish(c, results, dir)
+}
+
+// recipe writes what starts the run with its servers.
+func (t *training) recipe(c config.Config) error {
+	if !slices.Contains(recipe.Kinds(), t.form) || t.nodes < 1 || t.gpus < 1 {
+		return fmt.Errorf("invalid --print %q on %d x %d GPUs: choose %s, and 1 or more of each", t.form, t.nodes, t.gpus,
+			strings.Join(recipe.Kinds(), ", "))
+	}
+	r, err := recipe.New(t.form, c, t.nodes, t.gpus)
+	if err != nil {
+		return fmt.Errorf("--print: %w", err)
+	}
+	text, err := c.YAML()
+	if err != nil {
+		return err
+	}
+	if c, err = config.Load(text, builtin.Parts(), r.Settings()...); err != nil {
+		return fmt.Errorf("--print: %w", err)
+	}
+	return r.Write(t.deps.Out, c)
 }
 
 // gcPercent starts a garbage collection when the heap has grown by a third, rather than doubled. Rollouts stay in

@@ -1,0 +1,105 @@
+package recipe
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"deepswe/rl/train/config"
+)
+
+// Plan says which GPUs train and which sample. Its figures are those of docs/recipes.md.
+type Plan struct {
+	// Nodes have GPUs GPUs each.
+	Nodes, GPUs int
+	// Model is the base model, Billions its parameters, Rank that of the adapter; 0 trains all weights.
+	Model    string
+	Billions float64
+	Rank     int
+	// Length is the longest row in tokens.
+	Length int
+	// The trainer has TrainerGPUs on each of TrainerNodes. Its Engines, of Tensor GPUs each, sample if there are no
+	// Replicas. Sequence is the number of GPUs that share a row.
+	TrainerNodes, TrainerGPUs, Engines, Tensor, Sequence int
+	// Replicas are vLLM servers of Tensor GPUs each, PerNode of them on a node.
+	Replicas, PerNode int
+	// Rollouts is how many of full length sample at once without losing their cache.
+	Rollouts int
+}
+
+const (
+	// memory of a GPU in GB.
+	memory = 80.0
+	// ownShare is the part of the memory for the engines of the trainer, share that for vLLM servers.
+	ownShare, share = 0.6, 0.85
+)
+
+var billions = regexp.MustCompile(`(?i)([0-9]+(?:\.[0-9]+)?)B\b`)
+
+func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error) {
+	p := Plan{Nodes: nodes, GPUs: gpus, Model: keys["trainer.model"], Tensor: 1, Sequence: 1}
+	size := billions.FindStringSubmatch(p.Model)
+	if size == nil {
+		return p, fmt.Errorf("trainer.model is %q, whose name does not tell its size, as in Qwen/Qwen3-32B", p.Model)
+	}
+	p.Billions, _ = strconv.ParseFloat(size[1], 64)
+	p.Rank, _ = strconv.Atoi(keys["trainer.rank"])
+	p.Length, _ = strconv.Atoi(keys["trainer.max_length"])
+	weights := 2 * p.Billions
+	for p.Tensor < gpus && weights > memory/4*float64(p.Tensor) {
+		p.Tensor *= 2
+	}
+	p.TrainerNodes, p.TrainerGPUs = nodes, gpus
+	switch {
+	case p.Rank == 0 || nodes*gpus == 1:
+	case nodes == 1:
+		p.TrainerGPUs = max(1, gpus/2)
+		p.Tensor = min(p.Tensor, gpus-p.TrainerGPUs)
+		p.PerNode = (gpus - p.TrainerGPUs) / p.Tensor
+		p.Replicas = p.PerNode
+	default:
+		p.TrainerNodes = nodes / 2
+		p.PerNode = gpus / p.Tensor
+		p.Replicas = (nodes - p.TrainerNodes) * p.PerNode
+	}
+	train := p.TrainerNodes * p.TrainerGPUs
+	p.Engines = max(1, train/p.Tensor)
+	if p.Billions > 16 {
+		p.Sequence = p.TrainerGPUs
+	}
+	state := 4 * p.Billions
+	if p.Rank == 0 {
+		state = 16 * p.Billions
+	}
+	if fits := memory / 2 * float64(train); state > fits {
+		return p, fmt.Errorf("the training state of %s takes %.0f GB, and %d GPUs have %.0f GB for it; to fix: give more "+
+			"--nodes or --gpus", p.Model, state, train, fits)
+	}
+	engines, part := p.Replicas, share
+	if engines == 0 {
+		engines, part = p.Engines, ownShare
+	}
+	cache := perToken(p.Billions) * float64(p.Length)
+	p.Rollouts = engines * int((part*memory*float64(p.Tensor)-weights)/cache)
+	if p.Rollouts < 1 {
+		return p, fmt.Errorf("%d GPUs of %.0f GB have no room for a rollout of %d tokens beside the %.0f GB of %s; to fix: "+
+			"give more --gpus, or a lower trainer.max_length", p.Tensor, memory, p.Length, weights, p.Model)
+	}
+	if limit := c.Rollouts.Models; limit > 0 {
+		p.Rollouts = min(p.Rollouts, limit)
+	}
+	return p, nil
+}
+
+// perToken returns the GB of cache for a token: 4 KiB for each layer with 8 heads for keys and values of 128 numbers, as
+// models of this size have.
+func perToken(billions float64) float64 {
+	layers := 36.0
+	switch {
+	case billions > 50:
+		layers = 80
+	case billions > 16:
+		layers = 64
+	}
+	return layers * 4096 / 1e9
+}

@@ -1,0 +1,158 @@
+package recipe
+
+import (
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"text/template"
+
+	"deepswe/rl/train/config"
+)
+
+// The forms of a recipe.
+const (
+	Compose    = "compose"
+	Slurm      = "slurm"
+	Kubernetes = "kubernetes"
+)
+
+// Kinds returns the forms.
+func Kinds() []string { return []string{Compose, Slurm, Kubernetes} }
+
+//go:embed *.tmpl
+var templates embed.FS
+
+// Recipe is a training run with its servers on GPUs.
+type Recipe struct {
+	Plan
+	// Kind is the form, Name the run's.
+	Kind, Name string
+	keys       map[string]string
+	config     config.Config
+}
+
+// New plans a run of the configuration on nodes with the same number of GPUs each.
+func New(kind string, c config.Config, nodes, gpus int) (*Recipe, error) {
+	text, err := c.YAML()
+	if err != nil {
+		return nil, err
+	}
+	r := &Recipe{Kind: kind, Name: config.Slug(c.Name), config: c}
+	if r.keys, err = config.Flatten(text); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.keys["trainer.name"] != "tinker":
+		return nil, fmt.Errorf("trainer.name is %s, which needs no servers; want tinker", r.keys["trainer.name"])
+	case kind == Compose && nodes > 1:
+		return nil, errors.New("compose is for one node; to fix: choose slurm or kubernetes")
+	}
+	r.Plan, err = plan(c, r.keys, nodes, gpus)
+	return r, err
+}
+
+// Settings returns what the configuration has to change for the plan, as KEY=VALUE.
+func (r *Recipe) Settings() []string {
+	set := []string{
+		"trainer.base_url=" + r.Trainer(), fmt.Sprintf("rollouts.models=%d", r.Rollouts),
+		fmt.Sprintf("rollouts.workers=%d", min(r.config.Rollouts.Workers, r.Rollouts*5/4)),
+		fmt.Sprintf("simulate.colocated=%v", r.Replicas == 0),
+	}
+	for key, value := range r.keys {
+		if strings.HasPrefix(key, "environment.") && value != "" &&
+			(strings.HasSuffix(key, ".path") || strings.HasSuffix(key, ".exclude_repos_of")) {
+			set = append(set, key+"=/data/"+path.Base(value))
+		}
+	}
+	if kind := map[string]string{Compose: "docker", Kubernetes: "kubernetes"}[r.Kind]; kind != "" &&
+		r.keys["environment.sandbox.env"] != "" {
+		set = append(set, "environment.sandbox.env="+kind)
+	}
+	switch {
+	case r.Replicas == 0:
+		set = append(set, "trainer.samplers=[]", `trainer.adapters=""`)
+	case r.Kind == Slurm: // the script knows the nodes
+		set = append(set, "trainer.samplers=[http://127.0.0.1:8100/v1]", "trainer.adapters=/shared/adapters")
+	default:
+		set = append(set, "trainer.samplers=["+strings.Join(r.Samplers(), ", ")+"]", "trainer.adapters=/shared/adapters")
+	}
+	return set
+}
+
+// Trainer returns the address of the trainer.
+func (r *Recipe) Trainer() string {
+	if r.Kind == Slurm {
+		return "http://127.0.0.1:8000"
+	}
+	return "http://skyrl:8000"
+}
+
+// Samplers returns the addresses of the vLLM servers.
+func (r *Recipe) Samplers() []string {
+	var urls []string
+	for i := range r.Replicas {
+		host := fmt.Sprintf("vllm-%d", i)
+		if r.Kind == Kubernetes {
+			host += ".vllm"
+		}
+		urls = append(urls, "http://"+host+":8000/v1")
+	}
+	return urls
+}
+
+// Write writes the recipe for the configuration with all settings.
+func (r *Recipe) Write(w io.Writer, c config.Config) error {
+	text, err := c.YAML()
+	if err != nil {
+		return err
+	}
+	backend, err := json.Marshal(r.backend())
+	if err != nil {
+		return err
+	}
+	functions := template.FuncMap{
+		"config":  func() string { return strings.TrimSpace(string(text)) },
+		"backend": func() string { return string(backend) },
+		"indent": func(n int, text string) string {
+			return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", n))
+		},
+		// Compose replaces $NAME, and $$ by $.
+		"dollars": func(text string) string { return strings.ReplaceAll(text, "$", "$$") },
+		"count": func(from, n int) []int {
+			numbers := make([]int, n)
+			for i := range numbers {
+				numbers[i] = from + i
+			}
+			return numbers
+		},
+		"times": func(a, b int) int { return a * b },
+		"plus":  func(a, b int) int { return a + b },
+	}
+	t, err := template.New(r.Kind+".tmpl").Funcs(functions).ParseFS(templates, r.Kind+".tmpl")
+	if err != nil {
+		return err
+	}
+	return t.Execute(w, r)
+}
+
+// backend is SkyRL's configuration.
+func (r *Recipe) backend() map[string]any {
+	return map[string]any{
+		"trainer.placement.colocate_all":                    true,
+		"trainer.placement.policy_num_nodes":                r.TrainerNodes,
+		"trainer.placement.policy_num_gpus_per_node":        r.TrainerGPUs,
+		"trainer.policy.sequence_parallel_size":             r.Sequence,
+		"trainer.policy.optimizer_config.weight_decay":      r.config.Optimizer.WeightDecay,
+		"trainer.policy.optimizer_config.max_grad_norm":     r.config.Optimizer.ClipNorm,
+		"trainer.micro_train_batch_size_per_gpu":            1,
+		"trainer.micro_forward_batch_size_per_gpu":          1,
+		"generator.inference_engine.num_engines":            r.Engines,
+		"generator.inference_engine.tensor_parallel_size":   r.Tensor,
+		"generator.inference_engine.gpu_memory_utilization": ownShare,
+		"generator.inference_engine.engine_init_kwargs":     map[string]any{"max_model_len": r.Length},
+	}
+}

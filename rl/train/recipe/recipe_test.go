@@ -1,0 +1,329 @@
+package recipe_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
+	core "k8s.io/api/core/v1"
+	network "k8s.io/api/networking/v1"
+	rbac "k8s.io/api/rbac/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	strict "sigs.k8s.io/yaml"
+
+	"deepswe/env/testkit"
+	"deepswe/rl/train/builtin"
+	"deepswe/rl/train/config"
+	"deepswe/rl/train/recipe"
+)
+
+const short = "trainer.max_length=32768 algorithm.max_length=32768 stages=[] optimizer.learning_rate=2e-5 trainer.rank=32"
+
+// clusters are the sizes that docs/recipes.md describes.
+var clusters = []struct {
+	name        string
+	nodes, gpus int
+	set         string
+	rollouts    int
+}{
+	{"one GPU", 1, 1, "trainer.model=Qwen/Qwen3-8B " + short, 6},
+	{"one node", 1, 8, short, 24},
+	{"eight nodes", 8, 8, short, 192},
+	{"eight nodes, all weights", 8, 8, "", 112},
+}
+
+// printed is a recipe of deepswe-32b, with its configuration.
+func printed(t *testing.T, kind string, nodes, gpus int, set string) (string, config.Config) {
+	t.Helper()
+	data, err := os.ReadFile("../../../testdata/deepswe-32b.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(data, builtin.Parts(), strings.Fields(set)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := recipe.New(kind, c, nodes, gpus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = config.Load(data, builtin.Parts(), append(strings.Fields(set), r.Settings()...)...); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := r.Write(&b, c); err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), c
+}
+
+// Kubernetes knows every member of the manifests, and the driver's configuration is one that deepswe takes.
+func TestManifests(t *testing.T) {
+	t.Parallel()
+	for _, c := range clusters {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			text, want := printed(t, recipe.Kubernetes, c.nodes, c.gpus, c.set)
+			if want.Rollouts.Models != c.rollouts {
+				t.Errorf("%d rollouts are sampled at once, want %d", want.Rollouts.Models, c.rollouts)
+			}
+			var kinds []string
+			gpus := 0
+			for _, document := range strings.Split(text, "\n---\n") {
+				o := decode(t, document)
+				kinds = append(kinds, fmt.Sprintf("%T", o))
+				switch o := o.(type) {
+				case *core.ConfigMap:
+					got, err := config.Load([]byte(o.Data["train.yaml"]), builtin.Parts())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if changed, err := got.Changed(must(want.YAML())); err != nil || len(changed) > 0 {
+						t.Errorf("%v, and the driver's configuration differs in %q", err, changed)
+					}
+				case *batch.Job:
+					shell(t, o.Spec.Template.Spec.InitContainers[0].Args[0], "sh", "-n")
+					shell(t, o.Spec.Template.Spec.Containers[0].Args[0], "sh", "-n")
+				case *apps.StatefulSet:
+					gpus += int(*o.Spec.Replicas) * gpusOf(o.Spec.Template.Spec)
+				case *apps.Deployment:
+					gpus += gpusOf(o.Spec.Template.Spec)
+				case *rayCluster:
+					w := o.Spec.WorkerGroupSpecs[0]
+					gpus += gpusOf(o.Spec.HeadGroupSpec.Template.Spec) + w.Replicas*gpusOf(w.Template.Spec)
+					shell(t, o.Spec.HeadGroupSpec.Template.Spec.Containers[0].Args[0], "bash", "-n")
+				}
+			}
+			if gpus != c.nodes*c.gpus {
+				t.Errorf("%d GPUs are asked for, want %d", gpus, c.nodes*c.gpus)
+			}
+			if ray := slices.Contains(kinds, "*recipe_test.rayCluster"); ray != (c.nodes > 1) {
+				t.Errorf("the objects are %q", kinds)
+			}
+		})
+	}
+}
+
+// rayCluster is what KubeRay's RayCluster needs of its schema.
+type rayCluster struct {
+	meta.TypeMeta   `json:",inline"`
+	meta.ObjectMeta `json:"metadata"`
+
+	Spec struct {
+		HeadGroupSpec struct {
+			RayStartParams map[string]string    `json:"rayStartParams"`
+			Template       core.PodTemplateSpec `json:"template"`
+		} `json:"headGroupSpec"`
+		WorkerGroupSpecs []struct {
+			GroupName      string               `json:"groupName"`
+			Replicas       int                  `json:"replicas"`
+			MinReplicas    int                  `json:"minReplicas"`
+			MaxReplicas    int                  `json:"maxReplicas"`
+			RayStartParams map[string]string    `json:"rayStartParams"`
+			Template       core.PodTemplateSpec `json:"template"`
+		} `json:"workerGroupSpecs"`
+	} `json:"spec"`
+}
+
+// decode decodes an object, and refuses members that its kind does not have.
+func decode(t *testing.T, text string) any {
+	t.Helper()
+	var kind meta.TypeMeta
+	if err := strict.Unmarshal([]byte(text), &kind); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	o, ok := map[string]any{
+		"v1/ServiceAccount": &core.ServiceAccount{}, "v1/ConfigMap": &core.ConfigMap{}, "v1/Service": &core.Service{},
+		"v1/PersistentVolumeClaim": &core.PersistentVolumeClaim{}, "batch/v1/Job": &batch.Job{},
+		"rbac.authorization.k8s.io/v1/Role":        &rbac.Role{},
+		"rbac.authorization.k8s.io/v1/RoleBinding": &rbac.RoleBinding{},
+		"apps/v1/Deployment":                       &apps.Deployment{}, "apps/v1/StatefulSet": &apps.StatefulSet{},
+		"apps/v1/DaemonSet": &apps.DaemonSet{}, "networking.k8s.io/v1/NetworkPolicy": &network.NetworkPolicy{},
+		"ray.io/v1/RayCluster": &rayCluster{},
+	}[kind.APIVersion+"/"+kind.Kind]
+	if !ok {
+		t.Fatalf("%s of %s is not known", kind.Kind, kind.APIVersion)
+	}
+	if err := strict.UnmarshalStrict([]byte(text), o); err != nil {
+		t.Fatalf("%s: %v\n%s", kind.Kind, err, text)
+	}
+	return o
+}
+
+func gpusOf(p core.PodSpec) int {
+	n := p.Containers[0].Resources.Limits["nvidia.com/gpu"]
+	return int(n.Value())
+}
+
+// Compose is YAML whose services, volumes and configurations exist where they are named.
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	for _, c := range clusters[:2] {
+		text, want := printed(t, recipe.Compose, c.nodes, c.gpus, c.set)
+		var file struct {
+			Name     string
+			Services map[string]struct {
+				DependsOn map[string]struct{ Condition string } `yaml:"depends_on"`
+				Command   []string
+				Configs   []struct{ Source, Target string }
+				Deploy    struct {
+					Resources struct {
+						Reservations struct {
+							Devices []struct {
+								Driver       string
+								Capabilities []string
+								IDs          []string `yaml:"device_ids"`
+							}
+						}
+					}
+				}
+				Rest map[string]any `yaml:",inline"`
+			}
+			Volumes map[string]any
+			Configs map[string]struct{ Content string }
+		}
+		d := yaml.NewDecoder(strings.NewReader(text))
+		d.KnownFields(true)
+		if err := errors.Join(d.Decode(&file)); err != nil {
+			t.Fatal(err)
+		}
+		var devices []string
+		for name, s := range file.Services {
+			for on, how := range s.DependsOn {
+				if other, ok := file.Services[on]; !ok || other.Rest["healthcheck"] == nil || how.Condition != "service_healthy" {
+					t.Errorf("%s depends on %s, which is not there or has no health", name, on)
+				}
+			}
+			for _, use := range s.Configs {
+				if _, ok := file.Configs[use.Source]; !ok {
+					t.Errorf("%s uses %s", name, use.Source)
+				}
+			}
+			for _, device := range s.Deploy.Resources.Reservations.Devices {
+				devices = append(devices, device.IDs...)
+			}
+			if slices.Contains([]string{"deepswe", "prune"}, name) {
+				shell(t, strings.ReplaceAll(s.Command[2], "$$", "$"), "sh", "-n")
+			}
+		}
+		if slices.Sort(devices); len(slices.Compact(devices)) != c.gpus {
+			t.Errorf("%s: the GPUs are %q", c.name, devices)
+		}
+		got, err := config.Load([]byte(strings.ReplaceAll(file.Configs["train"].Content, "$$", "$")), builtin.Parts())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed, err := got.Changed(must(want.YAML())); err != nil || len(changed) > 0 {
+			t.Errorf("%v, and the driver's configuration differs in %q", err, changed)
+		}
+	}
+}
+
+func must(text []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// shell gives a script to a shell.
+func shell(t *testing.T, script, name string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Stdin = strings.NewReader(script)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s\n%s", err, out, script)
+	}
+}
+
+// standIns are what a job calls: a step runs its command here, servers live until they are ended, and the driver keeps
+// its configuration. A second job goes on with the run of the first.
+const standIns = `
+scontrol() { seq -f node%g 0 $((SLURM_NNODES - 1)); }
+srun() { echo "srun $*" >> "$calls"; while [ "${1#--}" != "$1" ]; do shift; done; "$@"; }
+initdb() { mkdir -p "$2" && touch "$2/PG_VERSION"; }
+postgres() { exec sleep 60; }
+psql() { :; }
+ray() { if [ "$1" = list ]; then yes ALIVE | head -n "$SLURM_NNODES"; else exec sleep 60; fi; }
+python() { exec sleep 60; }
+vllm() { exec sleep 60; }
+curl() { echo "curl ${*: -1}" >> "$calls"; }
+env() { while [[ "$1" == *=* ]]; do shift; done; "$@"; }
+deepswe() { echo "deepswe $*" >> "$calls"; cp "$3" "$SHARED/got.yaml"; mkdir -p "$5"; touch "$5/manifest.json"; }
+`
+
+// The job of Slurm starts its servers where they belong, waits for them, and gives the driver its configuration.
+func TestSlurmJob(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("bash"); err != nil {
+		testkit.Skip(t, "bash", err)
+	}
+	for _, c := range clusters {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			text, _ := printed(t, recipe.Slurm, c.nodes, c.gpus, c.set)
+			dir := t.TempDir()
+			calls := filepath.Join(dir, "calls")
+			for _, resumed := range []bool{false, true} {
+				cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+standIns+text)
+				cmd.Env = append(os.Environ(), "SHARED="+dir, "DATA="+dir+"/tasks", "SLURM_JOB_ID=1", "SLURM_JOB_NODELIST=node[0-7]",
+					fmt.Sprintf("SLURM_NNODES=%d", c.nodes), "calls="+calls)
+				cmd.WaitDelay = 1
+				if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+					t.Fatalf("%v\n%s", err, out)
+				}
+				log := string(must(os.ReadFile(calls)))
+				if got := strings.Contains(log, "--resume"); got != resumed {
+					t.Errorf("resumed: %v\n%s", got, log)
+				}
+			}
+			log := string(must(os.ReadFile(calls)))
+			samplers := strings.Count(log, "/health\n") / 2
+			if strings.Count(log, "vllm serve") != 2*samplers || (samplers == 0) != (c.gpus == 1 || c.set == "") {
+				t.Errorf("%d samplers:\n%s", samplers, log)
+			}
+			if joined := strings.Count(log, "ray start"); c.nodes > 1 && joined != 2*4 && joined != 2*8 {
+				t.Errorf("%d nodes joined:\n%s", joined, log)
+			}
+			got, err := config.Load(must(os.ReadFile(filepath.Join(dir, "got.yaml"))), builtin.Parts())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := string(must(got.YAML())); !strings.Contains(text, dir+"/tasks/R2E-Gym-Subset.parquet") {
+				t.Errorf("the tasks are elsewhere:\n%s", text)
+			}
+		})
+	}
+}
+
+// What has no room is refused with what to do.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	data := must(os.ReadFile("../../../testdata/deepswe-32b.yaml"))
+	for _, c := range []struct {
+		kind, set   string
+		nodes, gpus int
+		want        string
+	}{
+		{recipe.Compose, "seed=1", 2, 8, "compose is for one node"},
+		{recipe.Slurm, "seed=1", 1, 8, "takes 512 GB, and 8 GPUs have 320 GB"},
+		{recipe.Slurm, "trainer.model=mine", 1, 8, "does not tell its size"},
+	} {
+		cfg, err := config.Load(data, builtin.Parts(), c.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = recipe.New(c.kind, cfg, c.nodes, c.gpus); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
