@@ -61,7 +61,30 @@ func Thought(text string) Chunk { return Chunk{"agent_thought_chunk", TextConten
 // UserMessage returns what the user has said, for a replay.
 func UserMessage(text string) Chunk { return Chunk{"user_message_chunk", TextContent(text)} }
 
-// Usage is how many tokens of the context are used, and what the session has cost.
+// PlanUpdate is what a turn consists of, and how far it is.
+type PlanUpdate struct {
+	Update  string      `json:"sessionUpdate"` // "plan"
+	Entries []PlanEntry `json:"entries"`
+}
+
+// PlanEntry is a part of a plan.
+type PlanEntry struct {
+	Content  string `json:"content"`
+	Priority string `json:"priority"`
+	Status   string `json:"status"`
+}
+
+// Plan returns a plan of these parts, of which those before the part with the given index are done.
+func Plan(parts []string, now int) PlanUpdate {
+	p := PlanUpdate{Update: "plan"}
+	for i, part := range parts {
+		status := []string{"completed", "in_progress", "pending"}[1+min(max(i-now, -1), 1)]
+		p.Entries = append(p.Entries, PlanEntry{part, "medium", status})
+	}
+	return p
+}
+
+// Usage is how many tokens of the context are used.
 type Usage struct {
 	Update string `json:"sessionUpdate"` // "usage_update"
 	Used   int    `json:"used"`

@@ -268,7 +268,7 @@ type Turn struct {
 	conn *conn
 }
 
-// Update tells the client what has happened: a Chunk, a ToolCall or a Usage.
+// Update tells the client what has happened: a Chunk, a ToolCall, a PlanUpdate or a Usage.
 func (t *Turn) Update(u any) {
 	t.conn.notify("session/update", map[string]any{"sessionId": t.Session, "update": u})
 }

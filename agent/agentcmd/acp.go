@@ -109,7 +109,8 @@ func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.Sto
 		return "", err
 	}
 	o.parsed(cmd)
-	w := &acpWatcher{turn: t, open: map[string]bool{}}
+	prompt := h.d.RunID() // calls have IDs that are unique in the session
+	w := &acpWatcher{turn: t, sandbox: "sandbox-" + prompt, open: map[string]bool{}}
 	s := &solving{d: h.d, o: o, id: t.Session, watch: w, questions: questions{in: h.d.In}}
 	open := &opened{d: h.d}
 	defer open.close()
@@ -120,7 +121,11 @@ func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.Sto
 	}
 	submitted := report.Status == string(agent.Submitted) && len(report.diff) > 0
 	if err == nil && ctx.Err() == nil && submitted && !report.Applied {
-		err = done.offer(ctx, t, report)
+		w.plan(3)
+		err = done.offer(ctx, t, "apply-"+prompt, report)
+	}
+	if ctx.Err() == nil {
+		w.plan(len(acpPlan))
 	}
 	return acpStop(report), err
 }

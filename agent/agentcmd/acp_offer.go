@@ -28,7 +28,7 @@ type offered struct {
 
 // offer asks the user with all changes at once, and applies what is accepted: through the editor, where it writes
 // files, so that it knows of them and can take them back. All is checked before the first is written.
-func (c *conclusion) offer(ctx context.Context, t *acp.Turn, report outcome) error {
+func (c *conclusion) offer(ctx context.Context, t *acp.Turn, id string, report outcome) error {
 	root, err := repo.Root(ctx, c.plan.at.target)
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (c *conclusion) offer(ctx context.Context, t *acp.Turn, report outcome) err
 		c.decline(t, fmt.Sprintf("The changes were not applied: %v.", err))
 		return nil
 	}
-	call := acp.ToolCall{Update: "tool_call", ID: "apply", Title: "Apply the changes to " + filepath.Base(root),
+	call := acp.ToolCall{Update: "tool_call", ID: id, Title: "Apply the changes to " + filepath.Base(root),
 		Kind: "edit", Status: "pending"}
 	for _, f := range files {
 		var before *string

@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepswe/agent"
 	"deepswe/agent/cli"
 	"deepswe/env/testkit"
 )
@@ -249,28 +251,93 @@ func TestACPKeepsFiles(t *testing.T) {
 	}
 }
 
+// stateless is a model of any number of conversations: it answers by their length.
+type stateless []string
+
+func (m stateless) Complete(_ context.Context, r agent.Request) (agent.Reply, error) {
+	n := 0
+	for _, said := range r.Messages {
+		if said.Role == agent.RoleAssistant {
+			n++
+		}
+	}
+	return agent.Reply{Message: agent.Message{Role: agent.RoleAssistant, Content: m[n]}, FinishReason: "stop"}, nil
+}
+
+// Two sessions work at once in two repositories, and a session at work takes no other prompt.
+func TestACPTwoSessions(t *testing.T) {
+	e := newEditor(t)
+	e.w.deps.OpenModel = func(context.Context, cli.ModelChoice) (cli.LiveModel, error) {
+		return cli.LiveModel{Model: stateless{sayHello, submit}, Name: "stateless", Context: 32768}, nil
+	}
+	startEditor(t, e)
+	first := e.open()
+	here, there := e.dir, repository(t)
+	got := e.call(3, "session/new", map[string]any{"cwd": there, "mcpServers": []any{}})
+	second := got["result"].(map[string]any)["sessionId"].(string)
+	prompt := func(id int, session string) {
+		e.send(map[string]any{"id": id, "method": "session/prompt", "params": map[string]any{"sessionId": session,
+			"prompt": []any{map[string]any{"type": "text", "text": "It says goodbye"}}}})
+	}
+	prompt(4, first)
+	prompt(5, first)
+	prompt(6, second)
+	reasons := map[string]string{}
+	for len(reasons) < 3 {
+		m, ok := <-e.lines
+		if !ok {
+			t.Fatalf("it ended with %v\n%s", reasons, e.end())
+		}
+		if m["method"] == nil {
+			result, _ := m["result"].(map[string]any)
+			failed, _ := m["error"].(map[string]any)
+			reasons[fmt.Sprint(m["id"])] = fmt.Sprint(result["stopReason"], failed["code"])
+		}
+	}
+	want := map[string]string{"4": "end_turn<nil>", "5": "<nil> -32600", "6": "end_turn<nil>"}
+	if !maps.Equal(reasons, want) {
+		t.Errorf("got %v", reasons)
+	}
+	for _, dir := range []string{here, there} {
+		if got := script(t, dir, "cat hello.txt"); got != "hello\n" {
+			t.Errorf("%s: %q", dir, got)
+		}
+	}
+	e.end()
+}
+
 // A turn can be cancelled at any time: it ends with that reason, and no call is left open.
 func TestACPCancel(t *testing.T) {
 	sleep := "<function=execute_bash>\n<parameter=cmd>touch started; sleep 60</parameter>\n</function>"
 	for name, c := range map[string]struct {
 		replies []string
 		asks    bool
+		thinks  bool
 	}{
-		"during a command":    {[]string{sleep, submit}, false},
-		"during the question": {[]string{sayHello, submit}, true},
+		"at once":             {[]string{sayHello, submit}, false, false},
+		"during a reply":      {[]string{sayHello, submit}, false, true},
+		"during a command":    {[]string{sleep, submit}, false, false},
+		"during the question": {[]string{sayHello, submit}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEditor(t, c.replies...)
+			e.t = t
 			if c.asks {
 				e.asked = make(chan struct{})
+			}
+			if c.thinks {
+				e.w.model.thinks = make(chan struct{})
 			}
 			startEditor(t, e)
 			session := e.open()
 			e.send(map[string]any{"id": 3, "method": "session/prompt", "params": map[string]any{"sessionId": session,
 				"prompt": []any{map[string]any{"type": "text", "text": "It says goodbye"}}}})
-			if c.asks {
+			switch {
+			case c.asks:
 				<-e.asked
-			} else {
+			case c.thinks:
+				<-e.w.model.thinks
+			case c.replies[0] == sleep:
 				for m := range e.lines {
 					if text, _ := json.Marshal(m); strings.Contains(string(text), "sleep 60") && strings.Contains(string(text), "tool_call") {
 						break

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"deepswe/agent"
@@ -19,6 +20,7 @@ const shownOutput = 64 << 10
 // acpWatcher shows a rollout to an editor. Its events come one after the other.
 type acpWatcher struct {
 	turn    *acp.Turn
+	sandbox string // the ID of the call that stands for the preparation of the sandbox
 	source  string // the repository on the host, and dir in the sandbox
 	dir     string
 	context int
@@ -27,8 +29,11 @@ type acpWatcher struct {
 	open    map[string]bool // calls that have not ended
 }
 
-// sandboxCall is the ID of the call that stands for the preparation of the sandbox.
-const sandboxCall = "sandbox"
+// acpPlan are the parts of a turn.
+var acpPlan = []string{"Prepare the sandbox", "Work on it", "Verify the patch", "Offer the changes"}
+
+// plan says which part of the turn is going on; all are done if there is none.
+func (w *acpWatcher) plan(part int) { w.turn.Update(acp.Plan(acpPlan, part)) }
 
 func (w *acpWatcher) show(happened any) {
 	switch h := happened.(type) {
@@ -40,12 +45,13 @@ func (w *acpWatcher) show(happened any) {
 	case remark:
 		w.turn.Update(acp.Thought(string(h) + "\n"))
 	case attempt.Phase:
+		w.plan(slices.Index([]attempt.Phase{attempt.PhaseSandbox, attempt.PhaseAgent, attempt.PhasePatch}, h))
 		if h == attempt.PhaseSandbox {
-			w.begin(acp.ToolCall{ID: sandboxCall, Title: "Prepare the sandbox", Kind: "other"})
+			w.begin(acp.ToolCall{ID: w.sandbox, Title: acpPlan[0], Kind: "other"})
 		}
 	case ready:
 		w.dir = string(h)
-		w.done(sandboxCall, "completed", "")
+		w.done(w.sandbox, "completed", "")
 	case agent.Event:
 		if !h.Replayed {
 			w.event(h)

@@ -30,12 +30,19 @@ type scripted struct {
 	replies []string
 	// before, when not nil, is called before each reply: what happens beside the rollout.
 	before func()
+	// thinks, when not nil, is closed at the first request, which then gets no reply.
+	thinks chan struct{}
 
 	mu    sync.Mutex
 	asked []agent.Request
 }
 
-func (m *scripted) Complete(_ context.Context, r agent.Request) (agent.Reply, error) {
+func (m *scripted) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
+	if m.thinks != nil {
+		close(m.thinks)
+		<-ctx.Done()
+		return agent.Reply{}, ctx.Err()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := len(m.asked)
