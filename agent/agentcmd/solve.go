@@ -81,7 +81,6 @@ type solveOptions struct {
 	verbose    bool
 	confirm    bool
 	maxCost    float64
-	prices     *cli.Prices
 	attempts   int
 	verifier   cli.VerifierFlags
 	agent      cli.AgentFlags
@@ -218,7 +217,6 @@ func (o *solveOptions) complete(w cli.World) error {
 	if err := o.checkDelivery(w); err != nil {
 		return err
 	}
-	o.prices = c.Prices
 	if o.choice, err = o.Choice(c); err != nil {
 		return err
 	}

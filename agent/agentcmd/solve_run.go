@@ -180,15 +180,11 @@ func (s *solving) plan(ctx context.Context, job *assignment, model cli.LiveModel
 
 // setCost sets the price of the model's replies, if the configuration contains it.
 func (s *solving) setCost(a *attempt.Attempt, model string) error {
-	price, known := s.o.prices.Of(model)
-	if !known && s.o.maxCost > 0 {
-		return cli.Usagef("--max-cost requires the price of %s, for a million tokens, in %s:\nprices:\n  %s: {input: 0.5, "+
-			"output: 1.5}", model, s.d.ConfigPath(), model)
-	}
+	price, known, err := s.d.PriceOf(model, s.o.maxCost > 0)
 	if known {
 		a.Cost, a.Limits.Cost = price.Cost, s.o.maxCost
 	}
-	return nil
+	return err
 }
 
 // readProject reads the project's own rules, and finds the folder of the repository that the user works in.

@@ -172,6 +172,20 @@ func (p *Prices) Of(model string) (Price, bool) {
 	return price, ok
 }
 
+// PriceOf returns the price of a model that the configuration has; known is false if it has none, which is an error if
+// the price is needed.
+func (w World) PriceOf(model string, needed bool) (p Price, known bool, err error) {
+	c, err := w.LoadConfig()
+	if err != nil {
+		return p, false, err
+	}
+	if p, known = c.Prices.Of(model); !known && needed {
+		err = Usagef("--max-cost requires the price of %s, for a million tokens, in %s:\nprices:\n  %s: {input: 0.5, "+
+			"output: 1.5}", model, w.ConfigPath(), model)
+	}
+	return p, known, err
+}
+
 // Cost returns the cost of a usage.
 func (p Price) Cost(u agent.Usage) float64 {
 	return (float64(u.Prompt-u.Cached)*p.Input + float64(u.Cached)*cmp.Or(p.Cached, p.Input) +

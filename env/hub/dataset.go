@@ -131,7 +131,7 @@ func (d Dataset) keep(ctx context.Context, c *Client, hub, dir, revision string,
 	target := filepath.Join(dir, filepath.FromSlash(f.Path))
 	var err error
 	if hub == "" {
-		f.SHA256, err = file.verify(target)
+		f.SHA256, err = file.Verify(target)
 	} else {
 		f.SHA256, err = c.Fetch(ctx, file, target)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,7 +18,7 @@ import (
 )
 
 const (
-	mostTries   = 5 // in a row that bring nothing
+	mostTries   = 3 // in a row that bring nothing
 	longestWait = 30 * time.Second
 	longestHush = time.Minute // without a byte
 )
@@ -46,8 +47,9 @@ type File struct {
 	Size   int64
 }
 
-// verify checks the content of a file on this machine, and returns its digest.
-func (f File) verify(path string) (string, error) {
+// Verify checks the content of a file on this machine, and returns its digest. Another content than the one that is
+// known is an error that wraps [ErrDigest].
+func (f File) Verify(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -68,7 +70,7 @@ func (f File) verify(path string) (string, error) {
 // whole and verified, or not at all; what had arrived when a transfer broke off stays in path.part, and the next one
 // goes on there. A file of other content at path is an error that wraps [ErrDigest].
 func (c *Client) Fetch(ctx context.Context, f File, path string) (string, error) {
-	if sum, err := f.verify(path); !errors.Is(err, fs.ErrNotExist) {
+	if sum, err := f.Verify(path); !errors.Is(err, fs.ErrNotExist) {
 		return sum, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -79,7 +81,7 @@ func (c *Client) Fetch(ctx context.Context, f File, path string) (string, error)
 		before := sizeOf(part)
 		err := c.complete(ctx, f, part)
 		if err == nil {
-			sum, err := f.verify(part)
+			sum, err := f.Verify(part)
 			if errors.Is(err, ErrDigest) {
 				return sum, errors.Join(err, os.Remove(part))
 			}
@@ -179,6 +181,9 @@ func (c *Client) get(ctx context.Context, address string, have int64) (*http.Res
 		return nil
 	}}
 	answer, err := client.Do(request)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err // the caller names the address
+	}
 	if err != nil {
 		return nil, err
 	}

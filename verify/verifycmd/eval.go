@@ -36,6 +36,8 @@ type evalOptions struct {
 	out          string
 	resume       bool
 	json         bool
+	recipe       string
+	maxCost      float64
 }
 
 const evalHelp = `Let the agent work on the tasks of a dataset, and grade what it did.
@@ -54,6 +56,12 @@ rank --help. --temperature is then 1 unless it is given.
 --context 16k,32k,64k makes the attempts once at each length, and the report has
 the score against the context length. Everything else is about the largest.
 
+--recipe deepswe is the published evaluation of DeepSWE-Preview in one flag:
+temperature 1, 64k of context, 100 steps, 16 attempts, and the prompts that the
+checkpoint was trained with, which are fetched by address and digest. What is
+not bundled, and what differs, is said. With --recipe or --max-cost, tokens,
+time and cost are estimated before the rollouts start.
+
 A run that was stopped or killed is resumed with --resume --out DIR: finished
 rollouts are not repeated, and unfinished ones continue where they were.
 
@@ -67,7 +75,8 @@ that would be rewarded. With -k 0 nothing else is done, and no model is needed.
 EXIT STATUS
   0 done, whatever was solved · 2 wrong usage · 3 some attempts had an
   infrastructure failure, or --verifier had no scores, or no test results, to go
-  by · 5 the endpoint failed · 6 the sandboxes failed · 130 interrupted`
+  by · 4 the cost limit was reached · 5 the endpoint failed · 6 the sandboxes
+  failed · 130 interrupted`
 
 func newEval(d Deps) *cobra.Command {
 	var o evalOptions
@@ -79,6 +88,7 @@ func newEval(d Deps) *cobra.Command {
   deepswe eval --tasks verified.parquet --slice :50 --shuffle 1 -k 4
   deepswe eval --tasks verified.parquet -k 16 --verifier hybrid
   deepswe eval --tasks verified.parquet --context 16k,32k,64k,128k
+  deepswe eval --tasks verified.parquet --recipe deepswe --workers 48
   deepswe eval --resume --out runs/verified
   deepswe eval --tasks tasks.jsonl --census -k 0`,
 		Args: cli.NoArgs("--tasks"),
@@ -112,6 +122,8 @@ func newEval(d Deps) *cobra.Command {
 	f.IntVar(&o.mutants, "mutants", swe.DefaultMutants,
 		"with --census: wrong solutions to try for each sound task, by which its tests are measured")
 	f.BoolVar(&o.soundOnly, "sound-only", false, "leave out the tasks that the soundness check rejects")
+	f.StringVar(&o.recipe, "recipe", "", "evaluate as the published `RECIPE` does, unless other flags are given: deepswe")
+	f.Float64Var(&o.maxCost, "max-cost", 0, "stop when the replies have cost `AMOUNT`, by the configuration's prices")
 	f.StringVar(&o.out, "out", "", "keep the run in `DIR`")
 	f.BoolVar(&o.resume, "resume", false, "resume the run in the directory")
 	f.BoolVar(&o.json, "json", false, "print JSON lines on standard output: one per rollout, and the report at the end")
@@ -127,7 +139,7 @@ var settled = []string{
 	"judge-pack", "test", "test-parser", "test-timeout", "write-tests",
 	"seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "mutants", "sound-only",
 	"canary",
-	"evidence", "training",
+	"evidence", "training", "recipe", "compact",
 }
 
 func (o *evalOptions) check() error {
@@ -144,6 +156,8 @@ func (o *evalOptions) check() error {
 		return errors.New("--workers must be at least 1")
 	case o.gradeWorkers < 0 || o.modelCalls < 0 || o.warm < 0:
 		return errors.New("--grade-workers, --model-calls and --warm must not be negative")
+	case o.maxCost < 0:
+		return errors.New("--max-cost must not be negative")
 	case o.gradeTimeout < 0:
 		return errors.New("--grade-timeout must not be negative")
 	case o.tasks.Path == "":
@@ -159,6 +173,9 @@ func (o *evalOptions) check() error {
 func runEval(ctx context.Context, d Deps, o *evalOptions, cmd *cobra.Command) (err error) {
 	e := &evaluation{session: session{d: d, lines: cli.NewJSONLines(d.Out)}, o: o}
 	defer func() { err = errors.Join(err, e.close()) }()
+	if err := e.follow(ctx, cmd.Flags()); err != nil {
+		return err
+	}
 	if err := e.open(cmd.Flags()); err != nil {
 		return err
 	}

@@ -31,9 +31,9 @@ type evalSettings struct {
 	Places map[string][]string `json:"places,omitempty"`
 }
 
-// places are the flags that say where a run works. They don't decide about its results.
+// places are the flags that say where a run works, and what it may cost. They don't decide about its results.
 var places = []string{"docker-host", "kube-context", "kube-namespace", "registry-mirror", "image-budget", "disk",
-	"base-url"}
+	"base-url", "max-cost"}
 
 // placesOf returns the places of a new run. What depends on the user's environment and configuration is resolved,
 // because they may be others by the time that the run is resumed.

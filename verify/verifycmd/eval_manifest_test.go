@@ -28,6 +28,7 @@ func TestPlacesOfAResumedRun(t *testing.T) {
 		cmd := &cobra.Command{}
 		e.o.sandbox.AddForTasks(cmd)
 		e.o.model.Add(cmd)
+		cmd.Flags().Float64Var(&e.o.maxCost, "max-cost", 0, "")
 		if err := cmd.ParseFlags(append(args, "--env", cli.EnvKubernetes)); err != nil {
 			t.Fatal(err)
 		}

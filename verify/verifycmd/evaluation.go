@@ -30,6 +30,7 @@ type evaluation struct {
 	model     cli.LiveModel
 	swe       swe.Evaluation
 	soundness *swe.Soundness // nil if it was not checked
+	bill      bill
 }
 
 // prepare opens everything that a run needs, the cheap and likely failures first. A run that cannot begin leaves no
@@ -46,6 +47,9 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 			return err
 		}
 		if err := e.checkContexts(); err != nil {
+			return err
+		}
+		if e.bill.price, e.bill.known, err = e.d.PriceOf(e.model.Name, e.o.maxCost > 0); err != nil {
 			return err
 		}
 		if runner.Attempt, err = e.o.model.Attempt(e.d.World, e.model, e.o.network); err != nil {
@@ -108,6 +112,7 @@ func (e *evaluation) assemble(r *swe.Runner) {
 	r.OnEvent = func(_ run.Job, ev agent.Event) {
 		if ev.Kind == agent.EventReply && ev.Usage != nil {
 			e.progress.add(ev.Usage.Prompt + ev.Usage.Completion)
+			e.charge(*ev.Usage)
 		}
 	}
 	if e.o.model.Given("seed") {
@@ -171,7 +176,11 @@ func (e *evaluation) run(ctx context.Context) error {
 		ids = e.soundness.SoundTasks()
 	}
 	plan := e.swe.Plan(ids)
+	ctx, e.bill.stop = context.WithCancelCause(ctx)
+	defer e.bill.stop(nil)
+	e.bill.most = e.o.maxCost
 	e.begun(plan, len(ids))
+	e.estimate(ctx, plan)
 	outcomes, err := e.swe.Run(ctx, plan)
 	if reportErr := e.report(outcomes, err == nil); reportErr != nil {
 		return errors.Join(err, reportErr)
