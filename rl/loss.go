@@ -166,7 +166,7 @@ func (r *rowLoss) evaluate() Stats {
 		}
 		d := clampLog(r.current[t] - r.old[t])
 		ratio := math.Exp(d)
-		s.observe(d, ratio)
+		s.observeToken(d, ratio)
 		var value, slope float64
 		if keep && r.keepsToken(&s, t) {
 			value, slope = r.surrogate(&s, r.current[t], d, ratio, coef)
@@ -308,8 +308,8 @@ func (r *rowLoss) trainer(t int) float64 {
 	return r.current[t]
 }
 
-// observe adds one trained token; d is its clamped log-ratio.
-func (s *Stats) observe(d, ratio float64) {
+// observeToken adds one trained token; d is its clamped log-ratio.
+func (s *Stats) observeToken(d, ratio float64) {
 	s.KL1 -= d
 	s.KL3 += ratio - 1 - d
 	s.RatioMin, s.RatioMax = widen(s.Tokens, s.RatioMin, s.RatioMax, 1, ratio, ratio)

@@ -184,7 +184,7 @@ func (s *trackioSink) send(ctx context.Context) {
 	pause := s.server.retry
 	failing := false
 	for {
-		batch, closing := s.next()
+		batch, closing := s.nextBatch()
 		if len(batch) == 0 {
 			if closing {
 				return
@@ -218,8 +218,8 @@ func (s *trackioSink) send(ctx context.Context) {
 	}
 }
 
-// next returns the points that are sent next, and whether the sink is being closed.
-func (s *trackioSink) next() ([]trackioEntry, bool) {
+// nextBatch returns the points that are sent next, and whether the sink is being closed.
+func (s *trackioSink) nextBatch() ([]trackioEntry, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.queue[:min(len(s.queue), trackioPoints)]), s.closing

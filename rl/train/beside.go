@@ -81,8 +81,8 @@ func (v *validator) work(ctx context.Context) {
 	}
 }
 
-// begin queues a policy, and waits as long as too many are queued.
-func (v *validator) begin(ctx context.Context, m measurement) error {
+// queueMeasurement queues a policy, and waits as long as too many are queued.
+func (v *validator) queueMeasurement(ctx context.Context, m measurement) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for len(v.queue) > waiting && v.err == nil && ctx.Err() == nil {
@@ -93,8 +93,8 @@ func (v *validator) begin(ctx context.Context, m measurement) error {
 	return v.err
 }
 
-// take returns the results since the last call. With all set, it first waits until nothing is left to measure.
-func (v *validator) take(ctx context.Context, all bool) ([]metrics.Point, error) {
+// takePoints returns the results since the last call. With all set, it first waits until nothing is left to measure.
+func (v *validator) takePoints(ctx context.Context, all bool) ([]metrics.Point, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for all && len(v.queue) > 0 && v.err == nil && ctx.Err() == nil {

@@ -144,7 +144,7 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 			return nil, err
 		}
 		m := &imitation{site: &l.site, data: &own, settings: *c.SFT, optimizer: c.Optimizer, seed: c.Seed}
-		l.steps, l.begin = m.updates(), m.begin
+		l.steps, l.beginCourse = m.updates(), m.beginCourse
 		return l, in.watch(l)
 	}
 	if err := fits(c, l.trainer); err != nil {
@@ -153,10 +153,10 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 	algorithm := c.RL()
 	p := player{in.environment, in.gates, c.Rollouts, o.World.Log, o.World.Abandon}
 	x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: algorithm.MaxLength}
-	l.begin = plan{
+	l.beginCourse = plan{
 		site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, curriculum: c.Curriculum, seed: c.Seed,
 		algorithm: algorithm, optimizer: c.Optimizer,
-	}.begin
+	}.beginCourse
 	return l, in.watch(l)
 }
 

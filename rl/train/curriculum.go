@@ -61,8 +61,8 @@ type knowledge struct {
 	place uint64 // its position in the round
 }
 
-// parked reports whether the task is visited less often, because its rollouts do not differ.
-func (k *knowledge) parked(c config.Curriculum) bool { return k.Same >= c.After }
+// demoted reports whether the task is visited less often, because its rollouts do not differ.
+func (k *knowledge) demoted(c config.Curriculum) bool { return k.Same >= c.After }
 
 // openTasks reads the choices made so far from the file at a path. kept is the state of a checkpoint, if there is one.
 func openTasks(settings config.Curriculum, all order, path string, kept *curriculumState) (*tasks, error) {
@@ -105,7 +105,7 @@ func (t *tasks) at(number int) (string, error) {
 	}
 	name, known := t.chosen[number]
 	if !known || t.Tasks[name] == nil {
-		name = t.next()
+		name = t.nextTask()
 	}
 	if number >= t.Chosen {
 		t.visit(name)
@@ -118,8 +118,8 @@ func (t *tasks) at(number int) (string, error) {
 	return name, t.log.Append(choice{number, name})
 }
 
-// next returns the task that comes next: the first of the earliest round.
-func (t *tasks) next() string {
+// nextTask returns the task that comes next: the first of the earliest round.
+func (t *tasks) nextTask() string {
 	return slices.MinFunc(t.list, func(a, b *knowledge) int {
 		return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.place, b.place))
 	}).name
@@ -137,14 +137,14 @@ func (t *tasks) visit(name string) {
 	k := t.Tasks[name]
 	k.Visits++
 	k.Round++
-	if k.parked(t.settings) {
+	if k.demoted(t.settings) {
 		k.Round += t.settings.Every - 1
 	}
 	k.place = t.place(name, k.Round)
 }
 
-// observe records how many of a group's graded rollouts solved its task.
-func (t *tasks) observe(name string, solved, graded int) {
+// observeVisit records how many of a group's graded rollouts solved its task.
+func (t *tasks) observeVisit(name string, solved, graded int) {
 	if !t.settings.On || graded == 0 {
 		return
 	}
@@ -176,9 +176,9 @@ func (t *tasks) values() map[string]float64 {
 		case k.Seen == 0:
 			unseen++
 			continue
-		case k.parked(t.settings) && k.Last > 0:
+		case k.demoted(t.settings) && k.Last > 0:
 			always++
-		case k.parked(t.settings):
+		case k.demoted(t.settings):
 			never++
 		}
 		seen++
@@ -194,7 +194,7 @@ func (t *tasks) values() map[string]float64 {
 	return v
 }
 
-// warn returns a warning, or an error, if every task is parked.
+// warn returns a warning, or an error, if every task is demoted.
 func (t *tasks) warn() (warnings []string, err error) {
 	v := t.values()
 	exhausted := t.settings.On && v["curriculum/unseen"]+v["curriculum/open"] == 0

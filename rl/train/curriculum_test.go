@@ -36,11 +36,11 @@ func TestCurriculumVisitsWhatTeaches(t *testing.T) {
 	visits := map[string]int{}
 	var orders []string
 	for range 200 {
-		name := c.next()
+		name := c.nextTask()
 		c.visit(name)
 		visits[name]++
 		orders = append(orders, name)
-		c.observe(name, solved[name], 4)
+		c.observeVisit(name, solved[name], 4)
 	}
 	if a, n := visits["always"], visits["never"]; a < 18 || a > 24 || n < 18 || n > 24 {
 		t.Errorf("visits %v: want a quarter as many of what is parked", visits)
@@ -56,10 +56,10 @@ func TestCurriculumVisitsWhatTeaches(t *testing.T) {
 	}
 	clear(visits)
 	for range 60 {
-		name := c.next()
+		name := c.nextTask()
 		c.visit(name)
 		visits[name]++
-		c.observe(name, 2, 4)
+		c.observeVisit(name, 2, 4)
 	}
 	if visits["never"] < 10 || visits["always"] < 10 {
 		t.Errorf("visits %v: what teaches again comes in every round", visits)
@@ -73,13 +73,13 @@ func TestRunningEstimate(t *testing.T) {
 		solved int
 		want   float64
 	}{{4, 1}, {0, 1.0 / 3}, {2, (0.25 + 0 + 0.5) / 1.75}} {
-		c.observe("a", x.solved, 4)
+		c.observeVisit("a", x.solved, 4)
 		if got := c.Tasks["a"].Rate; got < x.want-1e-12 || got > x.want+1e-12 {
 			t.Errorf("after %d visits %v, want %v", i+1, got, x.want)
 		}
 	}
 	before := *c.Tasks["a"]
-	if c.observe("a", 0, 0); *c.Tasks["a"] != before {
+	if c.observeVisit("a", 0, 0); *c.Tasks["a"] != before {
 		t.Error("a visit without a graded rollout counts")
 	}
 }

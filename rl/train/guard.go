@@ -28,8 +28,8 @@ type guard struct {
 	skipped  int
 }
 
-// observe takes a step's metrics and returns warnings, and an error that stops the run.
-func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
+// observeStep takes a step's metrics and returns warnings, and an error that stops the run.
+func (g *guard) observeStep(p metrics.Point) (warnings []string, err error) {
 	if p.Step <= 0 {
 		return nil, nil
 	}
@@ -80,7 +80,7 @@ func (g *guard) observe(p metrics.Point) (warnings []string, err error) {
 // replay observes the steps that a resumed run has behind it. What had stopped it does not count any more.
 func (g *guard) replay(history []metrics.Point, log *slog.Logger) {
 	for _, p := range history {
-		if _, err := g.observe(p); err != nil {
+		if _, err := g.observeStep(p); err != nil {
 			log.Warn("a guard had stopped this run", "step", p.Step, "error", err)
 			*g = guard{settings: g.settings}
 		}

@@ -53,8 +53,8 @@ func (m *imitation) rates(step int) rl.Optimizer {
 	return o
 }
 
-// begin checks that the rows are those that the run began with. It measures the fresh weights.
-func (m *imitation) begin(ctx context.Context, s *state, resumed bool, _ []metrics.Point) (course, error) {
+// beginCourse checks that the rows are those that the run began with. It measures the fresh weights.
+func (m *imitation) beginCourse(ctx context.Context, s *state, resumed bool, _ []metrics.Point) (course, error) {
 	for _, text := range m.data.Notes() {
 		m.observer.Warning(text)
 	}

@@ -40,8 +40,8 @@ type loop struct {
 	site
 	// A checkpoint is saved after every so many of the steps.
 	steps, every int
-	// begin opens what the run learns from. It brings the state of a run that is new up to date.
-	begin func(ctx context.Context, s *state, resumed bool, history []metrics.Point) (course, error)
+	// beginCourse opens what the run learns from. It brings the state of a run that is new up to date.
+	beginCourse func(ctx context.Context, s *state, resumed bool, history []metrics.Point) (course, error)
 	// state is what the run begins with: that of a checkpoint, if the run is resumed. from is the last step whose metrics
 	// are kept, below 0 for none, and history has these metrics.
 	state    state
@@ -114,22 +114,22 @@ func (l *loop) run(ctx context.Context) (err error) {
 		}
 		l.guard.replay(l.history, l.log)
 	}
-	c, err := l.begin(ctx, &s, l.resumed, l.history)
+	c, err := l.beginCourse(ctx, &s, l.resumed, l.history)
 	if err != nil {
 		return fmt.Errorf("train: %w", err)
 	}
 	defer func() { err = errors.Join(err, c.close()) }()
 	for s.Step < l.steps {
 		step := s.Step + 1
-		if err := l.next(ctx, c, &s); err != nil {
+		if err := l.takeStep(ctx, c, &s); err != nil {
 			return errors.Join(fmt.Errorf("train: step %d: %w", step, err), l.salvage(ctx, &s, err))
 		}
 	}
 	return l.measured(ctx, c.beside, true)
 }
 
-// next takes one step, and validates and saves if these are due.
-func (l *loop) next(ctx context.Context, c course, s *state) error {
+// takeStep takes one step, and validates and saves if these are due.
+func (l *loop) takeStep(ctx context.Context, c course, s *state) error {
 	step := s.Step + 1
 	if s.Pending == nil {
 		done, err := c.step(ctx, step, s.place)
@@ -152,7 +152,7 @@ func (l *loop) next(ctx context.Context, c course, s *state) error {
 		return err
 	}
 	s.Step, s.place, s.Pending = step, s.Pending.place, nil
-	warnings, stop := l.guard.observe(p)
+	warnings, stop := l.guard.observeStep(p)
 	if c.observe != nil {
 		more, err := c.observe(p)
 		warnings, stop = append(warnings, more...), cmp.Or(stop, err)
@@ -176,7 +176,7 @@ func (l *loop) measured(ctx context.Context, beside *validator, all bool) error 
 	if beside == nil {
 		return nil
 	}
-	points, err := beside.take(ctx, all)
+	points, err := beside.takePoints(ctx, all)
 	for _, p := range points {
 		err = errors.Join(err, l.emit(p))
 	}

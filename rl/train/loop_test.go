@@ -368,7 +368,7 @@ func TestGuards(t *testing.T) {
 		{"reward/mean": 0.1, "optim/updates": 1},
 		{"reward/mean": 0.1, "optim/updates": 1},
 	} {
-		warnings, err := g.observe(metrics.Point{Step: step, Values: v})
+		warnings, err := g.observeStep(metrics.Point{Step: step, Values: v})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -388,7 +388,7 @@ func TestGuards(t *testing.T) {
 		t.Errorf("warnings %q", all)
 	}
 	g.settings.Collapse.Action = config.Stop
-	if _, err := g.observe(metrics.Point{Step: 9, Values: map[string]float64{"reward/mean": 0}}); !errors.Is(err,
+	if _, err := g.observeStep(metrics.Point{Step: 9, Values: map[string]float64{"reward/mean": 0}}); !errors.Is(err,
 		errGuard) {
 		t.Errorf("got %v", err)
 	}
@@ -447,7 +447,7 @@ func TestStuckPolicyStopsTheRun(t *testing.T) {
 		Collapse: config.Collapse{Window: 9}, Stuck: config.Stuck{Fraction: 0.9, Patience: 2, Action: config.Stop},
 	}}
 	for i, share := range []float64{1, 0.5, 0.95, 1} {
-		_, err := g.observe(metrics.Point{Step: i + 1, Values: map[string]float64{stuckMetric: share}})
+		_, err := g.observeStep(metrics.Point{Step: i + 1, Values: map[string]float64{stuckMetric: share}})
 		if stop := i == 3; errors.Is(err, errGuard) != stop || stop && !strings.Contains(err.Error(), "no longer explores") {
 			t.Errorf("step %d: %v", i+1, err)
 		}

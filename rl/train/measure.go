@@ -146,8 +146,8 @@ func newOccupancy(workers int, now func() time.Time) *occupancy {
 	return &occupancy{now: now, workers: workers, held: map[run.Job]bool{}, begun: now(), since: now()}
 }
 
-// observe records an event of the engine.
-func (o *occupancy) observe(e run.Event) {
+// observeEvent records an event of the engine.
+func (o *occupancy) observeEvent(e run.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.count()
@@ -166,8 +166,8 @@ func (o *occupancy) count() {
 	o.since = now
 }
 
-// take returns the share of the workers' time spent on rollouts since the last call.
-func (o *occupancy) take() float64 {
+// takeShare returns the share of the workers' time spent on rollouts since the last call.
+func (o *occupancy) takeShare() float64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.count()

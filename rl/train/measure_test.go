@@ -140,15 +140,15 @@ func TestOccupancy(t *testing.T) {
 		{1, run.Failed, b},
 	} {
 		now = now.Add(time.Duration(e.after) * time.Second)
-		o.observe(run.Event{Kind: e.kind, Job: e.job})
+		o.observeEvent(run.Event{Kind: e.kind, Job: e.job})
 	}
 	now = now.Add(2 * time.Second)
 	// a has its worker for 3 of 10 seconds, b for 4.
-	if got := o.take(); got != 0.35 {
+	if got := o.takeShare(); got != 0.35 {
 		t.Errorf("busy for %v of the time, want 0.35", got)
 	}
 	now = now.Add(time.Second)
-	if got := o.take(); got != 0 {
+	if got := o.takeShare(); got != 0 {
 		t.Errorf("then for %v, want 0", got)
 	}
 }

@@ -37,8 +37,8 @@ type counter struct {
 	step, done, total int
 }
 
-// begin starts counting for a step.
-func (c *counter) begin(step, total int) {
+// beginStep starts counting for a step.
+func (c *counter) beginStep(step, total int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.step, c.done, c.total = step, 0, total

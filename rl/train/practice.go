@@ -42,9 +42,9 @@ type practice struct {
 	supply    *supply // nil until the policy is published
 }
 
-// begin opens the tasks and what was learned from them, publishes the policy, and starts the stream of training
+// beginCourse opens the tasks and what was learned from them, publishes the policy, and starts the stream of training
 // rollouts.
-func (d plan) begin(ctx context.Context, s *state, resumed bool, history []metrics.Point) (_ course, err error) {
+func (d plan) beginCourse(ctx context.Context, s *state, resumed bool, history []metrics.Point) (_ course, err error) {
 	environment := d.examiner.environment
 	if prepare := environment.Prepare; prepare != nil {
 		if err := prepare(ctx, d.dir); err != nil {
@@ -72,7 +72,7 @@ func (d plan) begin(ctx context.Context, s *state, resumed bool, history []metri
 		p.validator = newValidator(ctx, d.examiner)
 	}
 	d.keeper.course = course{
-		step: p.step, measure: p.measure, observe: p.observe, remember: p.remember, splits: d.examiner.splits,
+		step: p.step, measure: p.measure, observe: p.observeStep, remember: p.remember, splits: d.examiner.splits,
 		beside: p.validator, close: p.close,
 	}
 	if err := p.publishFirst(ctx, s, resumed, history); err != nil {
@@ -127,10 +127,10 @@ func (p *practice) close() error {
 	return errors.Join(errs...)
 }
 
-// observe lets curriculum and stages see the metrics of a step.
-func (p *practice) observe(at metrics.Point) ([]string, error) {
+// observeStep lets curriculum and stages see the metrics of a step.
+func (p *practice) observeStep(at metrics.Point) ([]string, error) {
 	warnings, err := p.tasks.warn()
-	return append(warnings, p.stages.observe(at, p.supply.unadmitted(at.Step))...), err
+	return append(warnings, p.stages.observeStep(at, p.supply.unadmitted(at.Step))...), err
 }
 
 // remember adds curriculum and stages to a state.
@@ -151,7 +151,7 @@ func (p *practice) note(step int, outcomes []run.Outcome, values map[string]floa
 				solved++
 			}
 		}
-		p.tasks.observe(v.Task, solved, graded)
+		p.tasks.observeVisit(v.Task, solved, graded)
 		if err := p.visits.Append(v); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (p *practice) measure(ctx context.Context, step int, values map[string]floa
 		return nil
 	}
 	if p.validator != nil {
-		return p.validator.begin(ctx, measurement{step, p.publisher.policy})
+		return p.validator.queueMeasurement(ctx, measurement{step, p.publisher.policy})
 	}
 	measured, err := p.examiner.validate(ctx, step, p.publisher.policy, p.rollouts.Workers)
 	maps.Copy(values, measured)
@@ -200,7 +200,7 @@ func (p *practice) remeasure(ctx context.Context, s state, history []metrics.Poi
 		if err != nil {
 			return err
 		}
-		if err := p.validator.begin(ctx, measurement{step, policy}); err != nil {
+		if err := p.validator.queueMeasurement(ctx, measurement{step, policy}); err != nil {
 			return err
 		}
 	}

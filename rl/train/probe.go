@@ -19,8 +19,8 @@ type probe struct {
 	before [][]float64 // nil if the trainer has no weights
 }
 
-// take adds rows that the trainer has not learned from, up to probeRows. version is that of the trainer's weights.
-func (p *probe) take(ctx context.Context, t rl.Trainer, rows []rl.Row, rollouts []rl.Rollout, version int64) error {
+// takeRows adds rows that the trainer has not learned from, up to probeRows. version is that of the trainer's weights.
+func (p *probe) takeRows(ctx context.Context, t rl.Trainer, rows []rl.Row, rollouts []rl.Rollout, version int64) error {
 	type id struct {
 		group   string
 		attempt int

@@ -23,14 +23,14 @@ type stages struct {
 // resume restores the stages of a checkpoint.
 func (s *stages) resume(starts []int, history []metrics.Point) {
 	s.starts, s.values = starts, nil
-	s.begin()
+	s.beginKnown()
 	for _, p := range history {
 		s.collect(p)
 	}
 }
 
-// begin records the stages whose first steps are known: those before the first that waits for a metric.
-func (s *stages) begin() {
+// beginKnown records the stages whose first steps are known: those before the first that waits for a metric.
+func (s *stages) beginKnown() {
 	for len(s.starts) < len(s.list) && s.list[len(s.starts)].After == nil {
 		s.starts = append(s.starts, s.list[len(s.starts)].From)
 	}
@@ -49,9 +49,9 @@ func (s *stages) collect(p metrics.Point) {
 	}
 }
 
-// observe takes the metrics of a step, and reports whether the next stage begins because of them. It then begins with
-// the given step, the first one that is not admitted yet.
-func (s *stages) observe(p metrics.Point, first int) (notes []string) {
+// observeStep takes the metrics of a step, and reports whether the next stage begins because of them. It then begins
+// with the given step, the first one that is not admitted yet.
+func (s *stages) observeStep(p metrics.Point, first int) (notes []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.starts) == len(s.list) {

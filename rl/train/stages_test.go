@@ -53,7 +53,7 @@ func TestStagesFollowAMetric(t *testing.T) {
 	}
 	play := func(s *stages, from int) (begun []int) {
 		for _, p := range points[from:] {
-			if len(s.observe(p, p.Step+3)) > 0 {
+			if len(s.observeStep(p, p.Step+3)) > 0 {
 				begun = append(begun, p.Step)
 			}
 		}
@@ -81,7 +81,7 @@ func TestStagesFollowAMetric(t *testing.T) {
 		one := &stages{list: list}
 		one.resume(nil, nil)
 		for _, p := range points[:cut] {
-			one.observe(p, p.Step+3)
+			one.observeStep(p, p.Step+3)
 		}
 		again := &stages{list: list}
 		again.resume(one.begun(), points[:cut])

@@ -53,8 +53,8 @@ type place struct {
 	Ahead  []int `json:"ahead,omitempty"`
 }
 
-// take returns the position once the group of that number has been learned from.
-func (p place) take(number int) place {
+// takeGroup returns the position once the group of that number has been learned from.
+func (p place) takeGroup(number int) place {
 	p.Ahead = append(slices.Clone(p.Ahead), number)
 	slices.Sort(p.Ahead)
 	for len(p.Ahead) > 0 && p.Ahead[0] == p.Cursor {

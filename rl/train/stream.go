@@ -73,7 +73,7 @@ func (s *stream) start(ctx context.Context, e *run.Engine) {
 		for o, err := range e.Stream(ctx, s.jobs()) {
 			if err != nil {
 				failure = err
-				shut() // the engine waits for next to return
+				shut() // the engine waits for nextJob to return
 				break
 			}
 			s.end(o)
@@ -97,7 +97,7 @@ func (s *stream) close() {
 func (s *stream) jobs() iter.Seq[run.Job] {
 	return func(yield func(run.Job) bool) {
 		for {
-			job, ok := s.next()
+			job, ok := s.nextJob()
 			if !ok || !yield(job) {
 				return
 			}
@@ -105,8 +105,8 @@ func (s *stream) jobs() iter.Seq[run.Job] {
 	}
 }
 
-// next waits for a job to play.
-func (s *stream) next() (run.Job, bool) {
+// nextJob waits for a job to play.
+func (s *stream) nextJob() (run.Job, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	asked := s.now()
@@ -165,9 +165,9 @@ func (s *stream) updated(version int64) {
 	s.changed.Broadcast()
 }
 
-// take waits until at least one group is complete that the update has room for, and returns all of these, up to most,
-// in the order of admission. The update keeps room for each group that later updates may not learn from.
-func (s *stream) take(most int) ([]*group, error) {
+// takeGroups waits until at least one group is complete that the update has room for, and returns all of these, up to
+// most, in the order of admission. The update keeps room for each group that later updates may not learn from.
+func (s *stream) takeGroups(most int) ([]*group, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {

@@ -39,7 +39,7 @@ func openSupply(ctx context.Context, w *site, p player, from *publisher, t *task
 	}
 	runner := p.environment.Runner(part.Train, p.gates.Model.Guard(&from.live))
 	s.stream.start(ctx, p.engine(runner, version, s.journals, func(e run.Event) {
-		s.occupancy.observe(e)
+		s.occupancy.observeEvent(e)
 		if ended(e) {
 			s.progress.ended()
 		}
@@ -56,7 +56,7 @@ func (s *supply) close() error {
 // waited adds the metrics of what was waited for since the last call.
 func (s *supply) waited(values map[string]float64) {
 	values["time/wait_trainer"] = s.stream.rest().Seconds()
-	values["workers/busy"] = s.occupancy.take()
+	values["workers/busy"] = s.occupancy.takeShare()
 	values["workers/idle"] = 1 - values["workers/busy"]
 }
 
@@ -83,13 +83,13 @@ func (s *supply) rounds(step int, from place) ([]*group, error) {
 	var all []*group
 	size, want := s.rollouts.Group, s.rollouts.Tasks
 	for round := 0; round <= s.rollouts.Refill && want > 0; round++ {
-		s.progress.begin(step, want*size)
+		s.progress.beginStep(step, want*size)
 		groups, err := s.admit(from, s.admitted+want, func(n int) (int, int) { return step, n - from.Cursor })
 		if err != nil {
 			return nil, err
 		}
 		for left := len(groups); left > 0; {
-			taken, err := s.stream.take(left)
+			taken, err := s.stream.takeGroups(left)
 			if err != nil {
 				return nil, err
 			}

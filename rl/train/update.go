@@ -12,7 +12,7 @@ import (
 // step learns from the groups of an update and publishes the policy.
 func (p *practice) step(ctx context.Context, step int, from place) (learned, error) {
 	start := p.now()
-	u := &update{practice: p, number: step, take: p.supply.stream.take}
+	u := &update{practice: p, number: step, take: p.supply.stream.takeGroups}
 	values, err := u.make(ctx, from)
 	if err != nil && u.begun {
 		err = torn{err}
@@ -22,7 +22,7 @@ func (p *practice) step(ctx context.Context, step int, from place) (learned, err
 	}
 	done := learned{values: values, place: from}
 	for _, g := range u.groups {
-		done.place = done.take(g.number)
+		done.place = done.takeGroup(g.number)
 	}
 	begun := p.now()
 	published, err := p.publisher.finish(ctx)
@@ -116,7 +116,7 @@ func (u *update) learn(ctx context.Context, from place) error {
 		if err := u.supply.ahead(u.number, from); err != nil {
 			return err
 		}
-		u.supply.progress.begin(u.number, n*u.rollouts.Group)
+		u.supply.progress.beginStep(u.number, n*u.rollouts.Group)
 	}
 	for k := range parts {
 		if err := u.part(ctx, (k+1)*n/parts-k*n/parts); err != nil {
@@ -136,7 +136,7 @@ func (u *update) part(ctx context.Context, size int) error {
 	effective := false
 	var stats rl.Stats
 	for left := size; left > 0; {
-		groups, played, err := u.next(left)
+		groups, played, err := u.nextGroups(left)
 		if err != nil {
 			return err
 		}
@@ -179,8 +179,8 @@ func (u *update) part(ctx context.Context, size int) error {
 	return u.optimize(ctx, scale)
 }
 
-// next waits for the next groups.
-func (u *update) next(most int) ([]*group, []rl.Rollout, error) {
+// nextGroups waits for the next groups.
+func (u *update) nextGroups(most int) ([]*group, []rl.Rollout, error) {
 	defer u.since(u.now(), &u.waited)
 	groups, err := u.take(most)
 	u.groups = append(u.groups, groups...)
@@ -221,7 +221,7 @@ func (u *update) again(ctx context.Context) error {
 func (u *update) forward(ctx context.Context, rows []rl.Row, rollouts []rl.Rollout) (rl.Stats, error) {
 	ctx = context.WithoutCancel(ctx) // an update that has begun is finished, because half of one could not be saved
 	if u.updates+u.skipped == 0 {
-		if err := u.probe.take(ctx, u.trainer, rows, rollouts, u.publisher.policy.Version); err != nil {
+		if err := u.probe.takeRows(ctx, u.trainer, rows, rollouts, u.publisher.policy.Version); err != nil {
 			return rl.Stats{}, err
 		}
 	}

@@ -75,7 +75,7 @@ func (s *Settings) choose(log *slog.Logger) (*chosenTasks, error) {
 			return nil, err
 		}
 	} else if s.Share > 0 {
-		c.setAside(s.Share)
+		c.holdOut(s.Share)
 	}
 	for _, suite := range s.Suites {
 		if err := c.read(part.Split(suite.Name), suite.Tasks, s.Sandbox.Image, log); err != nil {
@@ -154,19 +154,19 @@ func (c *chosenTasks) read(s part.Split, t Tasks, image string, log *slog.Logger
 	return nil
 }
 
-// setAside moves a share of the training tasks to validation: those whose ids have the smallest hashes, so that adding
+// holdOut moves a share of the training tasks to validation: those whose ids have the smallest hashes, so that adding
 // or removing tasks moves few others.
-func (c *chosenTasks) setAside(share float64) {
+func (c *chosenTasks) holdOut(share float64) {
 	all := c.ids[part.Train]
 	byHash := slices.SortedFunc(slices.Values(all), func(a, b string) int {
 		return cmp.Or(cmp.Compare(hashOf(a), hashOf(b)), cmp.Compare(a, b))
 	})
-	aside := map[string]bool{}
+	held := map[string]bool{}
 	for _, id := range byHash[:min(len(all), int(math.Ceil(share*float64(len(all)))))] {
-		aside[id] = true
+		held[id] = true
 	}
-	c.ids[part.Validation] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !aside[id] })
-	c.ids[part.Train] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return aside[id] })
+	c.ids[part.Validation] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return !held[id] })
+	c.ids[part.Train] = slices.DeleteFunc(slices.Clone(all), func(id string) bool { return held[id] })
 }
 
 func hashOf(id string) uint64 {
@@ -254,6 +254,6 @@ func (e *sweEnvironment) census(ctx context.Context) (*swe.Soundness, error) {
 		Evaluator: e.evaluator(part.Train), Dir: e.dir, Workers: e.options.Workers,
 		Mutants: e.settings.CensusMutants, Log: e.options.World.Logger(),
 	}
-	e.options.World.Logger().Info("checking the tasks", "tasks", len(check.IDs), "kept in", filepath.Base(swe.SoundnessFile))
+	check.Log.Info("checking the tasks", "tasks", len(check.IDs), "kept in", filepath.Base(swe.SoundnessFile))
 	return check.CheckSoundness(ctx, swe.Watch{})
 }

@@ -7,15 +7,15 @@ import (
 	"deepswe/rl/train/part"
 )
 
-func TestSetAside(t *testing.T) {
+func TestHoldOut(t *testing.T) {
 	t.Parallel()
 	c := chosenTasks{ids: map[part.Split][]string{part.Train: {"a", "b", "c", "d", "e"}}}
-	c.setAside(0.3)
+	c.holdOut(0.3)
 	if len(c.ids[part.Validation]) != 2 || len(c.ids[part.Train]) != 3 {
 		t.Fatalf("%v", c.ids)
 	}
 	more := chosenTasks{ids: map[part.Split][]string{part.Train: append([]string{"f"}, "a", "b", "c", "d", "e")}}
-	more.setAside(0.3)
+	more.holdOut(0.3)
 	moved := 0
 	for _, id := range c.ids[part.Validation] {
 		if !strings.Contains(strings.Join(more.ids[part.Validation], ""), id) {

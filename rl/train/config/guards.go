@@ -12,11 +12,11 @@ type Curriculum struct {
 	// On lets the tasks' solve rates decide which tasks come next. Without it, each task comes once in a round, and
 	// each round is shuffled.
 	On bool `yaml:"on"`
-	// A task that either all rollouts or none solved in After visits in a row is parked: it comes only every Every
+	// A task that either all rollouts or none solved in After visits in a row is demoted: it comes only every Every
 	// rounds, until its rollouts differ again.
 	After int `yaml:"after" least:"1"`
 	Every int `yaml:"every" least:"1"`
-	// Exhausted is what happens when every task is parked.
+	// Exhausted is what happens when every task is demoted.
 	Exhausted Action `yaml:"exhausted"`
 }
 

@@ -128,7 +128,7 @@ func (r *reader) add(e *rowfile.Example) error {
 			return err
 		}
 	}
-	return r.take(e.Row, e.Where())
+	return r.addRow(e.Row, e.Where())
 }
 
 // compare checks that the ids can be the tokenizer's own.
@@ -199,15 +199,15 @@ func (r *reader) conversation(e *rowfile.Example) error {
 		}
 	}
 	for _, row := range rows {
-		if err := r.take(row, e.Where()); err != nil {
+		if err := r.addRow(row, e.Where()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// take checks and adds a row.
-func (r *reader) take(row rl.Row, where string) error {
+// addRow checks and adds a row.
+func (r *reader) addRow(row rl.Row, where string) error {
 	e := Example{row, where}
 	e.Row.Logprobs, e.Row.Advantage = nil, 0
 	switch {

@@ -70,7 +70,7 @@ func (l *Set) Notes() []string {
 // Name identifies the rows to learn from.
 func (l *Set) Name() string { return fmt.Sprintf("%s/%d", l.digest, len(l.Train)) }
 
-// holdOut sets whole tasks aside until they have the share of the rows, in an order that follows from the seed.
+// holdOut holds whole tasks out until they have the share of the rows, in an order that follows from the seed.
 func (l *Set) holdOut(share float64, seed uint64) error {
 	if share == 0 {
 		return nil

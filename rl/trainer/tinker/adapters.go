@@ -97,7 +97,7 @@ func (a *adapters) open(ctx context.Context) error {
 		s.life, s.end = context.WithCancelCause(a.life)
 		if err := a.join(ctx, s); err != nil {
 			a.client.log.Warn("a sampler is put aside", "sampler", s.url, "error", err)
-			a.putAside(s, err)
+			a.markDown(s, err)
 		}
 	})
 	for _, s := range a.replicas {
@@ -150,7 +150,7 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	a.mu.Unlock()
 	each(ready, func(s *replica) {
 		if err := a.load(ctx, s, v); err != nil && ctx.Err() == nil {
-			a.putAside(s, err)
+			a.markDown(s, err)
 		}
 	})
 	if err := a.await(ctx, func() bool { return len(a.having(v)) > 0 }); err != nil {
@@ -168,7 +168,7 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 
 // answering returns the servers that get turns. The caller holds a.mu.
 func (a *adapters) answering() []*replica {
-	return slices.DeleteFunc(slices.Clone(a.replicas), func(s *replica) bool { return s.aside != nil })
+	return slices.DeleteFunc(slices.Clone(a.replicas), func(s *replica) bool { return s.down != nil })
 }
 
 // having returns the servers that can sample a version. The caller holds a.mu.
@@ -180,8 +180,8 @@ func (a *adapters) having(v *adapter) []*replica {
 func (a *adapters) gauges() map[string]float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ready, aside := a.count()
-	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(aside)}
+	ready, down := a.count()
+	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(down)}
 }
 
 // downloads is how often to try to download an archive completely.
@@ -251,11 +251,11 @@ func (a *adapters) close() {
 }
 
 // Complete samples a turn. If this version has been unloaded, the newest samples it, as the reply's version shows. A
-// server that fails is put aside and another asked. If servers answer and fail at this turn alone, it fails, too.
+// server that fails is marked down and another asked. If servers answer and fail at this turn alone, it fails, too.
 func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	a, start := v.of, time.Now()
 	for failures := 0; ; {
-		own, s, err := a.begin(ctx, v, r)
+		own, s, err := a.beginTurn(ctx, v, r)
 		if err != nil {
 			return agent.Reply{}, err
 		}
@@ -263,15 +263,15 @@ func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, e
 		if err == nil || ctx.Err() != nil || !atFault(err) {
 			return reply, err
 		}
-		a.putAside(s, err)
+		a.markDown(s, err)
 		if failures++; failures > len(a.replicas) && time.Since(start) > a.client.patience {
 			return reply, err
 		}
 	}
 }
 
-// begin waits for a server and begins a turn on it. The wait does not count towards the rollout's time limit.
-func (a *adapters) begin(ctx context.Context, v *adapter, r agent.Request) (own *adapter, s *replica, err error) {
+// beginTurn waits for a server and begins a turn on it. The wait does not count towards the rollout's time limit.
+func (a *adapters) beginTurn(ctx context.Context, v *adapter, r agent.Request) (own *adapter, s *replica, err error) {
 	find := func() bool {
 		if own, s = a.pick(v, r.Rollout); s == nil {
 			return false
@@ -347,7 +347,7 @@ func (a *adapters) check(ctx context.Context, seed int64, tokens int) ([]rl.Row,
 	}
 }
 
-// sampled samples sequences from servers. A server that does not answer is put aside, and is in the first error.
+// sampled samples sequences from servers. A server that does not answer is marked down, and is in the first error.
 func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, tokens int) ([]rl.Row, error, error) {
 	n := max(len(servers), min(checkSequences, tokens))
 	rows, failed, errs := make([]rl.Row, n), make([]error, n), make([]error, n)
@@ -368,7 +368,7 @@ func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, 
 			})
 			switch {
 			case err != nil && atFault(err) && ctx.Err() == nil:
-				a.putAside(s, err)
+				a.markDown(s, err)
 				failed[i] = err
 			case err != nil:
 				errs[i] = fmt.Errorf("%s: %w", s.url, err)
@@ -386,4 +386,4 @@ func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, 
 	return rows, errors.Join(failed...), errors.Join(errs...)
 }
 
-var _ outlet = (*adapters)(nil)
+var _ sampler = (*adapters)(nil)

@@ -62,7 +62,7 @@ func (c Check) tolerance(floor float64) float64 {
 // compare samples from the policy that was just published, and asks the trainer for the log-probabilities of the same
 // tokens. If they differ, the sampler has other weights than the trainer.
 func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
-	rows, err := t.outlet.check(ctx, t.number, t.options.Check.Tokens)
+	rows, err := t.sampler.check(ctx, t.number, t.options.Check.Tokens)
 	if err != nil {
 		return rl.Gap{}, fmt.Errorf("check the sampler: %w", err)
 	}

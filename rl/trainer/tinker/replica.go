@@ -20,8 +20,8 @@ import (
 type replica struct {
 	*vllm
 	has map[*adapter]bool // what it has loaded
-	// aside is why it gets no turns; nil while it does. pause is the time until it is asked again.
-	aside error
+	// down is why it gets no turns; nil while it does. pause is the time until it is asked again.
+	down  error
 	since time.Time
 	pause time.Duration
 	// calls are the turns under way, pace the seconds of one since the last publication; 0 is not known.
@@ -30,7 +30,7 @@ type replica struct {
 	// life ends when the server has not answered for long. With it end the requests that it has accepted.
 	life context.Context
 	end  context.CancelCauseFunc
-	// woken receives a value when the server is put aside.
+	// woken receives a value when the server goes down.
 	woken chan struct{}
 }
 
@@ -38,29 +38,29 @@ const (
 	// longestProbe is how long a server may take to list its models, mostMissed how often in a row it may not.
 	longestProbe = 10 * time.Second
 	mostMissed   = 3
-	// firstPause is the first pause before a server that is put aside is asked again.
+	// firstPause is the first pause before a server that is down is asked again.
 	firstPause = time.Second
 )
 
 func newReplica(address, key string) (*replica, error) {
 	v, err := newVLLM(address, key)
 	return &replica{
-		vllm: v, has: map[*adapter]bool{}, aside: errors.New("it was not asked yet"), since: time.Now(),
+		vllm: v, has: map[*adapter]bool{}, down: errors.New("it was not asked yet"), since: time.Now(),
 		pause: firstPause, woken: make(chan struct{}, 1),
 	}, err
 }
 
 // ready reports whether turns of a version may go to the server.
-func (s *replica) ready(v *adapter) bool { return s.aside == nil && s.has[v] }
+func (s *replica) ready(v *adapter) bool { return s.down == nil && s.has[v] }
 
-// tend looks after a server until ctx ends: one that is put aside gets turns again once it answers and has what is
-// sampled, and one that has stopped answering is put aside.
+// tend looks after a server until ctx ends: one that is down gets turns again once it answers and has what is
+// sampled, and one that has stopped answering is marked down.
 func (a *adapters) tend(ctx context.Context, s *replica) {
 	for missed := 0; ; {
 		a.mu.Lock()
-		aside, wait := s.aside != nil, a.probing/2
+		down, wait := s.down != nil, a.probing/2
 		switch {
-		case aside:
+		case down:
 			wait = s.pause
 			s.pause = min(2*s.pause, maxBackoff)
 		case missed > 0:
@@ -71,28 +71,28 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 		case <-ctx.Done():
 			return
 		case <-s.woken:
-			if !aside {
+			if !down {
 				continue
 			}
 		case <-time.After(wait):
 		}
 		look := a.join
-		if !aside {
+		if !down {
 			look = a.probe
 		}
 		err := look(ctx, s)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err != nil && aside:
-			a.putAside(s, err)
+		case err != nil && down:
+			a.markDown(s, err)
 		}
 		if !errors.Is(err, errUnanswered) {
 			missed = 0
 			continue
 		}
 		if missed++; missed == mostMissed {
-			a.putAside(s, err)
+			a.markDown(s, err)
 			a.mu.Lock()
 			s.end(fmt.Errorf("%w: the sampler %s has stopped answering: %w", agent.ErrModelUnavailable, s.url, err))
 			a.mu.Unlock()
@@ -156,10 +156,10 @@ func (a *adapters) join(ctx context.Context, s *replica) error {
 
 // admit lets a server have turns. The caller holds a.mu.
 func (a *adapters) admit(s *replica) {
-	if s.aside != nil && a.current != nil {
+	if s.down != nil && a.current != nil {
 		a.client.log.Info("a sampler is back", "sampler", s.url, "after", time.Since(s.since).Round(time.Second))
 	}
-	s.aside = nil
+	s.down = nil
 	a.broadcast()
 }
 
@@ -195,12 +195,12 @@ func alive(ctx context.Context, err error) error {
 	return err
 }
 
-// putAside gives a server no more turns until it answers again.
-func (a *adapters) putAside(s *replica, err error) {
+// markDown gives a server no more turns until it answers again.
+func (a *adapters) markDown(s *replica, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	first := s.aside == nil
-	s.aside = err
+	first := s.down == nil
+	s.down = err
 	if !first {
 		return
 	}
@@ -214,10 +214,10 @@ func (a *adapters) putAside(s *replica, err error) {
 	a.broadcast()
 }
 
-// count returns how many servers get turns and how many are put aside. The caller holds a.mu.
-func (a *adapters) count() (ready, aside int) {
+// count returns how many servers get turns and how many are down. The caller holds a.mu.
+func (a *adapters) count() (ready, down int) {
 	for _, s := range a.replicas {
-		if s.aside == nil {
+		if s.down == nil {
 			ready++
 		}
 	}
@@ -244,8 +244,8 @@ func (a *adapters) await(ctx context.Context, found func() bool) error {
 		changed, refused := a.changed, a.current == nil
 		var causes []error
 		for _, s := range a.replicas {
-			causes = append(causes, s.aside)
-			refused = refused && errors.Is(s.aside, ErrSampler)
+			causes = append(causes, s.down)
+			refused = refused && errors.Is(s.down, ErrSampler)
 		}
 		a.mu.Unlock()
 		failed := fmt.Errorf("%w: %w", agent.ErrModelUnavailable, errors.Join(causes...))

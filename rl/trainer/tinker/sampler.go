@@ -34,9 +34,9 @@ type source struct {
 	model   string
 }
 
-// Sampler samples from the latest published policy, with the server's own asample. Replies contain its version. No turn
-// begins while the policy is being replaced.
-type Sampler struct {
+// serverSampler samples from the latest published policy, with the server's own asample. Replies contain its version.
+// No turn begins while the policy is being replaced.
+type serverSampler struct {
 	client *Client
 	codec  Codec
 	length int // maximum length of a sequence in tokens; 0 if it is not known
@@ -46,19 +46,19 @@ type Sampler struct {
 	unnamed atomic.Int64 // number of requests so far that named no rollout
 }
 
-func newSampler(c *Client, codec Codec, length int) *Sampler {
-	s := &Sampler{client: c, codec: codec, length: length, gate: newGate()}
+func newSampler(c *Client, codec Codec, length int) *serverSampler {
+	s := &serverSampler{client: c, codec: codec, length: length, gate: newGate()}
 	s.current.Store(&source{})
 	return s
 }
 
-func (s *Sampler) pause(ctx context.Context) error { return s.gate.shut(ctx) }
-func (s *Sampler) resume()                         { s.gate.release() }
-func (s *Sampler) close()                          { s.gate.close() }
-func (s *Sampler) gauges() map[string]float64      { return nil }
+func (s *serverSampler) pause(ctx context.Context) error { return s.gate.shut(ctx) }
+func (s *serverSampler) resume()                         { s.gate.release() }
+func (s *serverSampler) close()                          { s.gate.close() }
+func (s *serverSampler) gauges() map[string]float64      { return nil }
 
 // publish makes the model's current weights the policy.
-func (s *Sampler) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
+func (s *serverSampler) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
 	session, err := m.publish(ctx, number)
 	if err != nil {
 		return nil, unpublished(err)
@@ -79,7 +79,7 @@ func unpublished(err error) error {
 }
 
 // check samples sequences while no turn is sampled.
-func (s *Sampler) check(ctx context.Context, seed int64, tokens int) ([]rl.Row, error) {
+func (s *serverSampler) check(ctx context.Context, seed int64, tokens int) ([]rl.Row, error) {
 	prompt, err := s.codec.Prompt(ctx, agent.Request{
 		Messages: []agent.Message{{Role: agent.RoleUser, Content: "check"}},
 	})
@@ -110,7 +110,7 @@ const defaultReply = 4096
 
 // Complete samples a reply. It refuses settings that would change the distribution, except for the temperature. Servers
 // return the log-probabilities of temperature 1 whatever the temperature is, so replies at another one have no tokens.
-func (s *Sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
+func (s *serverSampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	start := time.Now()
 	temperature, err := temperatureOf(r.Sampling)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, e
 }
 
 // enter waits until turns may begin. Waiting for a publication does not count towards the rollout's time limit.
-func (s *Sampler) enter(ctx context.Context, r agent.Request) error {
+func (s *serverSampler) enter(ctx context.Context, r agent.Request) error {
 	if s.gate.tryEnter() {
 		return nil
 	}
@@ -154,7 +154,7 @@ func (s *Sampler) enter(ctx context.Context, r agent.Request) error {
 }
 
 // limit returns how many tokens the reply to a prompt may have, at most asked if that is not 0.
-func (s *Sampler) limit(prompt, asked int) (int, error) {
+func (s *serverSampler) limit(prompt, asked int) (int, error) {
 	if s.length == 0 {
 		return cmp.Or(asked, defaultReply), nil
 	}
@@ -167,7 +167,7 @@ func (s *Sampler) limit(prompt, asked int) (int, error) {
 }
 
 // route returns the number by which servers send the turns of a rollout to the same engine.
-func (s *Sampler) route(rollout string) int64 {
+func (s *serverSampler) route(rollout string) int64 {
 	if rollout != "" {
 		h := fnv.New32a()
 		h.Write([]byte(rollout))
@@ -185,7 +185,7 @@ func shortSeed(seed *int64) *int64 {
 }
 
 // reply returns the reply of a turn from the sampled sequence.
-func (s *Sampler) reply(r agent.Request, prompt []int32, q Sequence, from source, temperature float64,
+func (s *serverSampler) reply(r agent.Request, prompt []int32, q Sequence, from source, temperature float64,
 	start time.Time) agent.Reply {
 	message := s.codec.Reply(q.Tokens, r)
 	if r.OnText != nil {
@@ -206,7 +206,7 @@ func (s *Sampler) reply(r agent.Request, prompt []int32, q Sequence, from source
 
 // draw samples a sequence. If the server has dropped the result, it is sampled again, with the same result because the
 // seed is the same.
-func (s *Sampler) draw(ctx context.Context, from source, route int64, q sampleRequest) ([]Sequence, error) {
+func (s *serverSampler) draw(ctx context.Context, from source, route int64, q sampleRequest) ([]Sequence, error) {
 	q.Session, q.Sequence, q.Type = from.session, route, "sample"
 	for n := 1; ; n++ {
 		sequences, err := s.drawn(ctx, q)
@@ -221,7 +221,7 @@ func (s *Sampler) draw(ctx context.Context, from source, route int64, q sampleRe
 	}
 }
 
-func (s *Sampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence, error) {
+func (s *serverSampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence, error) {
 	const operation = "asample"
 	var out struct {
 		Sequences []Sequence `json:"sequences"`

@@ -50,7 +50,7 @@ type Trainer struct {
 	version int64
 	moved   bool
 	number  int64 // of the sampling session
-	outlet  outlet
+	sampler sampler
 	policy  *rl.Policy
 	// floor is the difference of sampler and trainer at the first publication, when only their arithmetic can differ.
 	floor float64
@@ -58,8 +58,8 @@ type Trainer struct {
 
 var _ rl.Trainer = (*Trainer)(nil)
 
-// outlet samples the policy: the trainer's server, or other servers.
-type outlet interface {
+// sampler samples the policy: the trainer's server, or other servers.
+type sampler interface {
 	// pause stops what must not be done while weights change. Turns wait until resume.
 	pause(ctx context.Context) error
 	resume()
@@ -76,8 +76,8 @@ type outlet interface {
 func Open(ctx context.Context, o Options) (*Trainer, error) {
 	o.Check = o.Check.withDefaults()
 	if o.Vocabulary < 1 {
-		return nil, invalidf("open the trainer", "the size of the vocabulary is not known; to fix: set trainer.vocabulary to "+
-			"the model's vocab_size")
+		return nil, invalidf("open the trainer", "the size of the vocabulary is not known; to fix: set trainer.vocabulary "+
+			"to the model's vocab_size")
 	}
 	if err := o.Client.Health(ctx); err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 		length = min(length, supported.Context)
 	}
 	t := &Trainer{
-		options: o, client: o.Client, limits: limits{o.Vocabulary, length}, outlet: newSampler(o.Client, o.Codec, length),
+		options: o, client: o.Client, limits: limits{o.Vocabulary, length}, sampler: newSampler(o.Client, o.Codec, length),
 	}
 	if o.Known != nil {
 		t.probe = *o.Known
@@ -117,7 +117,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 		if err := a.open(ctx); err != nil {
 			return nil, err
 		}
-		t.outlet = a
+		t.sampler = a
 	}
 	return t, nil
 }
@@ -176,7 +176,7 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if err := t.ready(ctx); err != nil {
 		return rl.Policy{}, err
 	}
-	if err := t.outlet.pause(ctx); err != nil {
+	if err := t.sampler.pause(ctx); err != nil {
 		return rl.Policy{}, err
 	}
 	t.number++
@@ -184,7 +184,7 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if t.moved {
 		version++
 	}
-	model, err := t.outlet.publish(ctx, t.model, t.number, version)
+	model, err := t.sampler.publish(ctx, t.model, t.number, version)
 	if err != nil {
 		return rl.Policy{}, err
 	}
@@ -194,16 +194,16 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	}
 	t.version, t.moved = version, false
 	t.policy = &rl.Policy{Model: model, Version: version, Gap: gap}
-	t.outlet.resume()
+	t.sampler.resume()
 	return *t.policy, nil
 }
 
 // Gauges returns metrics of the samplers.
-func (t *Trainer) Gauges() map[string]float64 { return t.outlet.gauges() }
+func (t *Trainer) Gauges() map[string]float64 { return t.sampler.gauges() }
 
 // Close unloads the model and releases the trainer.
 func (t *Trainer) Close() error {
-	t.outlet.close()
+	t.sampler.close()
 	if t.model != nil {
 		t.model.Close(context.Background())
 	}
@@ -215,4 +215,4 @@ func (t *Trainer) Close() error {
 // it is not known.
 func (t *Trainer) MaxContext() int { return t.limits.length }
 
-var _ agent.Model = (*Sampler)(nil)
+var _ agent.Model = (*serverSampler)(nil)
