@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -254,4 +255,26 @@ func stopCode(stop agent.StopReason, patched bool) int {
 		}
 		return cli.ExitUnsolved
 	}
+}
+
+// nextSteps are the commands that a user may want next.
+func (c *conclusion) nextSteps(report outcome) []string {
+	name := shellWord(runName(c.d, c.path))
+	submitted := report.Status == string(agent.Submitted)
+	var next []string
+	if !submitted && !c.o.demo {
+		next = append(next, "deepswe solve --resume "+name)
+	}
+	if report.Patch == nil || c.o.demo {
+		return next
+	}
+	if report.Applied || report.Branch != "" {
+		return append(next, "deepswe undo "+name)
+	}
+	if next = append(next, "deepswe apply "+name); submitted {
+		branch := cmp.Or(c.o.branch, branchName(c.settings))
+		next = append(next, "deepswe branch "+name+" "+shellWord(branch),
+			"deepswe solve --continue "+name+` "what else"`)
+	}
+	return next
 }
