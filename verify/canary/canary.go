@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-
-	"deepswe/verify/literal"
 )
 
 // Source is a file of tests.
@@ -47,7 +45,7 @@ type Canary struct {
 	// Mutation identifies the change. The same source always has the same mutations.
 	Mutation string
 	// Values are the literals that a withheld test must have written, by the number that it writes before each.
-	Values map[int]literal.Value
+	Values map[int]Literal
 
 	source int
 	edits  []edit
@@ -162,7 +160,7 @@ type mutation struct {
 	// overlap.
 	ways [][]edit
 	// withheld are the literals that are taken out.
-	withheld []literal.Value
+	withheld map[int]Literal
 }
 
 // edit replaces the bytes from at to end by text.
@@ -279,10 +277,7 @@ func (m *maker) add(id string) (reason string) {
 	}
 	if chosen.kind == Withheld {
 		m.out.helpers[at] = newHelper(t.(withholder), m.options.Record, m.options.Sources[at].Name)
-		c.Values = map[int]literal.Value{}
-		for i, v := range chosen.withheld {
-			c.Values[m.withheld+i] = v
-		}
+		c.Values = chosen.withheld
 		m.withheld += len(chosen.withheld)
 	}
 	m.out.Canaries = append(m.out.Canaries, c)

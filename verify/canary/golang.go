@@ -30,6 +30,7 @@ type goFile struct {
 	data   []byte
 	fset   *token.FileSet
 	parsed *ast.File
+	names  *goNames
 	tests  []*goTest
 }
 
@@ -45,7 +46,7 @@ func (Golang) parse(s Source) (suite, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errSyntax, err)
 	}
-	f.parsed = parsed
+	f.parsed, f.names = parsed, named(f.fset, parsed)
 	for _, d := range parsed.Decls {
 		fn, ok := d.(*ast.FuncDecl)
 		if !ok || !strings.HasPrefix(fn.Name.Name, "Test") || fn.Body == nil || len(fn.Type.Params.List) != 1 {
@@ -91,10 +92,12 @@ func (t *goTest) extent() (from, to int) {
 func (t *goTest) mutations(r *chance) []mutation {
 	var all []mutation
 	start, _ := t.extent()
+	known := map[*ast.BasicLit]bool{}
 	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
-		for _, lit := range expectations(n) {
+		for _, lit := range t.expectations(n) {
 			from, to := t.file.offset(lit.Pos()), t.file.offset(lit.End())
-			if others := goOthers(lit, r); len(others) > 0 {
+			if others := goOthers(lit, r); len(others) > 0 && !known[lit] {
+				known[lit] = true
 				all = append(all, replacement(Expectation, strconv.Itoa(from-start), from, to, others...))
 			}
 		}
@@ -164,20 +167,37 @@ func (t *goTest) fails(b *ast.BlockStmt) bool {
 // wanted matches the usual names of expected values.
 var wanted = regexp.MustCompile(`(?i)^(want\w*|expect\w*|exp|output|out|result)$`)
 
-// expectations returns the literals in a node that are expected values.
-func expectations(n ast.Node) []*ast.BasicLit {
-	var found []*ast.BasicLit
+// expectations returns the literals in a node that are expected values: for collections, the last one in each.
+func (t *goTest) expectations(n ast.Node) (found []*ast.BasicLit) {
 	add := func(e ast.Expr) {
-		if lit, ok := e.(*ast.BasicLit); ok {
-			found = append(found, lit)
+		for e != nil {
+			switch one := e.(type) {
+			case *ast.BasicLit:
+				found = append(found, one)
+			case *ast.UnaryExpr:
+				e = one.X
+				continue
+			case *ast.KeyValueExpr:
+				e = one.Value
+				continue
+			case *ast.CompositeLit:
+				if _, ok := t.file.names.spelled(one); ok && len(one.Elts) > 0 {
+					e = one.Elts[len(one.Elts)-1]
+					continue
+				}
+			}
+			return
+		}
+	}
+	if e, ok := n.(ast.Expr); ok {
+		if c, ok := t.check(e); ok {
+			for _, wanted := range c.literals {
+				add(wanted)
+			}
+			return found
 		}
 	}
 	switch n := n.(type) {
-	case *ast.BinaryExpr:
-		if n.Op == token.NEQ {
-			add(n.X)
-			add(n.Y)
-		}
 	case *ast.KeyValueExpr:
 		if key, ok := n.Key.(*ast.Ident); ok && wanted.MatchString(key.Name) {
 			add(n.Value)

@@ -1,17 +1,25 @@
 package canary
 
 import (
+	"maps"
 	"path"
+	"slices"
 
 	"deepswe/verify/literal"
 )
 
+// Literal is a value that a withheld test must have written, or may leave out if it is optional.
+type Literal struct {
+	literal.Value
+	Optional bool
+}
+
 // withholder is a test whose comparisons with literals can be made outside.
 type withholder interface {
 	// withhold returns the edits after which the test calls the helper, with the number of a literal counted from first
-	// and the value that was compared with it, and the literals. It returns none if anything else can make the test fail,
-	// apart from errors: what is compared outside might be right without a fix.
-	withhold(first int) (edits []edit, literals []literal.Value)
+	// and the value that was compared with it, and the literals by their numbers. It returns none if anything else can
+	// make the test fail, apart from errors: what is compared outside might be right without a fix.
+	withhold(first int) (edits []edit, literals map[int]Literal)
 	// helper returns the source of the function that writes a line with the number and the value to the record, or Foreign
 	// in place of a value that is not exactly of the language's own types. It is always true. If file is empty, the source
 	// is appended to the file of the test, otherwise it is a new file beside it.
@@ -40,8 +48,8 @@ func (m *maker) withhold(at int, t test) []mutation {
 		return nil
 	}
 	edits, literals := w.withhold(m.withheld)
-	if len(literals) == 0 {
-		return nil
+	if !slices.ContainsFunc(slices.Collect(maps.Values(literals)), func(l Literal) bool { return !l.Common() }) {
+		return nil // whatever forges the test could guess them
 	}
 	from, to := t.extent()
 	edits = unsaid(m.options.Sources[at].Data, from, to, edits)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"go/types"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,87 +14,249 @@ import (
 
 var _ withholder = (*goTest)(nil)
 
-// withhold takes literals out of comparisons such as got != 3, and out of calls such as assert.Equal(t, 3, got).
-func (t *goTest) withhold(first int) (edits []edit, literals []literal.Value) {
-	whole := true
-	keepIn := func(n ast.Node, form string, given ast.Expr, wanted literal.Value) {
-		text := fmt.Sprintf(form, fmt.Sprintf("%s(%d, %s)", keep, first+len(literals), t.text(given)))
-		edits = append(edits, edit{t.file.offset(n.Pos()), t.file.offset(n.End()), text})
-		literals = append(literals, wanted)
+// withhold takes literals out of comparisons such as got != 3 and !reflect.DeepEqual(got, tt.want), and out of calls
+// such as assert.Equal(t, 3, got) and cmp.Diff(want, got).
+func (t *goTest) withhold(first int) (edits []edit, literals map[int]Literal) {
+	w := &goWithholder{
+		goTest: t, next: first, literals: map[int]Literal{}, numbers: map[types.Object]int{}, known: map[ast.Node]bool{},
 	}
-	var look func(n ast.Node) bool
-	look = func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			if given, wanted, form, ok := t.asserted(n); ok {
-				keepIn(n, form, given, wanted)
-				return false
-			}
-			whole = whole && !t.checks(n)
-		case *ast.IfStmt:
-			if !t.fails(n.Body) {
-				return true
-			}
-			for _, c := range alternatives(n.Cond) {
-				if given, wanted, ok := t.compared(c); ok {
-					keepIn(c, "!%s", given, wanted)
-				} else {
-					whole = whole && isError(c)
-				}
-			}
-			for _, s := range []ast.Stmt{n.Init, n.Else} {
-				if s != nil {
-					ast.Inspect(s, look)
-				}
-			}
-			return false
-		}
-		return true
-	}
-	if ast.Inspect(t.decl.Body, look); !whole {
+	if ast.Inspect(t.decl.Body, w.look); w.left || w.usesElsewhere() {
 		return nil, nil
 	}
-	return edits, literals
+	return w.edits, w.literals
+}
+
+// goWithholder collects the comparisons of a test.
+type goWithholder struct {
+	*goTest
+	// left is set if anything but what is taken can make the test fail, apart from errors.
+	left     bool
+	next     int
+	edits    []edit
+	literals map[int]Literal
+	// numbers are those of literals that have a name, or the first ones of columns. known are the places where names of
+	// literals may stand.
+	numbers map[types.Object]int
+	known   map[ast.Node]bool
+	// diffs are the variables that are empty if a comparison holds.
+	diffs []types.Object
+}
+
+func (w *goWithholder) look(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		if c, ok := w.check(n.Rhs[0]); ok && c.differs {
+			if id, ok := n.Lhs[0].(*ast.Ident); ok {
+				w.diffs = append(w.diffs, w.file.names.Defs[id])
+			}
+		}
+	case *ast.CallExpr:
+		if c, ok := w.check(n); ok {
+			w.keep(c)
+			return false
+		}
+		w.left = w.left || w.checks(n)
+	case *ast.FuncLit:
+		for _, p := range n.Type.Params.List {
+			other := slices.ContainsFunc(p.Names, func(id *ast.Ident) bool { return id.Name != w.t })
+			w.left = w.left || other && w.text(p.Type) == "*testing.T"
+		}
+	case *ast.IfStmt:
+		if w.fails(n.Body) {
+			w.condition(n)
+			return false
+		}
+	}
+	return true
+}
+
+// condition takes the comparisons of a statement in which the test fails.
+func (w *goWithholder) condition(n *ast.IfStmt) {
+	for _, s := range []ast.Stmt{n.Init, n.Else} {
+		if s != nil {
+			ast.Inspect(s, w.look)
+		}
+	}
+	for _, cond := range alternatives(n.Cond) {
+		c, ok := w.check(cond)
+		if difference, isDifference := w.difference(cond); isDifference {
+			ast.Inspect(difference, w.look)
+		} else if ok {
+			w.keep(c)
+		} else {
+			w.left = w.left || !isError(cond)
+		}
+	}
+	ast.Inspect(n.Body, func(n ast.Node) bool { // messages may name literals
+		w.known[n] = true
+		return true
+	})
+}
+
+// difference returns what a condition says is not empty, if that is the difference of a comparison.
+func (w *goWithholder) difference(cond ast.Expr) (e ast.Expr, ok bool) {
+	c, ok := cond.(*ast.BinaryExpr)
+	if !ok || w.text(c.Y) != `""` {
+		return nil, false
+	}
+	if id, isName := c.X.(*ast.Ident); isName {
+		return c.X, slices.Contains(w.diffs, w.file.names.Uses[id])
+	}
+	inner, ok := w.check(c.X)
+	return c.X, ok && inner.differs
+}
+
+// goCheck is a comparison with literals that makes a test fail if it does not hold.
+type goCheck struct {
+	node          ast.Expr
+	given, wanted ast.Expr
+	goWanted
+	form string // of what takes its place; %s is a call of the helper
+	// differs is set if its value is a difference, which is empty if the comparison holds.
+	differs bool
+	// call is a call of a function that compares values; nil for an operator.
+	call *ast.CallExpr
+}
+
+// goComparers are the functions that compare two values.
+var goComparers = strings.Fields("reflect.DeepEqual slices.Equal maps.Equal bytes.Equal cmp.Equal")
+
+// check returns the comparison that an expression is.
+func (t *goTest) check(e ast.Expr) (c goCheck, ok bool) {
+	c = goCheck{node: e, form: "!%s"}
+	var sides []ast.Expr
+	switch n := e.(type) {
+	case *ast.BinaryExpr:
+		if n.Op == token.NEQ {
+			sides = []ast.Expr{n.X, n.Y}
+		}
+	case *ast.UnaryExpr:
+		call, ok := n.X.(*ast.CallExpr)
+		if ok && n.Op == token.NOT && slices.Contains(goComparers, t.text(call.Fun)) {
+			c.call, sides = call, call.Args
+		}
+	case *ast.CallExpr:
+		fn, ok := n.Fun.(*ast.SelectorExpr)
+		switch {
+		case !ok:
+		case t.text(n.Fun) == "cmp.Diff":
+			c.call, c.form, c.differs, sides = n, "%s", true, n.Args
+		case len(n.Args) > 2 && fn.Sel.Name == "Equal" && t.text(n.Args[0]) == t.t:
+			c.form, sides = t.text(fn.X)+".True("+t.t+", %s)", n.Args[1:3]
+		}
+	}
+	if len(sides) < 2 {
+		return c, false
+	}
+	for _, i := range []int{1, 0} {
+		if c.goWanted, ok = t.file.names.wanted(sides[i]); ok {
+			c.wanted, c.given = sides[i], sides[1-i]
+			return c, true
+		}
+	}
+	return c, false
+}
+
+// keep makes a comparison a call of the helper, and empties the literals.
+func (w *goWithholder) keep(c goCheck) {
+	first, done := w.numbers[c.object]
+	if !done || c.object == nil {
+		first = w.next
+		w.next += len(c.literals)
+		w.empty(c.goWanted, first)
+	}
+	w.known[c.wanted] = true
+	helper, wanted := keep, w.text(c.wanted)
+	if c.object == nil {
+		_, wanted, _ = w.file.names.literal(c.wanted)
+	}
+	if c.differs {
+		helper += "_text"
+	}
+	number := strconv.Itoa(first)
+	if key, name := c.key(); key != nil {
+		number += "+" + name
+	}
+	arguments := []string{number, w.text(c.given)}
+	switch {
+	case c.call != nil: // so that the function stays used, and imported
+		same := []string{wanted, wanted}
+		for _, more := range c.call.Args[2:] {
+			same = append(same, w.text(more))
+		}
+		arguments = append(arguments, w.text(c.call.Fun)+"("+strings.Join(same, ", ")+")")
+	case c.object != nil:
+		arguments = append(arguments, wanted)
+	}
+	text := helper + "(" + strings.Join(arguments, ", ") + ")"
+	w.edits = append(w.edits, w.edit(c.node, fmt.Sprintf(c.form, text)))
+}
+
+func (w *goWithholder) edit(n ast.Node, text string) edit {
+	return edit{w.file.offset(n.Pos()), w.file.offset(n.End()), text}
+}
+
+// empty takes the literals of a comparison out of the test, unless they are in the comparison itself.
+func (w *goWithholder) empty(c goWanted, first int) {
+	for i, e := range c.literals {
+		if e == nil {
+			v, _ := literal.Parse(c.zero) // it is one
+			w.literals[first+i] = Literal{v, true}
+			continue
+		}
+		v, empty, _ := w.file.names.literal(e)
+		w.literals[first+i] = Literal{Value: v}
+		if c.object != nil {
+			w.edits = append(w.edits, w.edit(e, empty))
+		}
+	}
+	if c.object == nil {
+		return
+	}
+	w.numbers[c.object] = first
+	if key, name := c.key(); key != nil && key.Name != name && !w.known[key] {
+		w.known[key] = true
+		body := w.file.offset(c.loop.Body.Lbrace) + 1
+		w.edits = append(w.edits, w.edit(key, name), edit{body, body, " " + name + " := " + name + ";"})
+	}
+}
+
+// usesElsewhere reports whether literals that are taken out are used for anything but comparisons and messages.
+func (w *goWithholder) usesElsewhere() (found bool) {
+	names := w.file.names
+	ast.Inspect(w.file.parsed, func(n ast.Node) bool {
+		if w.known[n] {
+			return false
+		}
+		switch n := n.(type) {
+		case *ast.KeyValueExpr: // the name of a column
+			if id, ok := n.Key.(*ast.Ident); ok {
+				w.known[id] = true
+			}
+		case *ast.CallExpr:
+			fn, ok := n.Fun.(*ast.SelectorExpr)
+			return !ok || w.text(fn.X) != w.t || fn.Sel.Name == "Run"
+		case *ast.Ident:
+			_, taken := w.numbers[names.Uses[n]]
+			found = found || taken
+		}
+		return true
+	})
+	return found
 }
 
 func (t *goTest) text(n ast.Node) string {
 	return string(t.file.data[t.file.offset(n.Pos()):t.file.offset(n.End())])
 }
 
-// compared returns what a condition compares with a literal.
-func (t *goTest) compared(cond ast.Expr) (given ast.Expr, wanted literal.Value, ok bool) {
-	c, ok := cond.(*ast.BinaryExpr)
-	if !ok || c.Op != token.NEQ {
-		return nil, wanted, false
-	}
-	return t.withLiteral(c.X, c.Y)
-}
-
-// withLiteral returns the one of two expressions that is compared with the other, a literal.
-func (t *goTest) withLiteral(x, y ast.Expr) (given ast.Expr, wanted literal.Value, ok bool) {
-	for _, side := range [][2]ast.Expr{{x, y}, {y, x}} {
-		if _, basic := side[1].(*ast.BasicLit); basic {
-			wanted, err := literal.Parse(t.text(side[1]))
-			return side[0], wanted, err == nil
-		}
-	}
-	return nil, wanted, false
-}
-
-// asserted returns what a call of testify's Equal compares with a literal, and the form of a call that takes a truth.
-func (t *goTest) asserted(c *ast.CallExpr) (given ast.Expr, wanted literal.Value, form string, ok bool) {
-	fn, ok := c.Fun.(*ast.SelectorExpr)
-	if !ok || fn.Sel.Name != "Equal" || len(c.Args) < 3 || t.text(c.Args[0]) != t.t {
-		return nil, wanted, "", false
-	}
-	given, wanted, ok = t.withLiteral(c.Args[2], c.Args[1])
-	return given, wanted, t.text(fn.X) + ".True(" + t.t + ", %s)", ok
-}
-
-// checks reports whether a call may make the test fail.
+// checks reports whether a call may make the test fail, apart from errors.
 func (t *goTest) checks(c *ast.CallExpr) bool {
+	text := t.text(c.Fun)
+	if strings.HasSuffix(text, ".NoError") || text == "assert.New" || text == "require.New" {
+		return false
+	}
 	is := func(e ast.Expr) bool { id, ok := e.(*ast.Ident); return ok && (id.Name == t.t || id.Name == "panic") }
-	if slices.ContainsFunc(c.Args, is) || is(c.Fun) {
+	if slices.ContainsFunc(c.Args, is) || is(c.Fun) || text == "cmp.Diff" {
 		return true
 	}
 	fn, ok := c.Fun.(*ast.SelectorExpr)
@@ -131,17 +294,10 @@ import (
 	"reflect"
 )
 
-func KEEP(number int, value interface{}) bool {
-	text := "FOREIGN"
-	switch v := reflect.ValueOf(value); v.Kind() {
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		text = fmt.Sprint(v.Int())
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		text = fmt.Sprint(v.Uint())
-	case reflect.Float32, reflect.Float64:
-		text = fmt.Sprint(v.Float())
-	case reflect.String:
-		text = fmt.Sprintf("%q", v.String())
+func KEEP(number int, value interface{}, _ ...interface{}) bool {
+	text, own := KEEP_spell(reflect.ValueOf(value))
+	if !own {
+		text = "FOREIGN"
 	}
 	record, err := os.OpenFile(RECORD, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0666)
 	if err != nil {
@@ -150,6 +306,55 @@ func KEEP(number int, value interface{}) bool {
 	defer record.Close()
 	fmt.Fprintf(record, "%d %s\n", number, text)
 	return true
+}
+
+func KEEP_text(number int, value interface{}, _ ...interface{}) string {
+	KEEP(number, value)
+	return ""
+}
+
+func KEEP_spell(v reflect.Value) (string, bool) {
+	switch v.Kind() {
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return fmt.Sprint(v.Int()), true
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return fmt.Sprint(v.Uint()), true
+	case reflect.Float32:
+		return fmt.Sprint(float32(v.Float())), true
+	case reflect.Float64:
+		return fmt.Sprint(v.Float()), true
+	case reflect.Bool:
+		return fmt.Sprint(v.Bool()), true
+	case reflect.String:
+		return fmt.Sprintf("%q", v.String()), true
+	case reflect.Interface:
+		return KEEP_spell(v.Elem())
+	case reflect.Slice, reflect.Array:
+		if v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.Uint8 {
+			return fmt.Sprintf("%q", v.Bytes()), true
+		}
+		text := ""
+		for i := 0; i < v.Len(); i++ {
+			item, own := KEEP_spell(v.Index(i))
+			if !own {
+				return "", false
+			}
+			text += item + ", "
+		}
+		return "[" + text + "]", true
+	case reflect.Map:
+		text := ""
+		for _, key := range v.MapKeys() {
+			name, own := KEEP_spell(key)
+			item, owned := KEEP_spell(v.MapIndex(key))
+			if !own || !owned {
+				return "", false
+			}
+			text += name + ": " + item + ", "
+		}
+		return "{" + text + "}", true
+	}
+	return "", false
 }
 `)
 }

@@ -19,8 +19,9 @@ var (
 )
 
 // withhold takes literals out of comparisons such as expect(f()).toBe(3) and assert.equal(f(), 3).
-func (t *jsTest) withhold(first int) (edits []edit, literals []literal.Value) {
+func (t *jsTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 	f := t.file
+	literals = map[int]Literal{}
 	for i := t.title; i < t.last; i++ {
 		from, to, given, wanted, ok := f.compared(i)
 		if !ok && f.checks(i) {
@@ -31,7 +32,7 @@ func (t *jsTest) withhold(first int) (edits []edit, literals []literal.Value) {
 		}
 		text := fmt.Sprintf("%s(%d, %s)", keep, first+len(literals), given)
 		edits = append(edits, edit{f.tokens[from].from, f.tokens[to].to, text})
-		literals = append(literals, wanted)
+		literals[first+len(literals)] = Literal{Value: wanted}
 		i = to
 	}
 	return edits, literals

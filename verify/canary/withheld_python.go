@@ -16,7 +16,8 @@ var pyChecks = regexp.MustCompile(
 	`(?i)\b(\w*assert|raise|\w*warns\b|fail\w*\()|^[\w.]*(check|verify|expect|compare)\w*\(`)
 
 // withhold takes literals out of comparisons that every run of the test reaches.
-func (t *pyFunction) withhold(first int) (edits []edit, literals []literal.Value) {
+func (t *pyFunction) withhold(first int) (edits []edit, literals map[int]Literal) {
+	literals = map[int]Literal{}
 	for i, l := range t.body {
 		code := pyCode(l.text)
 		given, wanted, ok := pyCompared(code)
@@ -30,7 +31,7 @@ func (t *pyFunction) withhold(first int) (edits []edit, literals []literal.Value
 		from := l.end - len(l.text)
 		text := fmt.Sprintf("assert %s(%d, %s)", keep, first+len(literals), given)
 		edits = append(edits, edit{from, from + len(code), text})
-		literals = append(literals, wanted)
+		literals[first+len(literals)] = Literal{Value: wanted}
 	}
 	return edits, literals
 }

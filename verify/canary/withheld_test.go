@@ -75,6 +75,53 @@ func TestA(t *testing.T) {
 	assert.True(t, kept_for_later(2, h(1)))
 }
 `, []string{"31", "'x'", "2.5"}},
+		{Golang{}, Source{"a/a_test.go", []byte(`package a
+
+func TestA(t *testing.T) {
+	want := map[string]int{"a": 11, "b": -2}
+	if got := M(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	tests := []struct {
+		in, want string
+		list     []string
+	}{{"x", "xx", nil}, {in: "y", list: []string{"y", "z"}}}
+	for _, tt := range tests {
+		tt := tt
+		t.Run(tt.in, func(t *testing.T) {
+			if got, err := F(tt.in); err != nil || got != tt.want {
+				t.Fatalf("got %q, want %q", got, tt.want)
+			}
+			if diff := cmp.Diff(tt.list, L(tt.in)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+`)}, "TestA", `package a
+
+func TestA(t *testing.T) {
+	want := map[string]int{}
+	if got := M(); !kept_for_later(0, got, reflect.DeepEqual(want, want)) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	tests := []struct {
+		in, want string
+		list     []string
+	}{{"x", "", nil}, {in: "y", list: []string{}}}
+	for kept_for_later_row, tt := range tests { kept_for_later_row := kept_for_later_row;
+		tt := tt
+		t.Run(tt.in, func(t *testing.T) {
+			if got, err := F(tt.in); err != nil || !kept_for_later(1+kept_for_later_row, got, tt.want) {
+				t.Fatalf("got %q, want %q", got, tt.want)
+			}
+			if diff := kept_for_later_text(3+kept_for_later_row, L(tt.in), cmp.Diff(tt.list, tt.list)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+`, []string{"{'b': -2, 'a': 11}", "'xx'", "''", "[]", "['y', 'z']"}},
 	} {
 		set, err := New(tc.w, Options{
 			Tests: []string{tc.test}, Sources: []Source{tc.source}, Record: "/tmp/record", Rand: random(1),
@@ -87,7 +134,7 @@ func TestA(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 		}
 		for i, want := range tc.values {
-			if v, err := literal.Parse(want); err != nil || !literal.Equal(v, set.Canaries[0].Values[i]) {
+			if v, err := literal.Parse(want); err != nil || !literal.Equal(v, set.Canaries[0].Values[i].Value) {
 				t.Errorf("%s: value %d is not %s (%v)", tc.source.Name, i, want, err)
 			}
 		}
@@ -122,9 +169,34 @@ func TestNothingIsWithheldBesideOtherChecks(t *testing.T) {
 		{Python{}, "test_a", python("check_all(f)")},
 		{Golang{}, "TestA", golang("if F() < 3 {\n\t\tt.Error()\n\t}")},
 		{Golang{}, "TestA", golang("check(t, F())")},
+		{Golang{}, "TestA", golang("for _, tt := range all {\n\t\tif F() != tt.want {\n\t\t\tt.Error()\n\t\t}\n\t}")},
+		{Golang{}, "TestA", golang("x := 4\n\tif F() != x {\n\t\tt.Error()\n\t}\n\tx = 5")},
+		{Golang{}, "TestA", golang("x := \"4\"\n\tif F(x) != x {\n\t\tt.Error()\n\t}")},
+		{Golang{}, "TestA", golang("t.Run(\"x\", func(s *testing.T) { s.Error() })")},
 		{Golang{}, "TestA", golang("if err == nil {\n\t\tt.Fatal()\n\t}")},
 		{JavaScript{}, "adds", javascript("expect(g()).not.toBe(4);")},
 		{JavaScript{}, "adds", javascript("assert.throws(() => g());")},
+	} {
+		set, err := New(tc.w, Options{
+			Tests: []string{tc.test}, Sources: []Source{tc.source}, Record: "/tmp/record", Rand: random(1),
+		})
+		if err != nil || set.Canaries[0].Kind == Withheld {
+			t.Errorf("%s: %+v, %v", tc.source.Data, set.Canaries, err)
+		}
+	}
+}
+
+// Values that code often returns prove nothing where nothing else is withheld.
+func TestNothingCommonIsWithheld(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		w      Writer
+		test   string
+		source Source
+	}{
+		{Python{}, "test_a", Source{"test_a.py", []byte("def test_a():\n    assert f(1) == [0]\n    assert g() == None\n")}},
+		{Golang{}, "TestA", Source{"a_test.go", []byte("package a\n\nfunc TestA(t *testing.T) {\n\tif F() != true {\n\t\tt.Error()\n\t}\n}\n")}},
+		{JavaScript{}, "adds", Source{"a.test.js", []byte("it('adds', () => {\n  expect(add()).toEqual({});\n});\n")}},
 	} {
 		set, err := New(tc.w, Options{
 			Tests: []string{tc.test}, Sources: []Source{tc.source}, Record: "/tmp/record", Rand: random(1),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -61,6 +62,19 @@ func Equal(a, b Value) bool {
 		}
 	}
 	return true
+}
+
+// Common reports whether a value is one that code often returns whatever it is asked: a truth value, nothing, -1, 0 or 1,
+// and empty collections or such with one such value.
+func (v Value) Common() bool {
+	other := func(one Value) bool { return !one.Common() }
+	switch v.kind {
+	case number:
+		return v.number.IsInt() && v.number.Num().IsInt64() && v.number.Num().Int64()/2 == 0
+	case text:
+		return v.text == ""
+	}
+	return len(v.items) < 2 && !slices.ContainsFunc(slices.Concat(v.items, v.values), other)
 }
 
 // within reports whether every item of a set or map is also in another one.
