@@ -163,45 +163,28 @@ func protect(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 }
 
-// clock writes seconds for people.
+// clock writes seconds for people; nothing for 0.
 func clock(seconds float64) string {
-	switch {
-	case seconds < .05:
+	if seconds == 0 {
 		return ""
-	case seconds < 10:
-		return fmt.Sprintf("%.1f s", seconds)
-	case seconds < 120:
-		return fmt.Sprintf("%.0f s", seconds)
-	case seconds < 7200:
-		return fmt.Sprintf("%.0f min", seconds/60)
 	}
-	return fmt.Sprintf("%.1f h", seconds/3600)
+	return plot.Duration(seconds)
 }
 
-// count writes a number of things with three digits that mean something; nothing for 0.
+// count writes a number of things; nothing for 0.
 func count(n int) string {
-	switch {
-	case n == 0:
+	if n == 0 {
 		return ""
-	case n < 1000:
-		return fmt.Sprint(n)
-	case n < 999_500:
-		return fmt.Sprintf("%.3gk", float64(n)/1000)
 	}
-	return fmt.Sprintf("%.3gM", float64(n)/1e6)
+	return plot.Count(float64(n))
 }
 
-// size writes a number of bytes.
+// size writes a number of bytes; nothing for 0.
 func size(n int64) string {
-	switch {
-	case n == 0:
+	if n == 0 {
 		return ""
-	case n < 1000:
-		return fmt.Sprintf("%d B", n)
-	case n < 999_500:
-		return fmt.Sprintf("%.3g kB", float64(n)/1000)
 	}
-	return fmt.Sprintf("%.3g MB", float64(n)/1e6)
+	return plot.Count(float64(n)) + "B"
 }
 
 // ago writes a time.

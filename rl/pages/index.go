@@ -7,6 +7,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/run"
+	"deepswe/verify/plot"
 )
 
 // listed is a run in the list.
@@ -107,7 +108,7 @@ func (h *Handler) index(w http.ResponseWriter, r *http.Request) {
 		live = live || rows[i].State == stateRunning
 		if price, ok := h.prices.Of(rows[i].Model); ok {
 			rows[i].cost = price.Cost(agent.Usage{Prompt: rows[i].Total.Read, Completion: rows[i].Total.Written})
-			rows[i].Cost = fmt.Sprintf("%.3g", rows[i].cost)
+			rows[i].Cost = plot.Number(rows[i].cost)
 		}
 	}
 	page, n := selectRows(q, rows)

@@ -180,17 +180,19 @@ func (h *Handler) cards(r *loaded) []plot.Card {
 	if t.Suspicious > 0 {
 		add("Suspicious", fmt.Sprint(t.Suspicious), "attempts")
 	}
-	per := func(v float64, write func(float64) string) string {
-		if t.Solved == 0 {
-			return ""
+	spent := func(name string, v float64, write func(float64) string) {
+		each := ""
+		if t.Solved > 0 {
+			each = write(v/float64(t.Solved)) + " per solved attempt"
 		}
-		return write(v/float64(t.Solved)) + " per solved task"
+		if v > 0 {
+			add(name, write(v), each)
+		}
 	}
-	add("Tokens", count(t.Read+t.Written), per(float64(t.Read+t.Written), func(v float64) string { return count(int(v)) }))
-	add("Time", clock(t.Seconds), per(t.Seconds, clock))
+	spent("Tokens", float64(t.Tokens()), plot.Count)
+	spent("Time", t.Seconds, plot.Duration)
 	if price, ok := h.prices.Of(r.Model); ok {
-		cost := price.Cost(agent.Usage{Prompt: t.Read, Completion: t.Written})
-		add("Cost", fmt.Sprintf("%.3g", cost), per(cost, func(v float64) string { return fmt.Sprintf("%.3g", v) }))
+		spent("Cost", price.Cost(agent.Usage{Prompt: t.Read, Completion: t.Written}), plot.Number)
 	}
 	return cards
 }

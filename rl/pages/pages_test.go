@@ -44,7 +44,7 @@ func trainedRun(t *testing.T, set ...string) string {
 }
 
 // get returns a page.
-func get(t *testing.T, h http.Handler, path string, want int) string {
+func get(t testing.TB, h http.Handler, path string, want int) string {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
@@ -80,7 +80,7 @@ func crawl(t *testing.T, h http.Handler) map[string]string {
 }
 
 // handler returns the pages of runs at paths.
-func handler(t *testing.T, paths ...string) *Handler {
+func handler(t testing.TB, paths ...string) *Handler {
 	t.Helper()
 	h, err := New(Options{Paths: paths})
 	if err != nil {

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -31,6 +32,11 @@ type sample struct {
 	// hostile is a text in every place that a model or a repository writes.
 	hostile string
 	open    bool // the run has not ended
+	// length is the number of steps of an attempt; 0 for a few.
+	length int
+	// long is the number of characters of an observation, cut from source; 0 for a line.
+	long   int
+	source string
 }
 
 const samplePatch = `diff --git a/src/relativedelta.py b/src/relativedelta.py
@@ -101,7 +107,7 @@ func (s sample) attempt(t testing.TB, d *run.Dir, j run.Job, random *rand.Rand) 
 		t.Fatal(err)
 	}
 	good := random.Float64() < s.skill
-	steps := 6 + random.IntN(20)
+	steps := cmp.Or(s.length, 6+random.IntN(20))
 	stop := trajectory.Submitted
 	if !good && random.IntN(3) == 0 {
 		stop = trajectory.MaxContext
@@ -189,6 +195,10 @@ func (s sample) steps(
 			code := 1
 			result.Failed, result.ExitCode = true, &code
 			out = "grep: src: No such file or directory"
+		}
+		if s.long > 0 {
+			from := random.IntN(len(s.source) - s.long)
+			out += strings.ToValidUTF8(s.source[from:from+s.long], "")
 		}
 		result.Output = out + s.hostile
 		grown := 180 + random.IntN(900)

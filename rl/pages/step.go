@@ -195,7 +195,7 @@ func timeline(dir string, step int, groups [][]record.Played) (template.HTML, er
 	for _, r := range bars {
 		if w := x(r.to) - x(r.from); w > 0 {
 			block(&b, r.class, x(r.from), 0, w, trainerHeight,
-				fmt.Sprintf("trainer, step %d: %.1f s", r.step, r.to.Sub(r.from).Seconds()))
+				fmt.Sprintf("trainer, step %d: %s", r.step, plot.Duration(r.to.Sub(r.from).Seconds())))
 		}
 	}
 	for i, p := range all {
@@ -215,12 +215,12 @@ func timeline(dir string, step int, groups [][]record.Played) (template.HTML, er
 				continue
 			}
 			block(&b, part.class, at, y, w, rowHeight-1,
-				fmt.Sprintf("%s #%d, %s: %.1f s", p.Task, p.Attempt, part.name, part.seconds))
+				fmt.Sprintf("%s #%d, %s: %s", p.Task, p.Attempt, part.name, plot.Duration(part.seconds)))
 			at += w
 		}
 	}
-	fmt.Fprintf(&b, `<text x="0" y="%.1f">0 s</text><text class="xname" x="%g" y="%.1f">%s s</text></svg>`,
-		height-2, timelineWidth, height-2, plot.Number(span))
+	fmt.Fprintf(&b, `<text x="0" y="%.1f">0 s</text><text class="xname" x="%g" y="%.1f">%s</text></svg>`,
+		height-2, timelineWidth, height-2, plot.Duration(span))
 	return template.HTML(b.String()), nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"deepswe/agent/cli"
 	"deepswe/agent/trajectory"
 	"deepswe/rl"
+	"deepswe/verify/plot"
 )
 
 // message is a message, as it is shown.
@@ -227,8 +228,8 @@ func timeOfSteps(steps []step) template.HTML {
 			fmt.Fprintf(&b, `<rect class="dot %s" x="%.2f" y="%.1f" width="%.2f" height="%.1f"/>`, class, x,
 				height-height*to*.9, max(w*.85, .5), height*.9*(to-from))
 		}
-		fmt.Fprintf(&b, `<a href="#%s"><title>step %d: model %.1f s, tools %.1f s, %d tokens</title>`, s.Anchor(), s.Number,
-			s.Model, s.Tools, s.Read+s.Written)
+		fmt.Fprintf(&b, `<a href="#%s"><title>step %d: model %s, tools %s, %s tokens</title>`, s.Anchor(), s.Number,
+			plot.Duration(s.Model), plot.Duration(s.Tools), plot.Count(float64(s.Read+s.Written)))
 		if longest > 0 {
 			share := s.Model / longest
 			bar("c0", 0, share)

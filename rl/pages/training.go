@@ -154,7 +154,7 @@ func stepsOfTraining(points []metrics.Point, played []int) []trainedStep {
 		}
 		rows = append(rows, trainedStep{
 			Step: step, Reward: cell("reward/mean"), Pass: cell("val/pass@1"), None: cell("groups/solve_none"),
-			Some: cell("groups/solve_partial"), All: cell("groups/solve_all"), S: cell("time/step"),
+			Some: cell("groups/solve_partial"), All: cell("groups/solve_all"), S: clock(byStep[step]["time/step"]),
 			Played: slices.Contains(played, step),
 		})
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
@@ -8,9 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-
-	_ "embed"
 
 	"deepswe/rl/metrics"
 	"deepswe/verify/plot"
@@ -123,7 +121,7 @@ func (c curves) cards() []plot.Card {
 		total += p.Y
 	}
 	if total > 0 {
-		out = append(out, plot.Card{Name: "Time", Value: Duration(total), Detail: "in steps"})
+		out = append(out, plot.Card{Name: "Time", Value: plot.Duration(total), Detail: "in steps"})
 	}
 	return out
 }
@@ -289,16 +287,4 @@ func (c curves) time() []template.HTML {
 			{Label: "trained", Points: c["perf/trained_per_second"], Color: 2},
 		}},
 	)
-}
-
-// Duration writes seconds as 9.5s, 3m20s or 1h02m.
-func Duration(seconds float64) string {
-	switch d := time.Duration(seconds * float64(time.Second)); {
-	case d < 10*time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	default:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
 }

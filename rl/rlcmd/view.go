@@ -11,7 +11,6 @@ import (
 
 	"deepswe/agent/cli"
 	"deepswe/rl/metrics"
-	"deepswe/rl/report"
 	"deepswe/verify/plot"
 )
 
@@ -186,7 +185,7 @@ func (r *runView) left(now time.Time) string {
 	if r.from < 0 || taken < 1 || r.step >= r.steps {
 		return ""
 	}
-	return ", " + report.Duration(now.Sub(r.begun).Seconds()/float64(taken)*float64(r.steps-r.step)) + " left"
+	return ", " + plot.Duration(now.Sub(r.begun).Seconds()/float64(taken)*float64(r.steps-r.step)) + " left"
 }
 
 // line is a step as one line of at most 80 columns.

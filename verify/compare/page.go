@@ -30,7 +30,11 @@ func (rep *Report) WriteBody(w io.Writer) error { return rep.execute(w, "body") 
 
 func (rep *Report) execute(w io.Writer, part string) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"percent": plot.Percent, "points": Points, "p": PValue, "each": Each, "stops": rep.Stops,
+		"percent": plot.Percent, "points": Points, "p": PValue,
+		"tokens": func(r RunReport) string { return Each(r.Tokens, plot.Count) },
+		"time":   func(r RunReport) string { return Each(r.Seconds, plot.Duration) },
+		"cost":   func(r RunReport) string { return Each(r.Cost, plot.Number) },
+		"stops":  rep.Stops, "words": func(s string) string { return strings.ReplaceAll(s, "_", " ") },
 	}).Parse(pageTemplate)
 	if err != nil {
 		return fmt.Errorf("page template: %w", err)
@@ -55,15 +59,12 @@ func PValue(p float64) string {
 	return fmt.Sprintf("%.2g", p)
 }
 
-// Each writes a number for each solved attempt; a dash if there is none.
-func Each(v *float64) string {
+// Each writes what a solved attempt took; a dash if nothing is known.
+func Each(v *float64, write func(float64) string) string {
 	if v == nil {
 		return "–"
 	}
-	if *v >= 1000 {
-		return plot.Short(math.Round(*v/100)/10) + "k"
-	}
-	return plot.Short(*v)
+	return write(*v)
 }
 
 // Stops returns why attempts ended, in all runs, the most frequent first.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Spark is a curve as small as a word.
@@ -31,8 +32,10 @@ func Spark(s Series) template.HTML {
 	return template.HTML(b.String())
 }
 
-// Number writes a value with about three digits that count.
-func Number(v float64) string {
+// Number writes a value with three digits that count.
+func Number(v float64) string { return digits(v, 3) }
+
+func digits(v float64, n int) string {
 	switch a := math.Abs(v); {
 	case a == 0:
 		return "0"
@@ -40,28 +43,49 @@ func Number(v float64) string {
 		return strconv.FormatFloat(v, 'e', 2, 64)
 	case v == math.Trunc(v):
 		return strconv.FormatFloat(v, 'f', 0, 64)
-	case a >= 100:
-		return strconv.FormatFloat(v, 'f', 1, 64)
-	case a >= 10:
-		return strconv.FormatFloat(v, 'f', 2, 64)
-	case a >= 0.1:
-		return strconv.FormatFloat(v, 'f', 3, 64)
 	default:
-		return strconv.FormatFloat(v, 'f', 4, 64)
+		return strconv.FormatFloat(v, 'f', max(0, n-1-int(math.Floor(math.Log10(a)))), 64)
 	}
 }
 
-// Short formats a value for an axis: like Number, but without trailing zeros and padding of the exponent.
+// Short formats a value for an axis: with more digits than Number where it has them, but without trailing zeros and
+// padding of the exponent.
 func Short(v float64) string {
-	mantissa, exponent, power := strings.Cut(Number(v), "e")
+	mantissa, exponent, power := strings.Cut(digits(v, 5), "e")
 	if strings.Contains(mantissa, ".") {
 		mantissa = strings.TrimSuffix(strings.TrimRight(mantissa, "0"), ".")
 	}
 	if power {
-		n, _ := strconv.Atoi(exponent) // which cannot fail: Number wrote it
+		n, _ := strconv.Atoi(exponent) // which cannot fail: digits wrote it
 		mantissa += "e" + strconv.Itoa(n)
 	}
 	return mantissa
+}
+
+// Count writes a number of things with three digits that count: 950, 1.25k, 31.6M.
+func Count(v float64) string {
+	unit := ""
+	for _, larger := range []string{"k", "M", "G"} {
+		if v < 999.5 {
+			break
+		}
+		v, unit = v/1000, larger
+	}
+	return strconv.FormatFloat(v, 'g', 3, 64) + unit
+}
+
+// Duration writes seconds as 62ms, 9.5s, 3m20s or 1h02m.
+func Duration(seconds float64) string {
+	switch d := time.Duration(seconds * float64(time.Second)); {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < 10*time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	default:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
 }
 
 // Card is a number at the top of a page.
