@@ -43,8 +43,9 @@ func (t *tree) describe(statement string, subAgents []string) []trajectory.Chain
 
 // kindsOf says what chains are for, and which replies another conversation begins with. A conversation about the task
 // is a main one. Another with tools is known by where its beginning comes from: from what the model said in another, or
-// from the call of a tool that starts an agent. One with the tools of a main one goes on from that, too: a summary may
-// be short. One without tools, where others have some, is auxiliary.
+// from the call of a tool that starts an agent. One with the tools of a main one goes on from that, too, because a
+// summary may be short, unless another waited for it: then a command has asked. One without tools, where others have
+// some, is auxiliary.
 func kindsOf(
 	used []*chain, statement string, subAgents []string,
 ) (kinds map[*chain]trajectory.ChainKind, summaries map[*reply]bool) {
@@ -80,7 +81,7 @@ func kindsOf(
 					kinds[c] = trajectory.Continuation
 				case kinds[other] != trajectory.Auxiliary && other.starts(c, subAgents):
 					kinds[c] = trajectory.SubAgent
-				case kinds[other] == trajectory.Main && other.offered == c.offered:
+				case kinds[other] == trajectory.Main && other.offered == c.offered && !c.awaited(used):
 					kinds[c] = trajectory.Continuation
 				}
 			}
@@ -92,6 +93,15 @@ func kindsOf(
 		}
 	}
 	return kinds, summaries
+}
+
+// awaited reports whether one of the chains stood still for all of this one.
+func (c *chain) awaited(by []*chain) bool {
+	first, last := c.replies[0].seq, c.replies[len(c.replies)-1].seq
+	return slices.ContainsFunc(by, func(o *chain) bool {
+		next, _ := slices.BinarySearchFunc(o.replies, first, func(r *reply, seq int64) int { return cmp.Compare(r.seq, seq) })
+		return o != c && next > 0 && next < len(o.replies) && o.replies[next].seq > last
+	})
 }
 
 // length counts what the model has written in a chain: tokens, or bytes where tokens are not known.

@@ -131,6 +131,21 @@ func TestSubAgents(t *testing.T) {
 	}
 }
 
+// An agent that a command of the model starts has the same tools and waits for nobody: it is no continuation of the one
+// that waits for the command. After the command, that goes on, and may be compacted later.
+func TestAgentInItsOwnShell(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, counting(), agent.Limits{})
+	first := talk(t, g, true, statement)
+	inner := talk(t, g, true, "say what two and two are")
+	talk(t, g, true, "say what two and two are", inner, "is that so?")
+	talk(t, g, true, statement, first, "it is four")
+	talk(t, g, true, "(what came before was left out) go on")
+	if got := kinds(finished(t, g)); got != "main 2-0, continuation 1-0, auxiliary 2-2" {
+		t.Error(got)
+	}
+}
+
 // An agent that changes its history has several main conversations, and every reply is learned from once.
 func TestEditedHistory(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ type gateway struct {
 	// calls counts those that were answered or are about to be, again those that repeat another, strange requests without
 	// the key, and dropped what was asked for and cannot be honoured.
 	calls, again, strange, dropped int
-	refusals                       int // in a row
+	refusals, repeats              int // in a row
 	// over is why the agent was last refused an answer; empty if it was answered since.
 	over agent.StopReason
 }
@@ -45,7 +45,8 @@ var (
 	errRefused = errors.New("the agent goes on after its limit")
 )
 
-// A refused agent may ask this many times more, and take this long, to find an end of its own.
+// A refused agent may ask this many times more, and take this long, to find an end of its own. As often it may ask the
+// same again before it is refused.
 const (
 	mostRefusals = 50
 	grace        = time.Minute
@@ -78,7 +79,9 @@ func (g *gateway) begin(r request) *call {
 	c := g.tree.place(r)
 	if before := g.tree.again(c); before != nil {
 		g.again++
-		return before
+		if g.repeats++; g.repeats <= mostRefusals {
+			return before
+		}
 	}
 	if refused := g.limit(c); refused != nil {
 		c.err = refused
@@ -87,6 +90,7 @@ func (g *gateway) begin(r request) *call {
 	}
 	g.tree.begin(c)
 	g.calls++
+	g.repeats = 0
 	g.work.Go(func() { g.answer(c) })
 	return c
 }
@@ -97,6 +101,8 @@ func (g *gateway) limit(c *call) *refusal {
 	switch {
 	case g.life.Err() != nil:
 		return &refusal{reason: agent.ModelError, text: "the rollout is over"}
+	case g.repeats > mostRefusals:
+		return g.refuse(&refusal{reason: agent.Stuck, text: "the same was asked again and again"})
 	case steps > 0 && g.calls >= steps:
 		return g.refuse(&refusal{reason: agent.MaxSteps, text: fmt.Sprintf("the limit of %d calls is reached", steps)})
 	case g.Limits.Context > 0 && tokens >= g.Limits.Context:

@@ -10,8 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"deepswe/agent"
+	"deepswe/agent/llm"
+	"deepswe/agent/llm/llmtest"
 	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/env/testkit"
@@ -150,6 +153,72 @@ func TestFlood(t *testing.T) {
 	}
 	if stop, err := g.stop(t.Context(), env.Result{}, context.Canceled); stop != agent.MaxSteps || err != nil {
 		t.Errorf("it ends with %s (%v)", stop, err)
+	}
+}
+
+// Whoever asks the same on and on gets the same answer for a while, and then is refused and ended.
+func TestSameQuestionForever(t *testing.T) {
+	t.Parallel()
+	model := counting()
+	g := newGateway(t, model, agent.Limits{})
+	c := serve(t, g)
+	for i := range 2*mostRefusals + 2 {
+		status, body := c.post("/v1/chat/completions", chatBody("hello?"))
+		if (i <= mostRefusals) != (status == http.StatusOK) {
+			t.Fatalf("question %d: status %d: %s", i, status, body)
+		}
+	}
+	if g.life.Err() == nil || len(model.requests()) != 1 {
+		t.Errorf("%d calls of the model, and the agent goes on: %v", len(model.requests()), g.life.Err() == nil)
+	}
+	if stop, err := g.stop(t.Context(), env.Result{}, context.Canceled); stop != agent.Stuck || err != nil {
+		t.Errorf("it ends with %s (%v)", stop, err)
+	}
+}
+
+// What goes wrong on the way to the model is no call, and is learned from once: it is asked again until it answers.
+func TestFaultsOfTheEndpoint(t *testing.T) {
+	t.Parallel()
+	cut := llmtest.Text("a reply that is cut off")
+	endpoint := &llmtest.Server{TakesTokens: true}
+	faults := []llmtest.Reply{
+		llmtest.Status(http.StatusInternalServerError, "out of luck"), llmtest.RateLimited(time.Millisecond),
+		llmtest.Disconnect(cut), llmtest.Hangup(), llmtest.BadGateway(), llmtest.Malformed(),
+	}
+	var mu sync.Mutex
+	tries := 0
+	endpoint.Answer = func(r llmtest.Request) llmtest.Reply {
+		mu.Lock()
+		defer mu.Unlock()
+		tries++
+		if tries%2 == 1 && tries/2 < len(faults) {
+			return faults[tries/2]
+		}
+		return llmtest.Text(fmt.Sprintf("reply number %d", tries))
+	}
+	server := httptest.NewServer(endpoint)
+	defer server.Close()
+	for _, mode := range []llm.Continuation{llm.Extend, llm.Template} {
+		tries = 0
+		model, err := llm.New(llm.Options{BaseURL: server.URL, Continue: mode})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := newGateway(t, model, agent.Limits{Steps: len(faults)})
+		said := []string{statement}
+		for range faults {
+			said = append(said, talk(t, g, true, said...), "go on")
+		}
+		rec := finished(t, g)
+		samples, ok := rec.Samples()
+		if !ok || len(samples) != len(faults) || g.calls != len(faults) || len(rec.Stop.Chains) != 1 {
+			t.Fatalf("%d samples (%v), %d calls, %d chains", len(samples), ok, g.calls, len(rec.Stop.Chains))
+		}
+		for i, s := range samples {
+			if got := llmtest.Detokenize(s.CompletionIDs); !strings.Contains(got, fmt.Sprint("reply number ", 2*i+2)) {
+				t.Errorf("sample %d is %q", i, got)
+			}
+		}
 	}
 }
 
