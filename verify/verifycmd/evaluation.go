@@ -207,7 +207,7 @@ func (e *evaluation) rank(ctx context.Context) error {
 	r := &ranker{
 		session: session{d: e.d, provider: e.provider, progress: e.progress, lines: e.lines}, model: &e.model,
 		o: &rankOptions{
-			run: e.dir.Path(), verifier: e.o.verifier, model: e.o.model, workers: e.o.workers, json: e.o.json,
+			run: []string{e.dir.Path()}, verifier: e.o.verifier, model: e.o.model, workers: e.o.workers, json: e.o.json,
 		},
 	}
 	r.ranking.Tasks = e.tasks

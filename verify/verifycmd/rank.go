@@ -18,7 +18,7 @@ type rankOptions struct {
 	model    cli.ModelFlags
 	verifier cli.VerifierFlags
 
-	run      string
+	run      []string
 	recorded bool
 	workers  int
 	out      string
@@ -31,6 +31,8 @@ worth.
 --run takes the directory of a run of eval, a file of predictions, a directory
 of such files (each one attempt at its tasks), or a directory of patches:
 TASK/NAME.diff, or TASK.diff. Beside NAME.diff, NAME.json may be its trajectory.
+The attempts of several runs of eval at the same tasks (--run A --run B) are
+pooled.
 
   none    the patch that most attempts agree on
   free    the score of a judge model, which reads issue, trajectory and patch:
@@ -67,6 +69,7 @@ func newRank(d Deps) *cobra.Command {
 		Long:  rankHelp,
 		Example: `  deepswe rank --run runs/verified --judge-url http://gpu:8000/v1
   deepswe rank --run runs/verified --verifier free --recorded
+  deepswe rank --run runs/a --run runs/b --out runs/both --verifier none
   deepswe rank --run patches/ --tasks tasks.jsonl --verifier exec`,
 		Args: cli.NoArgs("--run"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,7 +80,7 @@ func newRank(d Deps) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.run, "run", "", "candidates at `PATH`: a run, predictions, or patches")
+	f.StringArrayVar(&o.run, "run", nil, "candidates at `PATH`: a run, predictions, or patches (repeat: several runs)")
 	o.tasks.Add(cmd)
 	f.Lookup("tasks").Usage = "tasks at `PATH` (default: those of the run)"
 	o.verifier.Add(cmd, "hybrid")
@@ -92,8 +95,10 @@ func newRank(d Deps) *cobra.Command {
 
 func (o *rankOptions) check() error {
 	switch {
-	case o.run == "":
+	case len(o.run) == 0:
 		return errors.New("--run PATH is missing")
+	case len(o.run) > 1 && o.out == "":
+		return errors.New("several --run require --out DIR, which keeps their ranking")
 	case o.workers < 1:
 		return errors.New("--workers must be at least 1")
 	}

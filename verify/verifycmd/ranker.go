@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -42,7 +43,7 @@ func (r *ranker) close() error {
 
 // prepare opens what the verifier needs, the cheap and likely failures first.
 func (r *ranker) prepare(ctx context.Context) error {
-	source, err := ranking.Read(r.o.run)
+	source, err := ranking.ReadAll(r.o.run)
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -54,7 +55,7 @@ func (r *ranker) prepare(ctx context.Context) error {
 	}
 	out := r.o.out
 	if out == "" {
-		out = rankDir(r.o.run, source)
+		out = rankDir(r.o.run[0], source)
 	}
 	if r.store, err = ranking.OpenStore(out); err != nil {
 		return cli.Usage(err)
@@ -168,7 +169,7 @@ func (r *ranker) readTasks(source *ranking.Source) error {
 		}
 	}
 	if len(source.Tasks) == 0 {
-		return cli.Usagef("none of the candidates in %s is for a task in %s", r.o.run, r.o.tasks.Path)
+		return cli.Usagef("none of the candidates in %s is for a task in %s", strings.Join(r.o.run, ", "), r.o.tasks.Path)
 	}
 	return nil
 }

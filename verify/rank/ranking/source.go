@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -99,6 +100,62 @@ func Read(path string) (*Source, error) {
 			"(.diff, .patch)", ErrNoCandidates, path)
 	}
 	return s, nil
+}
+
+// ReadAll reads the candidates at one path, or pools the attempts of several runs of eval at the same tasks. Attempts
+// are then numbered anew, and settings are those of the first run.
+func ReadAll(paths []string) (*Source, error) {
+	pool := &Source{Path: paths[0]}
+	var sources []*Source
+	for _, path := range paths {
+		s, err := Read(path)
+		if err != nil || len(paths) == 1 {
+			return s, err
+		}
+		if err := s.fits(sources); err != nil {
+			return nil, err
+		}
+		sources = append(sources, s)
+		for _, set := range s.Tasks {
+			for _, e := range set.Entries {
+				e.Name, e.Model = filepath.Base(path)+" "+e.Name, s.model()
+				pool.add(set.Task, e)
+			}
+		}
+		for _, note := range s.Notes {
+			pool.Notes = append(pool.Notes, path+": "+note)
+		}
+	}
+	pool.Manifest = sources[0].Manifest
+	pool.Notes = append(pool.Notes, "the attempts of several runs are pooled: "+strings.Join(paths, ", "))
+	slices.SortFunc(pool.Tasks, func(a, b Set) int { return cmp.Compare(a.Task, b.Task) })
+	return pool, nil
+}
+
+// ErrUnfit reports that the attempts of a run cannot be pooled with those of another.
+var ErrUnfit = errors.New("cannot be pooled")
+
+// fits checks that a run can be pooled with others.
+func (s *Source) fits(others []*Source) error {
+	if s.Manifest.Kind != run.Eval {
+		return fmt.Errorf("%s %w: only runs of eval can", s.Path, ErrUnfit)
+	}
+	own, err := swe.KeptTasks(s.Path)
+	if err != nil {
+		return err
+	}
+	for _, o := range others {
+		tasks, err := swe.KeptTasks(o.Path)
+		switch {
+		case err != nil:
+			return err
+		case o.Manifest.ID == s.Manifest.ID && o.Manifest.Created.Equal(s.Manifest.Created):
+			return fmt.Errorf("%s %w with %s: they are the same run", s.Path, ErrUnfit, o.Path)
+		case !maps.Equal(own, tasks):
+			return fmt.Errorf("%s %w with %s: their tasks are not the same", s.Path, ErrUnfit, o.Path)
+		}
+	}
+	return nil
 }
 
 // readRun reads a run of eval.
