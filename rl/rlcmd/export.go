@@ -33,9 +33,10 @@ type export struct {
 	minReward                             float64
 	dryRun, archive                       bool
 	judge                                 judgeOptions
+	weights                               weightsOptions
 }
 
-const exportLong = `Turn rollouts into the data that a trainer reads.
+const exportLong = `Turn rollouts into the data that a trainer reads, or take trained weights out.
 
   rows      rows.jsonl: token rows with mask, logprobs, advantage and share of
             the loss
@@ -45,6 +46,9 @@ const exportLong = `Turn rollouts into the data that a trainer reads.
   verifier  the training set of a judge (see rank --help): conversations about
             graded attempts of a run of eval, with the right answer; as many YES
             as NO for each task, and none for a task of an evaluation set
+  adapter   the LoRA adapter of a training run's last checkpoint, as a folder
+            that vLLM and PEFT load, fetched from the run's Tinker server
+  model     the adapter merged into its base, as deepswe merge does
 
 Rollouts are read from a file (rollouts.jsonl, zstd or not, or - for stdin) or
 from the directory of a run. Both formats are documented in rl/README.md. A
@@ -63,13 +67,14 @@ const exportExample = `  deepswe export --rollouts r.jsonl --max-length 32768 --
   deepswe export --rollouts rollouts.jsonl --format sft --out sft.jsonl
   deepswe export --run collected --format verifier --eval-set heldout.jsonl \
       --out judge.jsonl
+  deepswe export --run fixer --format model --base Qwen3-8B --out fixer-8b
   deepswe export --run verified --archive --out verified.tar.zst`
 
 func newExport(d Deps) *cobra.Command {
 	x := &export{deps: d}
 	c := &cobra.Command{
 		Use:     "export (--rollouts FILE | --run DIR) --format FORMAT",
-		Short:   "Write rollouts as data for other trainers",
+		Short:   "Write rollouts, or trained weights, for other programs",
 		Long:    exportLong,
 		Example: exportExample,
 		Args:    cli.NoArgs("--rollouts", "--run"),
@@ -84,8 +89,8 @@ func newExport(d Deps) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&x.rollouts, "rollouts", "", "read rollouts from `FILE`, - for stdin")
 	f.StringVar(&x.run, "run", "", "read the rollouts of the run in `DIR`")
-	f.StringVar(&x.format, "format", "rows", "`FORMAT` to write: rows, sft, atropos or verifier")
-	f.StringVar(&x.out, "out", "-", "`FILE` to write, compressed where it ends in .zst; - for stdout")
+	f.StringVar(&x.format, "format", "rows", "`FORMAT` to write: rows, sft, atropos, verifier, adapter or model")
+	f.StringVar(&x.out, "out", "-", "`PATH` to write, compressed where it ends in .zst; - for stdout")
 	f.StringVar(&x.algorithm, "algorithm", rl.DefaultPreset, "`PRESET`: "+strings.Join(rl.Presets(), ", "))
 	f.IntVar(&x.maxLength, "max-length", 0, "most `TOKENS` of a row, and W of the constant length; 0 does not limit")
 	f.StringArrayVar(&x.set, "set", nil, "change a switch of the preset, `KEY=VALUE`; --dry-run lists them")
@@ -97,7 +102,8 @@ func newExport(d Deps) *cobra.Command {
 		c.MarkFlagsMutuallyExclusive("archive", other)
 	}
 	x.judge.add(f)
-	cli.Choices(c, "format", "rows", "sft", "atropos", "verifier")
+	x.weights.add(f)
+	cli.Choices(c, "format", "rows", "sft", "atropos", "verifier", "adapter", "model")
 	cli.Choices(c, "algorithm", rl.Presets()...)
 	cli.Choices(c, "sft-form", "auto", "tokens", "messages")
 	return c
@@ -107,8 +113,11 @@ func (x *export) execute(ctx context.Context, changed func(string) bool) error {
 	if x.archive {
 		return x.pack()
 	}
-	if x.format == "verifier" {
+	switch x.format {
+	case "verifier":
 		return x.verifier(ctx, changed)
+	case "adapter", "model":
+		return x.writeWeights(ctx, changed)
 	}
 	if !x.dryRun && (x.rollouts == "") == (x.run == "") {
 		return cli.Usagef("export reads either --rollouts FILE or --run DIR")
@@ -178,16 +187,20 @@ func (x *export) resolve(changed func(string) bool) (rl.Algorithm, error) {
 
 // applies refuses flags that the format has no use for.
 func (x *export) applies(changed func(string) bool) error {
+	algorithm := []string{"algorithm", "set", "dry-run"}
 	judge := []string{"tasks", "eval-set", "judge-pack"}
 	rollouts := []string{"sft-form", "min-reward"}
+	trained := []string{"base", "base-name", "trainer-url"}
+	rows := slices.Concat(rollouts, judge, trained)
+	weights := slices.Concat(algorithm, rollouts, judge, []string{"rollouts", "max-length"})
 	unused := map[string][]string{
-		"rows": slices.Concat(rollouts, judge), "atropos": slices.Concat(rollouts, judge),
-		"sft":      slices.Concat([]string{"algorithm", "set", "dry-run"}, judge),
-		"verifier": slices.Concat([]string{"algorithm", "set", "dry-run", "rollouts"}, rollouts),
+		"rows": rows, "atropos": rows, "adapter": weights, "model": weights,
+		"sft":      slices.Concat(algorithm, judge, trained),
+		"verifier": slices.Concat(algorithm, rollouts, trained, []string{"rollouts"}),
 	}
 	flags, ok := unused[x.format]
 	if !ok {
-		return fmt.Errorf("invalid --format %q: choose rows, sft, atropos, verifier", x.format)
+		return fmt.Errorf("invalid --format %q: choose rows, sft, atropos, verifier, adapter, model", x.format)
 	}
 	for _, f := range flags {
 		if changed(f) {

@@ -404,7 +404,7 @@ func TestUntrainedTokensStopTheRun(t *testing.T) {
 		stops bool
 	}{{1, 0.79, true}, {1, 0.8, false}, {2, 0.1, false}} {
 		var g guard
-		_, err := g.observe(metrics.Point{Step: tt.step, Values: map[string]float64{
+		_, err := g.observeStep(metrics.Point{Step: tt.step, Values: map[string]float64{
 			part.TrainedShare: tt.share, "conversations/auxiliary": 2.5,
 		}})
 		if errors.Is(err, errGuard) != tt.stops || tt.stops && !strings.Contains(err.Error(), "only 79% of the sampled") {

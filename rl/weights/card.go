@@ -22,6 +22,8 @@ const cardName = "README.md"
 type Card struct {
 	// Base is the base model's name on a hub. If empty, it is taken from the adapter, or from the base's own page.
 	Base string
+	// Training says how the weights were trained, a sentence or a figure each.
+	Training []string
 }
 
 // front is the front matter of a page, as the hub reads it.
@@ -39,22 +41,12 @@ type front struct {
 // write writes the page of a merged model. The license is the base's.
 func (c Card) write(base, out string, a *adapter, r Report) error {
 	f := readFront(filepath.Join(base, cardName))
-	named := a.config.Base
-	if filepath.IsAbs(named) || strings.HasPrefix(named, ".") {
-		named = "" // a path of the machine that trained
-	}
-	f.Base, f.Relation = cmp.Or(c.Base, named), "finetune"
-	f.Library, f.Task, f.Tags = "transformers", "text-generation", []string{"deepswe", "reinforcement-learning", "lora"}
-	if f.Base == "" {
-		f.Relation = ""
-	}
-	matter, err := yaml.Marshal(f)
+	f.Relation, f.Library = "finetune", "transformers"
+	text, err := c.begin(f, a.config)
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "---\n%s---\n\n# %s, trained with deepswe\n\n", matter, cmp.Or(f.Base, "A model"))
-	fmt.Fprintf(&text, "A LoRA adapter of rank %d and alpha %g was merged into its base: %d weights changed, and %d\n"+
+	fmt.Fprintf(text, "A LoRA adapter of rank %d and alpha %g was merged into its base: %d weights changed, and %d\n"+
 		"that the adapter has zeros for stayed as they were. Of the changed weights' numbers, %s differ from the base's\n"+
 		"after they were rounded to their type.\n", a.config.Rank, a.config.Alpha, r.Modules, r.Unchanged, percent(r.Share()))
 	if r.Untied {
@@ -62,9 +54,53 @@ func (c Card) write(base, out string, a *adapter, r Report) error {
 	}
 	text.WriteString("\n| file that was merged | SHA-256 |\n|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Digests)) {
-		fmt.Fprintf(&text, "| %s | %s |\n", name, r.Digests[name])
+		fmt.Fprintf(text, "| %s | %s |\n", name, r.Digests[name])
 	}
 	return disk.WriteFile(filepath.Join(out, cardName), text.Bytes())
+}
+
+// WriteAdapterCard writes the page of an adapter that lies in dir.
+func WriteAdapterCard(dir string, c Card) error {
+	data, err := os.ReadFile(filepath.Join(dir, adapterConfigFile))
+	if err != nil {
+		return err
+	}
+	config, err := parseAdapterConfig(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", adapterConfigFile, err)
+	}
+	text, err := c.begin(front{Relation: "adapter", Library: "peft"}, config)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(text, "A LoRA adapter of rank %d and alpha %g. vLLM serves it beside its base, and deepswe merge makes one\n"+
+		"model of the two.\n", config.Rank, config.Alpha)
+	return disk.WriteFile(filepath.Join(dir, cardName), text.Bytes())
+}
+
+// begin returns a page's front matter, and how the weights were trained.
+func (c Card) begin(f front, a adapterConfig) (*bytes.Buffer, error) {
+	f.Base, f.Task = cmp.Or(c.Base, a.Base), "text-generation"
+	if filepath.IsAbs(f.Base) || strings.HasPrefix(f.Base, ".") {
+		f.Base = "" // a path of the machine that trained
+	}
+	f.Tags = []string{"deepswe", "reinforcement-learning", "lora"}
+	if f.Base == "" {
+		f.Relation = ""
+	}
+	matter, err := yaml.Marshal(f)
+	if err != nil {
+		return nil, err
+	}
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "---\n%s---\n\n# %s, trained with deepswe\n\n", matter, cmp.Or(f.Base, "A model"))
+	for _, line := range c.Training {
+		fmt.Fprintf(&text, "- %s\n", line)
+	}
+	if len(c.Training) > 0 {
+		text.WriteByte('\n')
+	}
+	return &text, nil
 }
 
 // percent writes a share with three digits.

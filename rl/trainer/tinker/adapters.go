@@ -129,7 +129,7 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	if err != nil {
 		return nil, unpublished(err)
 	}
-	if err := a.download(ctx, address, v.dir); err != nil {
+	if err := a.client.downloadAdapter(ctx, address, v.dir); err != nil {
 		return nil, err
 	}
 	if err := a.client.Remove(ctx, address); err != nil {
@@ -182,22 +182,6 @@ func (a *adapters) gauges() map[string]float64 {
 	defer a.mu.Unlock()
 	ready, down := a.count()
 	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(down)}
-}
-
-// downloads is how often to try to download an archive completely.
-const downloads = 3
-
-func (a *adapters) download(ctx context.Context, address, dir string) error {
-	t := a.client.newTries()
-	for n := 1; ; n++ {
-		err := a.client.Adapter(ctx, address, dir)
-		again := errors.Is(err, errUnavailable) || errors.Is(err, errRateLimited) || errors.Is(err, errServer) ||
-			errors.Is(err, ErrArchive) && n < downloads
-		if !again || ctx.Err() != nil || !t.again(ctx, 0) {
-			return err
-		}
-		a.client.log.Warn("the adapter is downloaded again", "error", err)
-	}
 }
 
 // unloadIdle unloads the older versions without turns under way, or all versions, from the servers that answer. The

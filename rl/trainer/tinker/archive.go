@@ -73,6 +73,23 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	return err
 }
 
+// downloads is how often to try to download an archive completely.
+const downloads = 3
+
+// downloadAdapter is Adapter, and tries again where that can help.
+func (c *Client) downloadAdapter(ctx context.Context, address, dir string) error {
+	t := c.newTries()
+	for n := 1; ; n++ {
+		err := c.Adapter(ctx, address, dir)
+		again := errors.Is(err, errUnavailable) || errors.Is(err, errRateLimited) || errors.Is(err, errServer) ||
+			errors.Is(err, ErrArchive) && n < downloads
+		if !again || ctx.Err() != nil || !t.again(ctx, 0) {
+			return err
+		}
+		c.log.Warn("the adapter is downloaded again", "error", err)
+	}
+}
+
 // UnpackAdapter unpacks an adapter's archive into a new directory. The archive may contain regular files only, without
 // directories in their names. Otherwise, the error wraps ErrArchive and nothing is left behind.
 func UnpackAdapter(in io.Reader, dir string) (err error) {

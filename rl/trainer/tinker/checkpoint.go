@@ -95,6 +95,38 @@ func Saved(dir, name string) (string, error) {
 	return k.Address, err
 }
 
+// ErrNoAdapter reports a checkpoint of all weights, which no server hands out.
+var ErrNoAdapter = errors.New("the checkpoint is of all weights, not of an adapter")
+
+// DownloadAdapter downloads the adapter of a checkpoint that a trainer has saved in dir into the new directory out. It
+// loads the checkpoint into a model of its own, because servers hand out only what was saved for sampling.
+func DownloadAdapter(ctx context.Context, c *Client, dir, name, out string) error {
+	var k checkpoint
+	if err := disk.ReadJSON(filepath.Join(dir, name+".json"), &k); err != nil {
+		return fmt.Errorf("checkpoint %s: %w", name, err)
+	}
+	if k.Rank == 0 {
+		return fmt.Errorf("checkpoint %s: %w", name, ErrNoAdapter)
+	}
+	m, err := c.Create(ctx, ModelOptions{Base: k.Base, Rank: k.Rank})
+	if err != nil {
+		return err
+	}
+	defer m.Close(ctx)
+	if err := m.load(ctx, k.Address, false); err != nil {
+		return fmt.Errorf("checkpoint %s: %w", name, err)
+	}
+	address, err := m.export(ctx, "export-"+nonce())
+	if err != nil {
+		return err
+	}
+	err = c.downloadAdapter(ctx, address, out)
+	if rerr := c.Remove(ctx, address); rerr != nil {
+		c.log.Debug("the trainer keeps what was saved for sampling", "address", address, "error", rerr)
+	}
+	return err
+}
+
 // restore replaces the model by a new one with a checkpoint's weights.
 func (t *Trainer) restore(ctx context.Context, address string, optimizer bool) error {
 	if t.model != nil {

@@ -1,0 +1,78 @@
+package rlcmd
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepswe/rl/frozenlake"
+	"deepswe/rl/trainer/embedded"
+	"deepswe/rl/trainer/trainertest"
+)
+
+// What a server has trained leaves it as a folder with a page.
+func TestExportAdapter(t *testing.T) {
+	s := trainertest.New(t, trainertest.Options{Language: embedded.Language{
+		Vocabulary: frozenlake.Vocabulary(), Window: frozenlake.CompactTokens(3), Reply: 2,
+	}})
+	dir := t.TempDir()
+	config, made, out := filepath.Join(dir, "lake.yaml"), filepath.Join(dir, "run"), filepath.Join(dir, "adapter")
+	text := fmt.Sprintf(`
+name: lake
+steps: 2
+environment: {name: frozenlake, max_size: 3, radius: 3, max_tokens: 2, max_turns: 6, validation_tasks: 4}
+trainer: {name: tinker, base_url: %s, model: tiny, rank: 8, vocabulary: %d}
+rollouts: {tasks: 2, group: 4, keep_logs: false}
+evaluate: {every: 2}
+`, s.URL(), s.Vocabulary())
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, said, err := runTrain(t.Context(), "--config", config, "--out", made); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	export := func(args ...string) (string, error) {
+		var said bytes.Buffer
+		c := newExport(deps(nil, &said, &said))
+		c.SetArgs(append([]string{"--run", made}, args...))
+		c.SilenceUsage, c.SilenceErrors = true, true
+		return said.String(), c.ExecuteContext(t.Context())
+	}
+	if said, err := export("--format", "adapter", "--out", out); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	page, err := os.ReadFile(filepath.Join(out, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"base_model_relation: adapter\n", "library_name: peft\n", `Run "lake" of `, "step 2.", "Environment frozenlake; 2 groups of 4",
+		"Algorithm grpo++", "LoRA of rank 8", "Mean reward of the last step: ", "Last validation: pass@1 ", "rank 8 and alpha 32",
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page does not say %q:\n%s", want, page)
+		}
+	}
+	if strings.Contains(string(page), dir) || strings.Contains(string(page), s.URL()) {
+		t.Errorf("the page names a path or a host:\n%s", page)
+	}
+	if _, err := os.Stat(filepath.Join(out, "adapter_model.safetensors")); err != nil {
+		t.Error(err)
+	}
+	for _, tc := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--format", "adapter", "--out", out}, "file already exists"},
+		{[]string{"--format", "model", "--out", out + "2"}, "--base DIR goes with --format model"},
+		{[]string{"--format", "adapter"}, "--out DIR for what is made"},
+		{[]string{"--format", "adapter", "--out", out + "2", "--min-reward", "1"}, "--min-reward does not apply"},
+	} {
+		if _, err := export(tc.args...); err == nil || !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%q: %v, want %q", tc.args, err, tc.says)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package record
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"deepswe/agent/run"
+	"deepswe/env/disk"
+	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
+)
+
+// Trained is what a run has trained until its last checkpoint.
+type Trained struct {
+	// Step is the step of the checkpoint, and Checkpoint the trainer's name for it.
+	Step       int    `json:"step"`
+	Checkpoint string `json:"checkpoint"`
+	// Keys are the run's configuration, by path, as in "trainer.model".
+	Keys map[string]string `json:"-"`
+	dir  string
+	made run.Manifest
+}
+
+// ReadTrained reads what a run in dir has trained.
+func ReadTrained(dir string) (t Trained, err error) {
+	t.dir = dir
+	if t.made, err = run.ReadManifest(dir); err != nil {
+		return t, err
+	}
+	if t.made.Kind != run.Train {
+		return t, fmt.Errorf("%s is a run of %s, which trains nothing", dir, t.made.Kind)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, ConfigFile))
+	if err != nil {
+		return t, err
+	}
+	if t.Keys, err = config.Flatten(text); err != nil {
+		return t, fmt.Errorf("%s: %w", ConfigFile, err)
+	}
+	if err := disk.ReadJSON(filepath.Join(dir, StateFile), &t); err != nil {
+		return t, fmt.Errorf("the run has no checkpoint yet: %w", err)
+	}
+	return t, nil
+}
+
+// Checkpoints is the directory of the run's checkpoints.
+func (t Trained) Checkpoints() string { return filepath.Join(t.dir, CheckpointsDir) }
+
+// Facts says how the weights were trained, a sentence or a figure each, without paths or names of hosts.
+func (t Trained) Facts() ([]string, error) {
+	k := t.Keys
+	facts := []string{
+		fmt.Sprintf("Run %q of %s with %s, step %d.", k["name"], t.made.Created.UTC().Format(time.DateOnly), t.made.Program,
+			t.Step),
+		fmt.Sprintf("Environment %s; %s groups of %s rollouts an update.", k["environment.name"], k["rollouts.tasks"],
+			k["rollouts.group"]),
+		fmt.Sprintf("Algorithm %s, learning rate %s, LoRA of rank %s.", k["algorithm.preset"], k["optimizer.learning_rate"],
+			k["trainer.rank"]),
+	}
+	points, err := metrics.ReadJSONL(filepath.Join(t.dir, MetricsFile))
+	if err != nil {
+		return nil, err
+	}
+	last := map[string]float64{}
+	for _, p := range slices.DeleteFunc(points, func(p metrics.Point) bool { return p.Step > t.Step }) {
+		for name, v := range p.Values {
+			last[name] = v
+		}
+	}
+	if v, ok := last["reward/mean"]; ok {
+		facts = append(facts, "Mean reward of the last step: "+strconv.FormatFloat(v, 'g', 3, 64)+".")
+	}
+	if v, ok := last["val/pass@1"]; ok {
+		facts = append(facts, fmt.Sprintf("Last validation: pass@1 %.3f (95%% interval %.3f to %.3f).", v,
+			last["val/pass@1_low"], last["val/pass@1_high"]))
+	}
+	return facts, nil
+}
