@@ -3,6 +3,8 @@ package rl
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 
 	"deepswe/agent"
 )
@@ -228,4 +230,24 @@ func widen(n int, lo, hi float64, m int, lo2, hi2 float64) (float64, float64) {
 		return lo2, hi2
 	}
 	return min(lo, lo2), max(hi, hi2)
+}
+
+// Temperature returns the temperature of a request, or an error for settings with which the log-probabilities of a
+// sampler that has no filters would be wrong.
+func Temperature(s agent.Sampling) (float64, error) {
+	switch {
+	case s.TopP != nil && *s.TopP != 1:
+		return 0, fmt.Errorf("top_p %g is not supported: want 1", *s.TopP)
+	case s.TopK != nil && *s.TopK > 0:
+		return 0, fmt.Errorf("top_k %d is not supported: want 0 or -1", *s.TopK)
+	case s.MinP != nil && *s.MinP != 0:
+		return 0, fmt.Errorf("min_p %g is not supported: want 0", *s.MinP)
+	case s.RepetitionPenalty != nil && *s.RepetitionPenalty != 1:
+		return 0, fmt.Errorf("repetition_penalty %g is not supported: want 1", *s.RepetitionPenalty)
+	case s.Temperature == nil:
+		return 1, nil
+	case !(*s.Temperature >= 0) || math.IsInf(*s.Temperature, 1):
+		return 0, fmt.Errorf("temperature %g: want a number from 0", *s.Temperature)
+	}
+	return *s.Temperature, nil
 }

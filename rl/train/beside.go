@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 
 	"deepswe/agent/run"
@@ -111,31 +110,20 @@ func (v *validator) takePoints(ctx context.Context, all bool) ([]metrics.Point, 
 // due reports whether the policy of a step is measured.
 func (v *validator) due(step int) bool { return v != nil && v.examiner.due(step) }
 
-// first returns the oldest step whose results were not taken yet. ok is false if there is none.
-func (v *validator) first() (step int, ok bool) {
+// open returns the steps whose results were not taken yet, the oldest first.
+func (v *validator) open() (steps []int) {
 	if v == nil {
-		return 0, false
+		return nil
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, p := range v.points {
-		return p.Step, true
+		steps = append(steps, p.Step)
 	}
 	for _, m := range v.queue {
-		return m.step, true
+		steps = append(steps, m.step)
 	}
-	return 0, false
-}
-
-// needs reports whether a checkpoint belongs to a policy that is not measured yet.
-func (v *validator) needs(checkpoint string) bool {
-	if v == nil {
-		return false
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.ContainsFunc(v.queue, func(m measurement) bool { return checkpointName(m.step) == checkpoint }) ||
-		slices.ContainsFunc(v.points, func(p metrics.Point) bool { return checkpointName(p.Step) == checkpoint })
+	return steps
 }
 
 // close stops the measurement under way.

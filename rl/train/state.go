@@ -135,13 +135,16 @@ func (k *keeper) save(ctx context.Context, s *state) error {
 		k.course.remember(&next)
 	}
 	next.Checkpoint = checkpointName(s.weights())
+	open := k.course.beside.open() // their policies are still to be measured
 	var old []string
 	if next.Checkpoint != s.Checkpoint {
 		if err := k.trainer.Save(ctx, next.Checkpoint); err != nil {
 			return err
 		}
 		next.Kept = append(slices.Clone(s.Kept), next.Checkpoint)
-		old = slices.DeleteFunc(slices.Clone(next.Kept[:max(0, len(next.Kept)-k.keep)]), k.course.beside.needs)
+		old = slices.DeleteFunc(slices.Clone(next.Kept[:max(0, len(next.Kept)-k.keep)]), func(name string) bool {
+			return slices.ContainsFunc(open, func(step int) bool { return checkpointName(step) == name })
+		})
 	}
 	// The state must not be newer than the metrics on disk.
 	if err := k.sink.Sync(); err != nil {
@@ -157,8 +160,8 @@ func (k *keeper) save(ctx context.Context, s *state) error {
 		return err
 	}
 	step := s.complete(k.rollouts, s.Step)
-	if first, ok := k.course.beside.first(); ok {
-		step = min(step, first-1) // its rollouts are under way
+	if len(open) > 0 {
+		step = min(step, open[0]-1) // its rollouts are under way
 	}
 	return k.forget(ctx, step, old)
 }

@@ -50,15 +50,6 @@ func (p *practice) step(ctx context.Context, step int, from place) (learned, err
 	return done, err
 }
 
-// optimized adds the metrics of a batch's optimizer steps.
-func optimized(values map[string]float64, stats rl.Stats, norms float64, updates, skipped int) {
-	maps.Copy(values, stats.Metrics())
-	if updates > 0 {
-		values["optim/grad_norm"] = norms / float64(updates)
-	}
-	values["optim/updates"], values["optim/skipped"] = float64(updates), float64(skipped)
-}
-
 // update learns from the groups of a step. It is made in parts: minibatches, each of the groups that become complete
 // next. Loss weights are normalised within a part, since each is an optimizer step of its own. A part whose advantages
 // are all zero makes none: Adam would change the weights by its momentum alone.
@@ -262,7 +253,11 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	values := batch.Metrics(rl.VersionNumber(u.publisher.policy.Version))
 	describe(values, outcomes, u.source)
 	stuck(values, rollouts, u.rollouts.Group)
-	optimized(values, u.stats, u.norms, u.updates, u.skipped)
+	maps.Copy(values, u.stats.Metrics())
+	if u.updates > 0 {
+		values["optim/grad_norm"] = u.norms / float64(u.updates)
+	}
+	values["optim/updates"], values["optim/skipped"] = float64(u.updates), float64(u.skipped)
 	values["optim/lr"] = u.optimizer.Rate(u.number, u.stages.at(u.number))
 	values["time/update"] = u.computed.Seconds()
 	values["time/wait_rollouts"] = u.waited.Seconds()

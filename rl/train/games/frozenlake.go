@@ -99,13 +99,18 @@ type lakes struct {
 const lakePrefix = "lake-"
 
 func (l *lakes) Tasks(s part.Split) []string {
-	from, n := 0, l.settings.TrainTasks
+	return numbered(lakePrefix+"%05d", s, l.settings.TrainTasks, l.settings.ValidationTasks)
+}
+
+// numbered returns the tasks of a split, which are numbers in a format: those of validation follow those of training.
+func numbered(format string, s part.Split, train, validation int) []string {
+	from, n := 0, train
 	if s == part.Validation {
-		from, n = n, l.settings.ValidationTasks
+		from, n = train, validation
 	}
 	tasks := make([]string, n)
 	for i := range tasks {
-		tasks[i] = fmt.Sprintf("%s%05d", lakePrefix, from+i)
+		tasks[i] = fmt.Sprintf(format, from+i)
 	}
 	return tasks
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"deepswe/agent"
@@ -60,24 +59,12 @@ type residues struct {
 }
 
 func (e *residues) Tasks(s part.Split) []string {
-	from, n := 0, e.settings.TrainTasks
-	if s == part.Validation {
-		from, n = n, e.settings.ValidationTasks
-	}
-	tasks := make([]string, n)
-	for i := range tasks {
-		tasks[i] = strconv.Itoa(from + i)
-	}
-	return tasks
+	return numbered("%d", s, e.settings.TrainTasks, e.settings.ValidationTasks)
 }
 
 // language returns a vocabulary of digits.
 func (e *residues) language() (embedded.Language, error) {
-	words := make([]string, 10)
-	for i := range words {
-		words[i] = strconv.Itoa(i)
-	}
-	return embedded.Language{Vocabulary: words, Window: residuePrompt, Reply: e.settings.MaxTokens}, nil
+	return embedded.Language{Vocabulary: numbered("%d", part.Train, 10, 0), Window: residuePrompt, Reply: e.settings.MaxTokens}, nil
 }
 
 // Runner samples at temperature 1 for validation too, because token ids are rewarded, and some endpoints return them at

@@ -70,7 +70,7 @@ func (p *Trainer) place(ids []int32, trains func(t int) bool) pass {
 // Score returns the log-probability of every id after the ones before it, NaN for one that the policy cannot speak.
 func (p *Trainer) Score(ids []int32) ([]float64, error) {
 	if err := p.readable(ids); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("embedded policy: %w", err)
 	}
 	out := make([]float64, len(ids))
 	for t := range out {
@@ -84,7 +84,7 @@ func (p *Trainer) Score(ids []int32) ([]float64, error) {
 // Accumulate adds the gradient of a loss whose derivative with respect to the log-probability of id t is slope[t].
 func (p *Trainer) Accumulate(ids []int32, slope []float64) error {
 	if err := p.readable(ids); err != nil {
-		return err
+		return fmt.Errorf("embedded policy: %w", err)
 	}
 	x := p.place(ids, func(t int) bool { return slope[t] != 0 })
 	x.forward(p.network, p.weights, ids, make([]float64, len(ids)))
@@ -96,7 +96,7 @@ func (p *Trainer) Accumulate(ids []int32, slope []float64) error {
 func (p *Trainer) readable(ids []int32) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= p.tokens.read() {
-			return fmt.Errorf("embedded policy: id %d is not in the vocabulary of %d", id, p.tokens.read())
+			return fmt.Errorf("id %d is not in the vocabulary of %d", id, p.tokens.read())
 		}
 	}
 	return nil

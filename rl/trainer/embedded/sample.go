@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/rl"
 )
 
 // sampler is a published policy as a model: it answers with the weights of one Publish.
@@ -29,7 +30,7 @@ func (m sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 		return agent.Reply{}, err
 	}
 	p, start := m.p, time.Now()
-	temperature, err := samplingTemperature(r.Sampling)
+	temperature, err := rl.Temperature(r.Sampling)
 	if err != nil {
 		return agent.Reply{}, fmt.Errorf("embedded policy: %w", err)
 	}
@@ -117,22 +118,4 @@ func (p *Trainer) random(seed *int64) *rand.Rand {
 		return rand.New(rand.NewPCG(uint64(*seed), sampleStream))
 	}
 	return rand.New(rand.NewPCG(p.seed^unseededStream, p.unseeded.Add(1)))
-}
-
-func samplingTemperature(s agent.Sampling) (float64, error) {
-	switch {
-	case s.TopP != nil && *s.TopP != 1:
-		return 0, fmt.Errorf("top_p %g is not supported: want 1", *s.TopP)
-	case s.TopK != nil && *s.TopK > 0:
-		return 0, fmt.Errorf("top_k %d is not supported: want 0 or -1", *s.TopK)
-	case s.MinP != nil && *s.MinP != 0:
-		return 0, fmt.Errorf("min_p %g is not supported: want 0", *s.MinP)
-	case s.RepetitionPenalty != nil && *s.RepetitionPenalty != 1:
-		return 0, fmt.Errorf("repetition_penalty %g is not supported: want 1", *s.RepetitionPenalty)
-	case s.Temperature == nil:
-		return 1, nil
-	case !(*s.Temperature >= 0) || math.IsInf(*s.Temperature, 1):
-		return 0, fmt.Errorf("temperature %g: want a number from 0", *s.Temperature)
-	}
-	return *s.Temperature, nil
 }

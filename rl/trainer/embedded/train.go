@@ -21,19 +21,25 @@ const shards = 8
 // ForwardBackward.
 func (p *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
 	logprobs := make([][]float64, len(rows))
-	err := p.parallel(ctx, len(rows), func(i int) error {
-		x, err := p.plan(rows[i])
-		if err != nil {
-			return fmt.Errorf("row %d of attempt %d at task %s: %w", rows[i].Row, rows[i].Attempt, rows[i].Task, err)
-		}
-		logprobs[i] = make([]float64, len(rows[i].IDs))
-		x.forward(p.network, p.weights, rows[i].IDs, logprobs[i])
-		return nil
+	err := p.parallel(ctx, len(rows), func(i int) (err error) {
+		_, logprobs[i], err = p.forward(&rows[i])
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("embedded policy: forward: %w", err)
 	}
 	return logprobs, nil
+}
+
+// forward returns what the current weights say of a row's trained tokens.
+func (p *Trainer) forward(r *rl.Row) (pass, []float64, error) {
+	x, err := p.plan(*r)
+	if err != nil {
+		return x, nil, fmt.Errorf("row %d of attempt %d at task %s: %w", r.Row, r.Attempt, r.Task, err)
+	}
+	logprobs := make([]float64, len(r.IDs))
+	x.forward(p.network, p.weights, r.IDs, logprobs)
+	return x, logprobs, nil
 }
 
 // ForwardBackward adds the gradient over the rows to what is accumulated. The rows are the policy's own: every answer
@@ -43,18 +49,14 @@ func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	passes := make([]pass, len(rows))
 	logprobs := make([][]float64, len(rows))
 	old := make([][]float64, len(rows))
-	err := p.parallel(ctx, len(rows), func(i int) error {
-		var err error
-		if passes[i], err = p.plan(rows[i]); err != nil {
-			return fmt.Errorf("row %d of attempt %d at task %s: %w", rows[i].Row, rows[i].Attempt, rows[i].Task, err)
-		}
-		if o.Decoupled {
+	err := p.parallel(ctx, len(rows), func(i int) (err error) {
+		passes[i], logprobs[i], err = p.forward(&rows[i])
+		if err == nil && o.Decoupled {
 			old[i] = make([]float64, len(rows[i].IDs))
-			passes[i].forward(p.network, p.published.weights, rows[i].IDs, old[i])
+			x := pass{turns: passes[i].turns, trains: passes[i].trains}
+			x.forward(p.network, p.published.weights, rows[i].IDs, old[i])
 		}
-		logprobs[i] = make([]float64, len(rows[i].IDs))
-		passes[i].forward(p.network, p.weights, rows[i].IDs, logprobs[i])
-		return nil
+		return err
 	})
 	if err != nil {
 		return rl.Stats{}, fmt.Errorf("embedded policy: forward: %w", err)
@@ -90,10 +92,8 @@ func (p *Trainer) plan(r rl.Row) (pass, error) {
 	if len(r.Mask) != len(r.IDs) {
 		return pass{}, fmt.Errorf("%d ids and a mask of %d", len(r.IDs), len(r.Mask))
 	}
-	for _, id := range r.IDs {
-		if id < 0 || int(id) >= p.tokens.read() {
-			return pass{}, fmt.Errorf("id %d is not in the vocabulary of %d", id, p.tokens.read())
-		}
+	if err := p.readable(r.IDs); err != nil {
+		return pass{}, err
 	}
 	out := pass{trains: make([]bool, len(r.IDs))}
 	trained, found := 0, 0

@@ -83,14 +83,13 @@ func (s shape) layers(p, sum []float64, a *activations) {
 	for i, v := range sum {
 		a.h1[i] = max(v, 0)
 	}
-	mix, bias2 := p[s.mix():s.bias2()], p[s.bias2():s.speak()]
-	for i := range a.h2 {
-		a.h2[i] = max(bias2[i]+dot(mix[i*s.hidden:(i+1)*s.hidden], a.h1), 0)
+	copy(a.h2, p[s.bias2():s.speak()])
+	times(p, s.mix(), a.h1, a.h2)
+	for i, v := range a.h2 {
+		a.h2[i] = max(v, 0)
 	}
-	speak, bias3 := p[s.speak():s.bias3()], p[s.bias3():]
-	for i := range a.logprobs {
-		a.logprobs[i] = bias3[i] + dot(speak[i*s.hidden:(i+1)*s.hidden], a.h2)
-	}
+	copy(a.logprobs, p[s.bias3():])
+	times(p, s.speak(), a.h2, a.logprobs)
 	a.entropy = logSoftmax(a.logprobs)
 }
 

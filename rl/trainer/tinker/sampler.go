@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -112,9 +111,9 @@ const defaultReply = 4096
 // return the log-probabilities of temperature 1 whatever the temperature is, so replies at another one have no tokens.
 func (s *serverSampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	start := time.Now()
-	temperature, err := temperatureOf(r.Sampling)
+	temperature, err := rl.Temperature(r.Sampling)
 	if err != nil {
-		return agent.Reply{}, err
+		return agent.Reply{}, invalidf("asample", "%v", err)
 	}
 	prompt, err := s.codec.Prompt(ctx, r)
 	if err != nil {
@@ -247,25 +246,4 @@ func (s *serverSampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence,
 		}
 	}
 	return out.Sequences, nil
-}
-
-// temperatureOf returns the temperature, or an error for settings that the server does not support or would report
-// wrong log-probabilities for.
-func temperatureOf(s agent.Sampling) (float64, error) {
-	const operation = "asample"
-	switch {
-	case s.TopP != nil && *s.TopP != 1:
-		return 0, invalidf(operation, "top_p %g: want 1", *s.TopP)
-	case s.TopK != nil && *s.TopK > 0:
-		return 0, invalidf(operation, "top_k %d: want 0 or -1", *s.TopK)
-	case s.MinP != nil && *s.MinP != 0:
-		return 0, invalidf(operation, "min_p %g: want 0", *s.MinP)
-	case s.RepetitionPenalty != nil && *s.RepetitionPenalty != 1:
-		return 0, invalidf(operation, "repetition_penalty %g: want 1", *s.RepetitionPenalty)
-	case s.Temperature == nil:
-		return 1, nil
-	case !(*s.Temperature >= 0) || math.IsInf(*s.Temperature, 1):
-		return 0, invalidf(operation, "temperature %g: want a number from 0", *s.Temperature)
-	}
-	return *s.Temperature, nil
 }
