@@ -1,7 +1,6 @@
 package tinker
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -42,11 +41,6 @@ func rowOf(task string, i int, s *agent.Sample) rl.Row {
 
 // checkSequences is the most sequences to sample for a check.
 const checkSequences = 8
-
-func (c Check) withDefaults() Check {
-	c.Tokens = cmp.Or(c.Tokens, 256)
-	return c
-}
 
 // tolerance returns the tolerance in force. floor is the mean at the first publication, 0 before that.
 func (c Check) tolerance(floor float64) float64 {

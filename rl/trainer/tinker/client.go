@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"deepswe/env"
 	"deepswe/env/disk"
 )
 
@@ -72,8 +73,6 @@ type Client struct {
 	mu sync.Mutex
 	// recent and before hold the request IDs of the latest operations: when recent is full, it becomes before.
 	recent, before map[string]bool
-	// own are the numbers of all requests since the last look for doubles; nil if nothing looks for them.
-	own map[int64]bool
 }
 
 // NewClient checks the options. It sends no request.
@@ -139,6 +138,13 @@ func (c *Client) Close() {
 // remembered is the number of request IDs that recent can hold. It is limited because a long run samples millions of
 // replies.
 const remembered = 1 << 16
+
+// issued reports whether a recent operation has the request ID.
+func (c *Client) issued(request string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.recent[request] || c.before[request]
+}
 
 // fresh records the request ID that the server gave an operation, and reports whether no recent operation had it.
 func (c *Client) fresh(request string) bool {
@@ -312,12 +318,8 @@ func (t *tries) again(ctx context.Context, atLeast time.Duration) bool {
 	}
 	pause := max(t.pause, atLeast)
 	t.pause = min(2*t.pause, maxBackoff)
-	select {
-	case <-ctx.Done():
-		return true // the next try reports it
-	case <-time.After(pause):
-		return true
-	}
+	_ = env.Sleep(ctx, pause) // the next try reports it
+	return true
 }
 
 // reset starts the time for tries again after a response.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -62,13 +61,12 @@ func (m *Model) single(ctx context.Context, request string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	own := m.client.numbers(to)
 	for n, looked := from+1, 0; n < to && looked < mostForeign && ctx.Err() == nil; n++ {
-		if own[n] {
+		id := strconv.FormatInt(n, 10)
+		if m.client.issued(id) {
 			continue
 		}
 		looked++
-		id := strconv.FormatInt(n, 10)
 		s, ok := m.client.foreignResult(ctx, id)
 		if !ok {
 			continue
@@ -129,33 +127,6 @@ func (in *passInput) gives(sent *lossInputs, losses, logprobs floats) bool {
 		}
 	}
 	return true
-}
-
-// count begins to record the numbers of this client's requests.
-func (c *Client) count() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.own == nil {
-		c.own = map[int64]bool{}
-	}
-}
-
-// note records the number of a request, if the server numbers requests.
-func (c *Client) note(request string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n, err := strconv.ParseInt(request, 10, 64); err == nil && c.own != nil {
-		c.own[n] = true
-	}
-}
-
-// numbers returns the recorded numbers, and forgets those below the given one.
-func (c *Client) numbers(below int64) map[int64]bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := maps.Clone(c.own)
-	maps.DeleteFunc(c.own, func(n int64, _ bool) bool { return n < below })
-	return all
 }
 
 // foreignResult reads a result that this client did not ask for. ok is false if there is none.

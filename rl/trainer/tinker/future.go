@@ -50,7 +50,7 @@ func (c *Client) wait(ctx context.Context, p promise, out any) error {
 	if err != nil {
 		return err
 	}
-	c.note(p.request)
+	c.fresh(p.request)
 	ctx, cancel := context.WithTimeout(ctx, c.longest)
 	defer cancel()
 	t := c.newTries()

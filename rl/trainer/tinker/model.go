@@ -59,9 +59,6 @@ func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 		return nil, err
 	}
 	m := &Model{client: c, session: s, options: o, doubles: doubles{on: o.Doubles}}
-	if o.Doubles {
-		c.count()
-	}
 	if err := m.create(ctx); err != nil {
 		s.close()
 		return nil, err

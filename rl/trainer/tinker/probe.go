@@ -14,8 +14,6 @@ type Probe struct {
 	Normalisation Normalisation `json:"normalisation"`
 	// Dedups: a request that is sent twice under one sequence number is executed once.
 	Dedups bool `json:"dedups"`
-	// Norms: optim_step returns the norm of the gradient.
-	Norms bool `json:"norms"`
 }
 
 // errSilent reports a server that returns no gradient norms, so that nothing can be measured.
@@ -59,20 +57,18 @@ func (m *Model) probe(ctx context.Context) (p Probe, err error) {
 	if p.Dedups, err = m.dedups(ctx); err != nil {
 		return p, err
 	}
-	one, err := m.norm(ctx, 1, 1)
-	if err != nil {
-		return p, err
+	norm := func(sequences, weights int) (v float64) {
+		if err == nil {
+			v, err = m.norm(ctx, sequences, weights)
+		}
+		return v
 	}
-	if one == 0 {
-		return p, errSilent
+	one := norm(1, 1)
+	if err == nil && one == 0 {
+		err = errSilent
 	}
-	p.Norms = true
 	// First one token with a gradient among others without one, then two such sequences.
-	beside, err := m.norm(ctx, 1, len(probeIDs)-1)
-	if err != nil {
-		return p, err
-	}
-	twice, err := m.norm(ctx, 2, 1)
+	beside, twice := norm(1, len(probeIDs)-1), norm(2, 1)
 	if err != nil {
 		return p, err
 	}

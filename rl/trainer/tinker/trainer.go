@@ -74,7 +74,7 @@ type sampler interface {
 
 // Open waits for the server, checks that it trains the model, and probes it. The client is closed with the trainer.
 func Open(ctx context.Context, o Options) (*Trainer, error) {
-	o.Check = o.Check.withDefaults()
+	o.Check.Tokens = cmp.Or(o.Check.Tokens, 256)
 	if o.Vocabulary < 1 {
 		return nil, invalidf("open the trainer", "the size of the vocabulary is not known; to fix: set trainer.vocabulary "+
 			"to the model's vocab_size")
