@@ -34,17 +34,12 @@ func Begin(ctx context.Context, d Deps) error {
 		return ctx.Err()
 	}
 	for _, row := range b.found.lines() {
-		for i, l := range strings.Split(row[1], "\n") {
-			name := row[0]
-			if i > 0 {
-				name = ""
-			}
+		name := row[0]
+		for l := range strings.SplitSeq(row[1], "\n") {
 			indent := strings.Repeat(" ", len(l)-len(strings.TrimLeft(l, " ")))
-			for j, part := range wrap(cli.Plain(l), b.width()-13-len(indent)) {
-				if j > 0 {
-					name = ""
-				}
+			for _, part := range wrap(cli.Plain(l), b.width()-13-len(indent)) {
 				b.say("%-12s%s%s", name, indent, part)
+				name = ""
 			}
 		}
 	}

@@ -47,48 +47,38 @@ begins with the commit that is checked out now; where the patch cannot be merged
 to that, with the commit that the run began with.`
 
 func newApply(d Deps) *cobra.Command {
-	var dir string
-	cmd := &cobra.Command{
+	return delivering(d, &cobra.Command{
 		Use:     "apply RUN",
 		Short:   "Apply the patch of a finished run",
 		Long:    applyHelp,
 		Example: "  deepswe apply last\n  deepswe apply 20261121-101500-7a1c02 --repo ../other-checkout",
-		Args:    runAnd("apply"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return deliverLater(cmd.Context(), d, args[0], dir, "")
-		},
-		ValidArgsFunction: completeRuns(d),
-	}
-	cmd.Flags().StringVar(&dir, "repo", "", "the repository in `DIR` (default: the run's own)")
-	return cmd
+	})
 }
 
 func newBranch(d Deps) *cobra.Command {
-	var dir string
-	cmd := &cobra.Command{
+	return delivering(d, &cobra.Command{
 		Use:     "branch RUN NAME",
 		Short:   "Commit the patch of a finished run as a new branch",
 		Long:    branchHelp,
 		Example: "  deepswe branch last fix-12",
-		Args:    runAnd("branch", "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return deliverLater(cmd.Context(), d, args[0], dir, args[1])
-		},
-		ValidArgsFunction: completeRuns(d),
-	}
-	cmd.Flags().StringVar(&dir, "repo", "", "the repository in `DIR` (default: the run's own)")
-	return cmd
+	})
 }
 
-// runAnd requires a run, and what else the command takes.
-func runAnd(command string, others ...string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1+len(others) {
-			return cli.Usagef("usage: deepswe %s (deepswe runs lists the runs)",
-				strings.Join(append([]string{command, "RUN"}, others...), " "))
+// delivering completes a command that delivers the patch of a run, and takes what its usage says.
+func delivering(d Deps, cmd *cobra.Command) *cobra.Command {
+	var dir string
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) != len(strings.Fields(cmd.Use))-1 {
+			return cli.Usagef("usage: deepswe %s (deepswe runs lists the runs)", cmd.Use)
 		}
 		return nil
 	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return deliverLater(cmd.Context(), d, args[0], dir, strings.Join(args[1:], ""))
+	}
+	cmd.ValidArgsFunction = completeRuns(d)
+	cmd.Flags().StringVar(&dir, "repo", "", "the repository in `DIR` (default: the run's own)")
+	return cmd
 }
 
 // completeRuns completes the first argument with the ids of runs.

@@ -3,7 +3,6 @@ package agentcmd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -111,14 +110,7 @@ func proposeLater(ctx context.Context, d Deps, name string, o pullOptions) error
 		return err
 	}
 	defer journal.Close()
-	patch, err := past.patch(d)
-	if err != nil {
-		return err
-	}
-	sum, _ := past.summary()
-	w := finished{settings: past.settings, id: past.Manifest.ID, patch: patch, answer: sum.Answer, steps: sum.Steps,
-		verified: past.verified()}
-	done, err := w.propose(ctx, d, journal, o, func(draft *forge.Draft) { showDraft(d.Err, draft) })
+	done, err := past.propose(ctx, d, journal, o, func(draft *forge.Draft) { showDraft(d.Err, draft) })
 	if err != nil || o.dryRun {
 		return err
 	}
@@ -133,26 +125,21 @@ func proposeLater(ctx context.Context, d Deps, name string, o pullOptions) error
 	return err
 }
 
-// finished is the work of a run, as far as a pull request tells of it.
-type finished struct {
-	settings solveSettings
-	id       string
-	patch    []byte
-	answer   string
-	steps    int
-	verified string
-}
-
-// propose pushes the work and opens or updates its pull request, and records that in the run's journal. show gets what
+// propose pushes the run's patch and opens or updates its pull request, and records that in the journal. show gets what
 // is about to be pushed, before anything leaves the machine; with dryRun, nothing does. Where a person has to agree to
 // a part of it, the error wraps [forge.ErrConcerns], and the draft that was shown names the parts.
-func (w *finished) propose(
+func (s *solveRun) propose(
 	ctx context.Context, d Deps, journal *run.Dir, o pullOptions, show func(*forge.Draft),
 ) (forge.Published, error) {
 	none := forge.Published{}
 	ctx, cancel := context.WithTimeout(ctx, longestPull)
 	defer cancel()
-	to, err := pullTarget(ctx, w.settings.Issue, w.settings.Repo)
+	patch, err := s.patch(d)
+	if err != nil {
+		return none, err
+	}
+	sum, _ := s.summary()
+	to, err := pullTarget(ctx, s.settings.Issue, s.settings.Repo)
 	if err != nil {
 		return none, err
 	}
@@ -160,7 +147,7 @@ func (w *finished) propose(
 	if err != nil {
 		return none, err
 	}
-	name, email, err := repo.Identity(ctx, cmp.Or(w.settings.Repo, os.TempDir()))
+	name, email, err := repo.Identity(ctx, cmp.Or(s.settings.Repo, os.TempDir()))
 	if err != nil {
 		return none, cli.Usage(err)
 	}
@@ -169,16 +156,16 @@ func (w *finished) propose(
 		return none, err
 	}
 	defer disk.RemoveScratch(scratch)
-	title := "Fix: " + cli.FirstLine(w.settings.Statement, 60)
+	title := "Fix: " + cli.FirstLine(s.settings.Statement, 60)
 	if to.Pull {
 		title = fmt.Sprintf("Address the review of #%d", to.Number)
 	}
 	draft, err := client.Prepare(ctx, forge.Proposal{
-		To: to, Patch: w.patch, Base: o.base, Branch: o.branch, Via: forge.Via(o.via), Ready: o.ready, Run: w.id,
-		Title: title, Summary: withoutAnswers(w.answer), Verified: w.verified,
-		Made: fmt.Sprintf("Made by deepswe %s with %s in %s; a person has to review it.", d.Version, w.settings.Model,
-			cli.Plural(w.steps, "step")),
-		Name: name, Email: email, Allow: o.allow, Answers: threadAnswers(w.answer),
+		To: to, Patch: patch, Base: o.base, Branch: o.branch, Via: forge.Via(o.via), Ready: o.ready, Run: s.Manifest.ID,
+		Title: title, Summary: withoutAnswers(sum.Answer), Verified: s.verified(),
+		Made: fmt.Sprintf("Made by deepswe %s with %s in %s; a person has to review it.", d.Version, s.settings.Model,
+			cli.Plural(sum.Steps, "step")),
+		Name: name, Email: email, Allow: o.allow, Answers: threadAnswers(sum.Answer),
 	}, scratch)
 	if err != nil {
 		return none, cli.Usage(err)
@@ -253,11 +240,7 @@ const noteProposed = "proposed"
 // proposed is the address of the run's last pull request; empty if there is none.
 func (s *solveRun) proposed() string {
 	var last forge.Published
-	for _, n := range s.Notes {
-		if n.Event == noteProposed {
-			_ = json.Unmarshal(n.Data, &last) // as we wrote it
-		}
-	}
+	lastNote(s.Notes, noteProposed, &last)
 	return last.URL
 }
 
@@ -272,14 +255,7 @@ type verification struct {
 // verified says how the patch was tested, after the last work on it.
 func (s *solveRun) verified() string {
 	v := verification{Text: "not verified"}
-	for _, n := range s.Notes {
-		switch n.Event {
-		case noteVerified:
-			_ = json.Unmarshal(n.Data, &v) // as we wrote it
-		case noteResumed, noteContinued:
-			v.Text = "not verified"
-		}
-	}
+	lastNote(s.sinceWork(), noteVerified, &v)
 	return v.Text
 }
 
@@ -299,9 +275,11 @@ func (c *conclusion) propose(ctx context.Context, report *outcome) error {
 		report.add("no pull request, because the patch breaks tests: deepswe pr opens one all the same")
 		return nil
 	}
-	w := finished{settings: c.settings, id: c.plan.Run, patch: report.diff, answer: report.Answer, steps: report.Steps,
-		verified: verifiedBy(report)}
-	done, err := w.propose(ctx, c.d, c.journal, pullOptions{via: c.o.pull, allow: c.o.allow},
+	past, err := readSolve(c.path)
+	if err != nil {
+		return err
+	}
+	done, err := past.propose(ctx, c.d, c.journal, pullOptions{via: c.o.pull, allow: c.o.allow},
 		func(draft *forge.Draft) { c.watch.show(proposal{draft}) })
 	if done.URL != "" {
 		report.PullRequest = &done

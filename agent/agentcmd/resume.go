@@ -70,6 +70,10 @@ func readSolve(path string) (*solveRun, error) {
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
+	return solveOf(r, path)
+}
+
+func solveOf(r *run.Reader, path string) (*solveRun, error) {
 	if r.Manifest.Kind != run.Solve {
 		return nil, cli.Usagef("%s is a run of %s, not of solve", path, r.Manifest.Kind)
 	}
@@ -86,13 +90,28 @@ func (s *solveRun) job() run.Job {
 
 // chosen is the number of the attempt whose patch is the run's: the one that was chosen, if there were several.
 func (s *solveRun) chosen() int {
-	for _, n := range slices.Backward(s.Notes) {
-		var c chosenAttempt
-		if n.Event == noteChosen && json.Unmarshal(n.Data, &c) == nil {
-			return c.Attempt
+	var c chosenAttempt
+	lastNote(s.Notes, noteChosen, &c)
+	return c.Attempt
+}
+
+// lastNote reads the data of the last note of an event; without one, data stays as it is.
+func lastNote(notes []run.Note, event string, data any) {
+	for _, n := range slices.Backward(notes) {
+		if n.Event == event && json.Unmarshal(n.Data, data) == nil {
+			return
 		}
 	}
-	return 0
+}
+
+// sinceWork returns the notes after the last work on the patch.
+func (s *solveRun) sinceWork() []run.Note {
+	for i, n := range slices.Backward(s.Notes) {
+		if n.Event == noteResumed || n.Event == noteContinued {
+			return s.Notes[i+1:]
+		}
+	}
+	return s.Notes
 }
 
 // dir is the directory of the run's attempt.

@@ -116,8 +116,8 @@ func describeRun(f run.Listed) runLine {
 		}
 		return l
 	}
-	s := &solveRun{Reader: r, path: f.Path}
-	if err := json.Unmarshal(m.Settings, &s.settings); err != nil {
+	s, err := solveOf(r, f.Path)
+	if err != nil {
 		l.Status = "unreadable"
 		return l
 	}
@@ -154,11 +154,9 @@ func (s *solveRun) delivered() (applied bool, branch string) {
 // deliveries returns those after the last work on the patch that were not taken back.
 func (s *solveRun) deliveries() []delivery {
 	var all []delivery
-	for _, n := range s.Notes {
+	for _, n := range s.sinceWork() {
 		var done delivery
 		switch {
-		case n.Event == noteResumed || n.Event == noteContinued:
-			all = nil
 		case n.Event == noteUndone && len(all) > 0:
 			all = all[:len(all)-1]
 		case n.Event == noteDelivered && json.Unmarshal(n.Data, &done) == nil:

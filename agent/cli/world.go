@@ -63,25 +63,26 @@ func (w World) RunID() string {
 // RunDir returns the default directory of the run with the given ID, which --out replaces. It is the same for all
 // commands: below $XDG_STATE_HOME/deepswe/runs, ~/.local/state/deepswe/runs or the temporary directory.
 func (w World) RunDir(id string) string {
-	state := filepath.Join(os.TempDir(), "deepswe")
-	if dir := w.Getenv("XDG_STATE_HOME"); dir != "" {
-		state = filepath.Join(dir, "deepswe")
-	} else if home := w.Getenv("HOME"); home != "" {
-		state = filepath.Join(home, ".local", "state", "deepswe")
-	}
+	state := cmp.Or(w.xdg("XDG_STATE_HOME", ".local/state"), filepath.Join(os.TempDir(), "deepswe"))
 	return filepath.Join(state, "runs", id)
+}
+
+// xdg returns deepswe's directory in the one that a variable names, or else in that part of the home directory; empty if
+// there is none.
+func (w World) xdg(variable, part string) string {
+	if dir := w.Getenv(variable); dir != "" {
+		return filepath.Join(dir, "deepswe")
+	}
+	if home := w.Getenv("HOME"); home != "" {
+		return filepath.Join(home, part, "deepswe")
+	}
+	return ""
 }
 
 // CacheDir returns a directory for data that can be created again: below $XDG_CACHE_HOME/deepswe, ~/.cache/deepswe or
 // the temporary directory.
 func (w World) CacheDir(name string) string {
-	dir := filepath.Join(os.TempDir(), "deepswe-cache")
-	if cache := w.Getenv("XDG_CACHE_HOME"); cache != "" {
-		dir = filepath.Join(cache, "deepswe")
-	} else if home := w.Getenv("HOME"); home != "" {
-		dir = filepath.Join(home, ".cache", "deepswe")
-	}
-	return filepath.Join(dir, name)
+	return filepath.Join(cmp.Or(w.xdg("XDG_CACHE_HOME", ".cache"), filepath.Join(os.TempDir(), "deepswe-cache")), name)
 }
 
 // ErrReaderGone is the error of writing to a standard output whose reader has gone (| head). Commands end quietly
@@ -195,11 +196,8 @@ func (p Price) Cost(u agent.Usage) float64 {
 // ConfigPath returns $XDG_CONFIG_HOME/deepswe/config.yaml, or else ~/.config/deepswe/config.yaml; "" if there is no
 // home directory.
 func (w World) ConfigPath() string {
-	if dir := w.Getenv("XDG_CONFIG_HOME"); dir != "" {
-		return filepath.Join(dir, "deepswe", "config.yaml")
-	}
-	if home := w.Getenv("HOME"); home != "" {
-		return filepath.Join(home, ".config", "deepswe", "config.yaml")
+	if dir := w.xdg("XDG_CONFIG_HOME", ".config"); dir != "" {
+		return filepath.Join(dir, "config.yaml")
 	}
 	return ""
 }

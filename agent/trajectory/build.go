@@ -87,13 +87,19 @@ func documentOf(h *Header) *Document {
 	if h.Format != "" {
 		d.Agent.Extra = map[string]any{extraFormat: h.Format}
 	}
-	if h.Task != "" {
-		d.Extra[extraTask] = h.Task
-	}
+	put(d.Extra, extraTask, h.Task)
 	if len(h.Extra) > 0 {
 		d.Extra[extraRun] = maps.Clone(h.Extra)
 	}
 	return d
+}
+
+// put stores a value that is not the zero one.
+func put[T comparable](extra map[string]any, key string, value T) {
+	var zero T
+	if value != zero {
+		extra[key] = value
+	}
 }
 
 func messageStep(at time.Time, m *Message, id int) Step {
@@ -125,15 +131,9 @@ func replyStep(at time.Time, r *Reply, id int) Step {
 		s.Extra[extraCallsInText] = true
 		s.ToolCalls = textCalls(r.Calls)
 	}
-	if r.FinishReason != "" {
-		s.Extra[extraFinishReason] = r.FinishReason
-	}
-	if r.Prompt != "" {
-		s.Extra[extraPrompt] = r.Prompt
-	}
-	if r.Problem != "" {
-		s.Extra[extraProblem] = r.Problem
-	}
+	put(s.Extra, extraFinishReason, r.FinishReason)
+	put(s.Extra, extraPrompt, r.Prompt)
+	put(s.Extra, extraProblem, r.Problem)
 	if r.Elapsed != 0 {
 		s.Extra[extraElapsed] = r.Elapsed.Milliseconds()
 	}
@@ -238,14 +238,10 @@ func (s *Step) result(r Result) StepResult {
 	if r.ExitCode != nil {
 		out.Extra[extraExitCode] = *r.ExitCode
 	}
-	for key, set := range map[string]bool{
-		extraFailed: r.Failed, extraTimedOut: r.TimedOut, extraOutOfMemory: r.OutOfMemory,
-		extraOutOfDisk: r.OutOfDisk,
-	} {
-		if set {
-			out.Extra[key] = true
-		}
-	}
+	put(out.Extra, extraFailed, r.Failed)
+	put(out.Extra, extraTimedOut, r.TimedOut)
+	put(out.Extra, extraOutOfMemory, r.OutOfMemory)
+	put(out.Extra, extraOutOfDisk, r.OutOfDisk)
 	if r.Elapsed != 0 {
 		out.Extra[extraElapsed] = r.Elapsed.Milliseconds()
 	}
@@ -281,9 +277,7 @@ func metricsOf(r *Reply) *Metrics {
 		m.CachedTokens = &u.Cached
 	}
 	extra := map[string]any{}
-	if u.Reasoning > 0 {
-		extra[extraReasoning] = u.Reasoning
-	}
+	put(extra, extraReasoning, u.Reasoning)
 	if t != nil {
 		m.PromptTokenIDs, m.CompletionTokenIDs, m.Logprobs = t.PromptIDs, t.CompletionIDs, t.Logprobs
 		if t.PolicyVersion != nil {
