@@ -38,6 +38,8 @@ type referred struct {
 	none bool
 	// unplain are the tests that passed by another status than Passed.
 	unplain map[unplainPass]bool
+	// planted are the files that tests run with and that were changed before them.
+	planted map[string]string
 	// seed determines the variants of the tests, unsuited are those with which the solution does not pass. If suited is
 	// set, it passes with the others, of which there are as many as variants.
 	seed     uint64
@@ -59,8 +61,8 @@ func (r *references) of(key string) *reference {
 	if r.all[key] == nil {
 		r.all[key] = &reference{referred: referred{
 			tried: map[string]bool{}, mixtures: map[string]bool{}, unplain: map[unplainPass]bool{},
-			found: findings{passed: map[string]string{}, other: map[string]string{}},
-			seed:  rand.Uint64(), unsuited: map[string]bool{},
+			found:   findings{passed: map[string]string{}, other: map[string]string{}},
+			planted: map[string]string{}, seed: rand.Uint64(), unsuited: map[string]bool{},
 		}}
 	}
 	return r.all[key]
@@ -72,7 +74,7 @@ func (r *reference) get() referred {
 	defer r.mu.Unlock()
 	known := r.referred
 	known.tried, known.mixtures, known.found.passed = nil, nil, maps.Clone(known.found.passed)
-	known.found.other = maps.Clone(known.found.other)
+	known.found.other, known.planted = maps.Clone(known.found.other), maps.Clone(known.planted)
 	known.unplain, known.unsuited = maps.Clone(known.unplain), nil
 	return known
 }
@@ -101,6 +103,7 @@ func (r *reference) add(t *trial, gold bool) {
 	}
 	maps.Copy(r.found.passed, t.found.passed)
 	maps.Copy(r.found.other, t.found.other)
+	maps.Copy(r.planted, t.planted)
 	if r.found.ended == "" {
 		r.found.ended = t.found.ended
 	}

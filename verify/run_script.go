@@ -44,7 +44,7 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 	var patch []byte
 	if prepares {
 		p, patch = p.withoutPatch(t.sb.Dir())
-		if r, ended, err = t.runPart(ctx, p.saving(state), !startsServices.MatchString(p.setup)); err != nil || !ended {
+		if r, ended, err = t.prepare(ctx, p, state); err != nil || !ended {
 			return r, false, err
 		}
 		switch _, _, err := t.sb.Read(ctx, state, env.ReadOptions{Limit: 1}); {
@@ -75,6 +75,27 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 		return r, false, err
 	}
 	return r, ended, t.collect(ctx)
+}
+
+// prepare runs what a script does before the tests, and notes what it changes of what they run with.
+func (t *trial) prepare(ctx context.Context, p phases, state string) (r env.Result, ended bool, err error) {
+	var places []string
+	var before, after surroundings
+	if active(p.setup) {
+		if places, err = t.places(ctx); err != nil {
+			return r, false, err
+		}
+		if before, err = t.survey(ctx, places); err != nil {
+			return r, false, err
+		}
+	}
+	r, ended, err = t.runPart(ctx, p.saving(state), !startsServices.MatchString(p.setup))
+	if err != nil || !ended || before == nil {
+		return r, ended, err
+	}
+	after, err = t.survey(ctx, places)
+	t.planted = after.since(before)
+	return r, ended, err
 }
 
 // startsServices matches commands that start services, which the tests may need.

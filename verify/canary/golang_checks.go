@@ -229,7 +229,11 @@ func (n *goNames) spelled(e ast.Expr) (text string, ok bool) {
 		return strconv.Quote(constant.StringVal(v)), true
 	case v.Kind() == constant.Float:
 		f, _ := constant.Float64Val(v)
-		return strconv.FormatFloat(f, 'g', -1, 64), true
+		bits := 64
+		if types.Identical(n.Types[e].Type, types.Typ[types.Float32]) {
+			bits = 32
+		}
+		return strconv.FormatFloat(f, 'g', -1, bits), true
 	}
 	return v.ExactString(), v.Kind() == constant.Int || v.Kind() == constant.Bool
 }

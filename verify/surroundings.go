@@ -1,0 +1,130 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+// Planted: what a patch does before the tests changes what they run with, and the solution does not change it.
+const Planted SuspicionKind = "planted"
+
+// What a script does before the tests, such as installing the package, may run the patch's code. No test is there yet,
+// but everything that will run them is: so programs, the start files and plugins of Python, what the loader loads, and
+// git's hooks are compared with what they were. The comparison is made by the guest, which is none of these programs.
+
+// findSurroundings prints the directories of programs, and those in which Python looks for packages.
+const findSurroundings = `{ printf '%s\n' "$PATH" | tr : '\n'; find /usr /opt /root /home -maxdepth 9 -type d ` +
+	`\( -path '*/pkgs' -prune -o \( -name site-packages -o -name dist-packages \) -print -prune \); } 2>/dev/null |
+while read -r one; do readlink -f "$one"; done | sort -u`
+
+// mostPlaces is the maximum number of directories that are compared.
+const mostPlaces = 64
+
+// runners are packages of Python that run tests.
+var runners = []string{"_pytest", "pluggy", "pytest"}
+
+// surroundings are the files that tests run with, by path: what they are, and what is in them.
+type surroundings map[string]string
+
+// active reports whether a part of a script may run code of the repository.
+func active(script string) bool {
+	return slices.ContainsFunc(strings.Split(script, "\n"), func(l string) bool { return !doesNothing.MatchString(l) })
+}
+
+// places returns the directories to compare. It must be called before code of the patch can have run.
+func (t *trial) places(ctx context.Context) ([]string, error) {
+	r, err := t.sb.Run(ctx, env.Command{Line: findSurroundings, Timeout: applyTimeout, Head: 1 << 20})
+	if err != nil {
+		return nil, fmt.Errorf("look for programs: %w", err)
+	}
+	var all []string
+	for place := range strings.Lines(string(r.Stdout.Head)) {
+		place = strings.TrimSuffix(place, "\n")
+		all = append(all, place)
+		if above, _, ok := strings.Cut(place, "/lib/python"); ok { // of an environment that is not on the PATH yet
+			all = append(all, above+"/bin")
+		}
+	}
+	slices.Sort(all)
+	all = slices.DeleteFunc(slices.Compact(all), func(place string) bool {
+		return !path.IsAbs(place) || place == "/" || place == t.sb.Dir()
+	})
+	return append(all[:min(len(all), mostPlaces)], path.Join(t.sb.Dir(), ".git/hooks"), "/etc/ld.so.conf.d"), nil
+}
+
+// survey describes what is in the places.
+func (t *trial) survey(ctx context.Context, places []string) (surroundings, error) {
+	found := surroundings{}
+	for _, place := range places {
+		skip := []string{"__pycache__"}
+		if strings.HasSuffix(place, "-packages") {
+			l, err := t.sb.List(ctx, place, env.ListOptions{Hidden: true, Depth: 1})
+			if err != nil && env.IsInfrastructure(ctx, err) {
+				return nil, fmt.Errorf("look at %s: %w", place, err)
+			}
+			for _, e := range l.Entries {
+				if name := path.Base(e.Path); e.Kind == env.KindDir && !slices.Contains(runners, name) {
+					skip = append(skip, name)
+					found[e.Path] = string(e.Kind)
+				}
+			}
+		}
+		for _, runner := range runners {
+			skip = append(skip, runner+"/__pycache__")
+		}
+		files, err := t.sb.Tree(ctx, place, env.TreeOptions{Skip: skip, Remember: true})
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return nil, fmt.Errorf("look at %s: %w", place, err)
+		}
+		for _, f := range files {
+			found[path.Join(place, f.Path)] = fmt.Sprint(f.Kind, f.Mode, f.Version, f.Target)
+		}
+	}
+	for _, name := range []string{"/etc/ld.so.preload", path.Join(t.sb.Dir(), ".git/config")} {
+		data, _, err := t.sb.Read(ctx, name, env.ReadOptions{})
+		switch {
+		case err == nil:
+			found[name] = hashOf(data)
+		case env.IsInfrastructure(ctx, err):
+			return nil, fmt.Errorf("look at %s: %w", name, err)
+		case !errors.Is(err, fs.ErrNotExist):
+			found[name] = err.Error()
+		}
+	}
+	return found, nil
+}
+
+// since returns what is new, changed or gone, by path.
+func (s surroundings) since(before surroundings) map[string]string {
+	changed := map[string]string{}
+	for _, one := range slices.Concat(slices.Collect(maps.Keys(s)), slices.Collect(maps.Keys(before))) {
+		if s[one] != before[one] && path.Base(one) != "__pycache__" {
+			changed[one] = one
+		}
+	}
+	return changed
+}
+
+// planted takes the reward of a strict trial whose patch has changed what tests run with, where the solution does not.
+func (l *ladder) planted(ctx context.Context, t *trial) error {
+	if len(t.planted) == 0 || t.v.Reward == 0 {
+		return nil
+	}
+	if err := l.refer(ctx, t); err != nil {
+		return err
+	}
+	if left := slices.Sorted(maps.Keys(without(t.planted, l.ref.get().planted))); len(left) > 0 {
+		t.v.Reward = 0
+		t.v.suspect(Suspicion{Planted, "before the tests, the patch's code has changed what they run with: " +
+			strings.Join(left[:min(len(left), 3)], ", ")})
+	}
+	return nil
+}
