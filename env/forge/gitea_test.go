@@ -147,7 +147,7 @@ func TestGiteaDraft(t *testing.T) {
 				t.Errorf("got %+v, %v", third, err)
 			}
 			f.Call(t, "alice", http.MethodPatch, number, map[string]any{"title": "Say hello"})
-			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 				if f.Call(t, "alice", http.MethodGet, number, nil)["mergeable"] == true {
 					break
 				}

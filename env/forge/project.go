@@ -135,14 +135,22 @@ func (s *session) fork(ctx context.Context, of Project) (Project, error) {
 		path = s.path() + "/fork"
 	}
 	var got projectJSON
-	err := s.send(ctx, http.MethodPost, path, map[string]any{}, &got)
+	var existing Project
+	there := func() (found bool) {
+		existing, found, _ = s.findFork(ctx, of)
+		return found
+	}
+	err := s.send(ctx, http.MethodPost, path, map[string]any{}, &got, there)
 	if status(err) == http.StatusConflict {
 		if m := forkPath.FindStringSubmatch(err.Error()); m != nil {
 			return s.repository(ctx, m[1])
 		}
-		if there, found, ferr := s.findFork(ctx, of); found && ferr == nil {
-			return there, nil
+		if there() {
+			return existing, nil
 		}
+	}
+	if existing.Path != "" {
+		return existing, err
 	}
 	if err != nil {
 		return Project{}, fmt.Errorf("fork %s: %w", of.Path, err)

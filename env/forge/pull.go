@@ -156,12 +156,19 @@ func (s *session) openPull(ctx context.Context, to, from Project, branch string,
 			"target_project_id": to.id, "remove_source_branch": true, "allow_collaboration": from.id != to.id}
 	}
 	var got pullJSON
-	err := s.send(ctx, http.MethodPost, path, body, &got)
-	if code := status(err); code == http.StatusConflict || code == http.StatusUnprocessableEntity || code >= 500 {
-		// It may be there in spite of the error, or since another run.
-		if there, found, ferr := s.findPull(ctx, from, branch); found && ferr == nil {
-			return there, nil
+	var existing Pull
+	there := func() (found bool) {
+		existing, found, _ = s.findPull(ctx, from, branch)
+		return found
+	}
+	err := s.send(ctx, http.MethodPost, path, body, &got, there)
+	if code := status(err); code == http.StatusConflict || code == http.StatusUnprocessableEntity {
+		if there() { // since another run
+			return existing, nil
 		}
+	}
+	if existing.Number != 0 {
+		return existing, err
 	}
 	if err != nil {
 		return Pull{}, fmt.Errorf("open the pull request: %w", err)
@@ -183,7 +190,7 @@ func (s *session) setBody(ctx context.Context, number int, text string) error {
 	if s.kind == GitLab {
 		method, field = http.MethodPut, "description"
 	}
-	if err := s.send(ctx, method, s.pulls(number), map[string]any{field: text}, nil); err != nil {
+	if err := s.send(ctx, method, s.pulls(number), map[string]any{field: text}, nil, nil); err != nil {
 		return fmt.Errorf("update the text of #%d: %w", number, err)
 	}
 	return nil

@@ -23,6 +23,8 @@ type replayed struct {
 	git *gitHost
 	// answers are bodies by method and path; a number before one is its status.
 	answers map[string]string
+	// first are answers that are given once each, before the one above.
+	first map[string][]string
 
 	mu   sync.Mutex
 	sent map[string]string // bodies, by method and path
@@ -51,6 +53,11 @@ func (h *replayed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer, ok := h.answers[key]
+	h.mu.Lock()
+	if left := h.first[key]; len(left) > 0 {
+		answer, ok, h.first[key] = left[0], true, left[1:]
+	}
+	h.mu.Unlock()
 	if !ok {
 		http.Error(w, `{"message":"Not Found"}`, http.StatusNotFound)
 		return
@@ -58,6 +65,9 @@ func (h *replayed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	if _, err := fmt.Sscanf(answer, "%d {", &status); err == nil {
 		answer = answer[4:]
+	}
+	if status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "60")
 	}
 	w.WriteHeader(status)
 	fmt.Fprint(w, strings.ReplaceAll(answer, "HOST", h.URL))
@@ -77,7 +87,8 @@ func (h *replayed) body(t *testing.T, key string) map[string]any {
 
 func (h *replayed) client(t *testing.T, name string) *forge.Client {
 	t.Helper()
-	c, err := forge.New(forge.Options{Getenv: func(n string) string { return map[string]string{name: "tok-1"}[n] }})
+	c, err := forge.New(forge.Options{Getenv: func(n string) string { return map[string]string{name: "tok-1"}[n] },
+		Sleep: func(context.Context, time.Duration) error { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,5 +246,39 @@ func TestANewForkIsWaitedFor(t *testing.T) {
 	}
 	if sent := h.body(t, "POST /api/v3/repos/o/r/pulls"); sent["head"] != "bot:deepswe/issue-7" {
 		t.Errorf("sent %v", sent)
+	}
+}
+
+// A write that may have been made is looked for before it is repeated, and one that a limit has stopped is repeated.
+func TestWritesThatFailAreRepeatedOnce(t *testing.T) {
+	repository := `{"full_name":"o/r","clone_url":"HOST/o/r.git","default_branch":"trunk","permissions":{"push":true}}`
+	pull := `{"number":9,"html_url":"HOST/o/r/pull/9","title":"x","draft":true,"head":{"ref":"deepswe/issue-7","repo":` +
+		repository + `}}`
+	for name, c := range map[string]struct {
+		posts, lists []string
+		says         string
+	}{
+		"not made":      {[]string{`500 {}`, `502 {}`, `201 ` + pull}, nil, ""},
+		"made":          {[]string{`500 {}`}, []string{`[]`, `[` + pull + `]`}, ""},
+		"a limit":       {[]string{`429 {}`, `201 ` + pull}, nil, ""},
+		"never":         {[]string{`500 {}`, `500 {}`, `500 {}`, `500 {}`, `500 {}`}, nil, "500 Internal Server Error"},
+		"not once more": {[]string{`400 {}`}, nil, "400 Bad Request"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := replay(t, map[string]string{
+				"GET /api/v3/meta":               `{"installed_version":"3.15.0"}`,
+				"GET /api/v3/repos/o/r":          repository,
+				"GET /api/v3/repos/o/r/issues/7": `{"number":7,"title":"It says three","state":"open"}`,
+				"GET /api/v3/repos/o/r/pulls":    `[]`,
+				"POST /api/v3/repos/o/r/pulls":   `418 {"message":"asked too often"}`,
+			})
+			h.first = map[string][]string{"POST /api/v3/repos/o/r/pulls": c.posts, "GET /api/v3/repos/o/r/pulls": c.lists}
+			p := proposal(t, h.URL+"/o/r/issues/7")
+			p.Patch = []byte(three)
+			done, _, err := publish(t, h.client(t, "GITHUB_TOKEN"), p)
+			if c.says == "" && (err != nil || done.Number != 9) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("got %+v, %v", done, err)
+			}
+		})
 	}
 }

@@ -290,11 +290,11 @@ func (s *session) reply(ctx context.Context, p Pull, t Thread, commit, text stri
 	path := s.pulls(p.Number)
 	switch s.kind {
 	case GitHub:
-		return s.send(ctx, http.MethodPost, path+"/comments/"+t.ID+"/replies", map[string]any{"body": text}, nil)
+		return s.send(ctx, http.MethodPost, path+"/comments/"+t.ID+"/replies", map[string]any{"body": text}, nil, nil)
 	case GitLab:
-		return s.send(ctx, http.MethodPost, path+"/discussions/"+t.discussion+"/notes", map[string]any{"body": text}, nil)
+		return s.send(ctx, http.MethodPost, path+"/discussions/"+t.discussion+"/notes", map[string]any{"body": text}, nil, nil)
 	default: // a comment on the same line joins the conversation
 		return s.send(ctx, http.MethodPost, path+"/reviews", map[string]any{"event": "COMMENT", "commit_id": commit,
-			"comments": []any{map[string]any{"path": t.Path, "new_position": t.Line, "body": text}}}, nil)
+			"comments": []any{map[string]any{"path": t.Path, "new_position": t.Line, "body": text}}}, nil, nil)
 	}
 }

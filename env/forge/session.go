@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	attempts    = 3
+	attempts    = 5
 	perRequest  = 30 * time.Second
-	longestWait = 30 * time.Second // waiting longer for a rate limit is an error
+	longestWait = 90 * time.Second // waiting longer for a rate limit is an error; GitHub's for writes is a minute
 	maxPage     = 32 << 20
 	userAgent   = "deepswe"
 )
@@ -69,26 +69,40 @@ func (s *session) get(ctx context.Context, path, query string, into any) (next s
 	if query != "" {
 		path += "?" + query
 	}
+	return s.request(ctx, http.MethodGet, s.api.String()+path, nil, into, nil)
+}
+
+// send makes a request that changes something. Where it makes something new, and an error does not tell whether that
+// was done, it is repeated only if there, which may be nil, looks and does not find it.
+func (s *session) send(ctx context.Context, method, path string, body, into any, there func() bool) error {
+	_, err := s.request(ctx, method, s.api.String()+path, body, into, there)
+	return err
+}
+
+func (s *session) request(
+	ctx context.Context, method, target string, body, into any, there func() bool,
+) (next string, err error) {
 	for attempt := 1; ; attempt++ {
-		next, wait, err := s.try(ctx, http.MethodGet, s.api.String()+path, nil, into)
+		next, wait, err := s.try(ctx, method, target, body, into)
 		if err == nil || ctx.Err() != nil || wait < 0 || attempt == attempts {
 			return next, err
+		}
+		if code := status(err); method == http.MethodPost && (code == 0 || code >= 500) {
+			if there == nil {
+				return "", err
+			}
+			if there() {
+				return "", nil
+			}
 		}
 		if wait == 0 {
 			wait = env.Backoff(attempt, time.Second, longestWait)
 		}
-		s.o.Log.Warn("the issue's host failed, retrying", "error", err, "wait", wait)
+		s.o.Log.Warn("the forge failed, trying again", "error", err, "wait", wait)
 		if err := s.o.Sleep(ctx, wait); err != nil {
 			return "", err
 		}
 	}
-}
-
-// send makes one request that changes something. It is not repeated, because it may have been done in spite of an
-// error.
-func (s *session) send(ctx context.Context, method, path string, body, into any) error {
-	_, _, err := s.try(ctx, method, s.api.String()+path, body, into)
-	return err
 }
 
 // statusError is a response that is no success.
