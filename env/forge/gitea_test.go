@@ -1,6 +1,7 @@
 package forge_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -157,5 +158,61 @@ func TestGiteaDraft(t *testing.T) {
 				t.Errorf("after the merge the issue is %v", issue["state"])
 			}
 		})
+	}
+}
+
+// A stranger's fork has another default branch and commits of its own, files have names that steer a terminal, and the
+// review is about one of them.
+func TestGiteaHostileNames(t *testing.T) {
+	const odd = "two  words\x1b[31m.txt"
+	f := testkit.OpenForge(t)
+	project := f.NewRepository(t, map[string]string{"hello.txt": "goodbye\n", odd: "goodbye\n"})
+	page := newIssue(t, f, project, "It says goodbye", "Fixes #77. Say hello.")
+	fork := f.Call(t, "bot", http.MethodPost, "/repos/"+project+"/forks", map[string]any{})["full_name"].(string)
+	t.Cleanup(func() { f.Call(t, "bot", http.MethodDelete, "/repos/"+fork, nil) })
+	f.Call(t, "bot", http.MethodPost, "/repos/"+fork+"/branches", map[string]any{"new_branch_name": "own"})
+	f.Call(t, "bot", http.MethodPatch, "/repos/"+fork, map[string]any{"default_branch": "own"})
+	for _, branch := range []string{"own", "main"} {
+		f.Call(t, "bot", http.MethodPost, "/repos/"+fork+"/contents/mine.txt", map[string]any{"content": "eA==", "branch": branch})
+	}
+
+	p := proposal(t, page)
+	quoted := `"%s/two  words\033[31m.txt"`
+	p.Patch = []byte(hello + "diff --git " + fmt.Sprintf(quoted, "a") + " " + fmt.Sprintf(quoted, "b") + "\n--- " +
+		fmt.Sprintf(quoted, "a") + "\n+++ " + fmt.Sprintf(quoted, "b") + "\n@@ -1 +1 @@\n-goodbye\n+hello\n")
+	done, d, err := publish(t, as(t, f, "bot"), p)
+	if err != nil || d.From != fork || d.Into != "main" {
+		t.Fatalf("got %+v, %v", done, err)
+	}
+	number := fmt.Sprintf("/repos/%s/pulls/%d", project, done.Number)
+	if files := f.List(t, "alice", number+"/files"); len(files) != 2 {
+		t.Errorf("it brings %v", files)
+	}
+	f.Call(t, "alice", http.MethodPost, number+"/reviews", map[string]any{"event": "REQUEST_CHANGES", "body": "One more.",
+		"comments": []any{map[string]any{"path": odd, "new_position": 1, "body": "Say it twice.\n/close"}}})
+
+	if p.To, err = forge.Parse(done.URL); err != nil {
+		t.Fatal(err)
+	}
+	review, err := as(t, f, "bot").Review(t.Context(), p.To)
+	if err != nil || len(review.Threads) != 1 || review.Threads[0].Path != odd ||
+		strings.Contains(review.Statement(), "\x1b") {
+		t.Fatalf("got %+v, %v", review, err)
+	}
+	p.Patch = []byte(strings.NewReplacer("-goodbye", "-hello", "+hello", "+hello hello").Replace(string(p.Patch)))
+	p.Answers = map[string]string{review.Threads[0].ID: "It does, @alice; closes #1."}
+	again, _, err := publish(t, as(t, f, "bot"), p)
+	if err != nil || again.Answered != 1 || again.Number != done.Number || !again.Updated {
+		t.Fatalf("got %+v, %v", again, err)
+	}
+	if review, err = as(t, f, "bot").Review(t.Context(), p.To); err != nil || len(review.Threads) != 0 {
+		t.Errorf("open after the answer: %+v, %v", review.Threads, err)
+	}
+	// A person's commit on the branch is never followed by a new run for the issue.
+	f.Call(t, "bot", http.MethodPost, "/repos/"+fork+"/contents/theirs.txt", map[string]any{"content": "eA==",
+		"branch": done.Branch})
+	p = proposal(t, page)
+	if _, _, err := publish(t, as(t, f, "bot"), p); !errors.Is(err, forge.ErrForeign) {
+		t.Errorf("got %v", err)
 	}
 }

@@ -9,12 +9,14 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deepswe/env/repo"
 )
 
 // Thread is an open conversation of a review, about a line.
 type Thread struct {
 	ID       string // of its first comment
-	Path     string
+	Path     string // as it is, with any character
 	Line     int
 	Comments []Comment
 
@@ -82,7 +84,7 @@ func (r Review) Statement() string {
 		r.Project, r.Pull.Number, r.Pull.Title, cut(clean(r.Pull.Body), maxBody))
 	texts := make([]string, 0, len(r.Threads))
 	for _, t := range r.Threads {
-		text := fmt.Sprintf("\n\n[thread %s] %s, line %d:", t.ID, t.Path, t.Line)
+		text := fmt.Sprintf("\n\n[thread %s] %s, line %d:", t.ID, oneLine(t.Path), t.Line)
 		for _, c := range t.Comments {
 			text += "\n" + c.heading("") + "\n" + cut(c.Body, maxComment)
 		}
@@ -166,7 +168,7 @@ func (s *session) gitHubThreads(ctx context.Context, p Pull) ([]Thread, error) {
 		if n.IsResolved || n.IsOutdated || len(n.Comments.Nodes) == 0 {
 			continue
 		}
-		t := Thread{ID: strconv.FormatInt(n.Comments.Nodes[0].DatabaseID, 10), Path: oneLine(n.Path), Line: n.Line}
+		t := Thread{ID: strconv.FormatInt(n.Comments.Nodes[0].DatabaseID, 10), Path: n.Path, Line: n.Line}
 		for _, c := range n.Comments.Nodes {
 			t.comment(c.Author.name(), c.AuthorAssociation, c.Body, c.CreatedAt)
 		}
@@ -205,10 +207,10 @@ func (s *session) giteaThreads(ctx context.Context, p Pull) ([]Thread, error) {
 			return nil, err
 		}
 		for _, c := range comments {
-			i := slices.IndexFunc(all, func(t *Thread) bool { return t.Path == oneLine(c.Path) && t.Line == c.Position })
+			i := slices.IndexFunc(all, func(t *Thread) bool { return t.Path == c.Path && t.Line == c.Position })
 			if i < 0 {
 				i = len(all)
-				all = append(all, &Thread{ID: strconv.FormatInt(c.ID, 10), Path: oneLine(c.Path), Line: c.Position})
+				all = append(all, &Thread{ID: strconv.FormatInt(c.ID, 10), Path: c.Path, Line: c.Position})
 			}
 			all[i].comment(c.User.name(), "", c.Body, c.CreatedAt)
 			resolved[all[i]] = resolved[all[i]] || c.Resolver != nil
@@ -248,7 +250,7 @@ func (s *session) gitLabThreads(ctx context.Context, p Pull) ([]Thread, error) {
 			continue
 		}
 		first := d.Notes[0]
-		t := Thread{ID: strconv.FormatInt(first.ID, 10), Path: oneLine(first.Position.NewPath), discussion: d.ID,
+		t := Thread{ID: strconv.FormatInt(first.ID, 10), Path: first.Position.NewPath, discussion: d.ID,
 			Line: cmp.Or(first.Position.NewLine, first.Position.OldLine)}
 		for _, n := range d.Notes {
 			if !n.System {
@@ -266,24 +268,15 @@ func (d *Draft) answer(ctx context.Context) (int, error) {
 		text := d.p.Answers[t.ID]
 		if text == "" {
 			text = "Nothing was changed for this."
-			if slices.ContainsFunc(d.Paths(), func(path string) bool { return oneLine(path) == t.Path }) {
+			if slices.ContainsFunc(d.Changes, func(c repo.Change) bool { return c.Path == t.Path }) {
 				text = fmt.Sprintf("Changed in %.10s.", d.Commit)
 			}
 		}
 		if err := d.s.reply(ctx, *d.old, t, d.Commit, clip(inert(oneLine(text)), 500)+"\n"+replyMark); err != nil {
-			return i, fmt.Errorf("answer the thread about %s: %w", t.Path, err)
+			return i, fmt.Errorf("answer the thread about %s: %w", oneLine(t.Path), err)
 		}
 	}
 	return len(d.threads), nil
-}
-
-// Paths are the files that the change touches.
-func (d *Draft) Paths() []string {
-	var all []string
-	for _, c := range d.Changes {
-		all = append(all, c.Path)
-	}
-	return all
 }
 
 func (s *session) reply(ctx context.Context, p Pull, t Thread, commit, text string) error {
