@@ -2,37 +2,115 @@ package foreign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"deepswe/agent"
+	"deepswe/env"
+	"deepswe/env/local"
 )
 
-// BenchmarkCall measures a call with a conversation of 200 kB whose model answers at once: what the gateway adds.
+// BenchmarkCall measures a call with a conversation of so many kB whose model answers at once, from the loopback of a sandbox
+// through its guest: all of what the gateway adds, with the agent's own part in HTTP. Agents ask at the same time, each in
+// a sandbox of its own, and cpu-ms/op is the time of processors for one call, the guest's included.
 func BenchmarkCall(b *testing.B) {
-	g := &gateway{
-		Agent: &agent.Agent{Settings: agent.Settings{Model: counting(), Limits: agent.Limits{Steps: -1}}},
-		tree:  newTree(), past: map[string][]agent.Reply{}, waiting: func() func() { return func() {} }, now: time.Now,
+	for _, c := range []struct{ agents, size int }{{1, 20}, {1, 200}, {128, 20}, {128, 200}} {
+		b.Run(fmt.Sprintf("agents=%d/kB=%d", c.agents, c.size), func(b *testing.B) { benchmarkCalls(b, c.agents, c.size<<10) })
 	}
-	g.life, g.end = context.WithCancelCause(b.Context())
-	l, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
+}
+
+func benchmarkCalls(b *testing.B, agents, size int) {
+	provider, err := local.NewHost(local.Options{Scratch: b.TempDir()})
 	if err != nil {
-		b.Fatal(err)
+		b.Skip(err)
 	}
-	defer g.listen(l, "")()
-	text := strings.Repeat("The parser reads one line after the other. ", 5<<10)
-	for n := range b.N {
-		resp, err := http.Post("http://"+l.Addr().String()+"/v1/chat/completions", "application/json",
-			strings.NewReader(fmt.Sprintf(`{"messages":[{"role":"user","content":"%d %s"}]}`, n, text)))
+	defer provider.Close()
+	var urls []string
+	for range agents {
+		sb, err := provider.Start(b.Context(), env.Spec{})
 		if err != nil {
 			b.Fatal(err)
 		}
-		if resp.Body.Close(); resp.StatusCode != http.StatusOK {
-			b.Fatal(resp.Status)
+		defer sb.Close(context.WithoutCancel(b.Context()))
+		port := freePort(b)
+		l, err := sb.(listening).Listen(b.Context(), port)
+		if err != nil {
+			b.Fatal(err)
 		}
+		g := newGateway(b, counting(), agent.Limits{Steps: -1})
+		defer g.listen(l, testKey)()
+		urls = append(urls, fmt.Sprintf("http://127.0.0.1:%d/v1/chat/completions", port))
 	}
+	const line = `The parser reads \"one\" line after the other.\n`
+	text := strings.Repeat(line, size/len(line))
+	var work sync.WaitGroup
+	var calls atomic.Int64
+	before := processorTime(b)
+	for b.ResetTimer(); len(urls) > 0; urls = urls[1:] {
+		url := urls[0]
+		work.Go(func() {
+			c := client{url: url, key: testKey}
+			for n := calls.Add(1); n <= int64(b.N); n = calls.Add(1) {
+				body := fmt.Sprintf(`{"messages":[{"role":"user","content":"%d %s"}]}`, n, text)
+				if status, answer, err := c.ask(b.Context(), "", body); err != nil || status != http.StatusOK {
+					b.Errorf("status %d: %s (%v)", status, answer, err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	b.StopTimer()
+	b.ReportMetric(float64((processorTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+}
+
+// processorTime is what this process and the guests that it has started have used of processors.
+func processorTime(b *testing.B) time.Duration {
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+		b.Fatal(err)
+	}
+	total := time.Duration(own.Utime.Nano() + own.Stime.Nano())
+	var children []byte
+	lists, err := filepath.Glob("/proc/self/task/*/children") // of the thread that has started each
+	for _, list := range lists {
+		some, readErr := os.ReadFile(list)
+		children, err = append(children, some...), errors.Join(err, readErr)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, pid := range strings.Fields(string(children)) {
+		stat, err := os.ReadFile("/proc/" + pid + "/stat")
+		if err != nil {
+			continue // it has ended
+		}
+		var user, system int64
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if _, err := fmt.Sscan(strings.Join(strings.Fields(rest)[11:13], " "), &user, &system); err != nil {
+			b.Fatal(err)
+		}
+		total += time.Duration(user+system) * 10 * time.Millisecond
+	}
+	return total
+}
+
+// freePort is a port that nothing listens on at the moment.
+func freePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }

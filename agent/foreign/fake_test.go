@@ -78,7 +78,7 @@ func counting() *fake {
 const statement = "the tests of the parser fail"
 
 // newGateway is the gateway of a rollout that is not played in any sandbox.
-func newGateway(t *testing.T, m agent.Model, limits agent.Limits) *gateway {
+func newGateway(t testing.TB, m agent.Model, limits agent.Limits) *gateway {
 	t.Helper()
 	g := &gateway{
 		Agent:  &agent.Agent{Settings: agent.Settings{Model: m, ModelName: "fake", Tokens: true, Limits: limits}},

@@ -39,21 +39,26 @@ func serve(t *testing.T, g *gateway) client {
 // post returns the status and the body of an answer.
 func (c client) post(path, body string) (int, string) {
 	c.Helper()
-	req, err := http.NewRequestWithContext(c.Context(), http.MethodPost, c.url+path, strings.NewReader(body))
+	status, answer, err := c.ask(c.Context(), path, body)
 	if err != nil {
 		c.Fatal(err)
+	}
+	return status, answer
+}
+
+func (c client) ask(ctx context.Context, path, body string) (int, string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, "", err
 	}
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		c.Fatal(err)
+		return 0, "", err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		c.Fatal(err)
-	}
-	return resp.StatusCode, string(data)
+	return resp.StatusCode, string(data), err
 }
 
 // asks are the same question in each dialect.
@@ -174,6 +179,43 @@ func TestSameQuestionForever(t *testing.T) {
 	if stop, err := g.stop(t.Context(), env.Result{}, context.Canceled); stop != agent.Stuck || err != nil {
 		t.Errorf("it ends with %s (%v)", stop, err)
 	}
+}
+
+// 128 agents at once, each of which asks everything twice at the same time, get their own answers, and each has one row.
+func TestManyAgents(t *testing.T) {
+	t.Parallel()
+	var work sync.WaitGroup
+	for n := range 128 {
+		g := newGateway(t, counting(), agent.Limits{})
+		c := serve(t, g)
+		work.Go(func() {
+			said := fmt.Sprintf(`{"role":"user","content":"%s %d"}`, statement, n)
+			for turn := range 3 {
+				var answers [2]string
+				var both sync.WaitGroup
+				for i := range answers {
+					both.Go(func() {
+						var err error
+						_, answers[i], err = c.ask(t.Context(), "/v1/chat/completions", `{"messages":[`+said+`]}`)
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				both.Wait()
+				want := fmt.Sprintf("reply number %d, which is long enough to be known again", turn+1)
+				if !strings.Contains(answers[0], want) || answers[1] != answers[0] {
+					t.Errorf("agent %d, turn %d: %q", n, turn, answers)
+				}
+				said += fmt.Sprintf(`,{"role":"assistant","content":%q},{"role":"user","content":"go on"}`, want)
+			}
+			g.work.Wait()
+			if len(g.tree.chains) != 1 || g.calls != 3 || g.again != 3 {
+				t.Errorf("agent %d: %d chains, %d calls, %d again", n, len(g.tree.chains), g.calls, g.again)
+			}
+		})
+	}
+	work.Wait()
 }
 
 // What goes wrong on the way to the model is no call, and is learned from once: it is asked again until it answers.
