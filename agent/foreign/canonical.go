@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"deepswe/agent"
@@ -20,10 +21,43 @@ type request struct {
 	maxTokens int
 	// stream asks for a streamed answer, usage for the usage at its end.
 	stream, usage bool
-	// texts are the names of tools that take a text and no JSON.
-	texts map[string]bool
+	// texts are the names of tools that take a text and no JSON, spaces those of tools in namespaces, with these.
+	texts  map[string]bool
+	spaces map[string]string
 	// dropped counts what was asked for and cannot be honoured.
 	dropped int
+}
+
+// text returns a text in the forms that agents send: a string, null, or a list of parts. Parts that are no text cannot be
+// shown to the model.
+func (r *request) text(content any) string {
+	parts, isList := content.([]any)
+	if !isList {
+		whole, _ := content.(string)
+		return whole
+	}
+	texts := make([]string, len(parts))
+	for i, p := range parts {
+		part, _ := p.(map[string]any)
+		text, ok := part["text"].(string)
+		if !ok {
+			r.dropped++
+			text = fmt.Sprintf("(%v left out)", part["type"])
+		}
+		texts[i] = text
+	}
+	return strings.Join(texts, "\n")
+}
+
+// either reads a list for which a text may stand.
+func either[T any](raw []byte, list *[]T, alone func(text string) T) error {
+	if raw[0] != '"' {
+		return json.Unmarshal(raw, list)
+	}
+	var text string
+	err := json.Unmarshal(raw, &text)
+	*list = []T{alone(text)}
+	return err
 }
 
 // key identifies a conversation by its content, whatever an agent made of its form: the order and spacing of JSON,

@@ -19,7 +19,7 @@ type chat struct{}
 type chatRequest struct {
 	Messages []struct {
 		Role             string            `json:"role"`
-		Content          content           `json:"content"`
+		Content          any               `json:"content"`
 		Reasoning        string            `json:"reasoning"`
 		ReasoningContent string            `json:"reasoning_content"`
 		ToolCalls        []openai.ToolCall `json:"tool_calls"`
@@ -55,13 +55,12 @@ func (chat) read(body []byte) (request, error) {
 	}
 	for _, m := range in.Messages {
 		own := agent.Message{
-			Role: m.Role, Content: m.Content.text, Reasoning: cmp.Or(m.ReasoningContent, m.Reasoning), ToolCallID: m.ToolCallID,
+			Role: m.Role, Content: r.text(m.Content), Reasoning: cmp.Or(m.ReasoningContent, m.Reasoning), ToolCallID: m.ToolCallID,
 		}
 		for _, c := range m.ToolCalls {
 			own.ToolCalls = append(own.ToolCalls,
 				agent.ToolCall{ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments})
 		}
-		r.dropped += m.Content.dropped
 		r.messages = append(r.messages, own)
 	}
 	for _, t := range in.Tools {

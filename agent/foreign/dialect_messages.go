@@ -14,7 +14,7 @@ import (
 type messages struct{}
 
 type messagesRequest struct {
-	System   content `json:"system"`
+	System   any `json:"system"`
 	Messages []struct {
 		Role    string `json:"role"`
 		Content blocks `json:"content"`
@@ -38,19 +38,14 @@ type block struct {
 	Name      string          `json:"name"`
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
-	Content   content         `json:"content"`
+	Content   any             `json:"content"`
 }
 
 // blocks is a message's content: a list of blocks, or a text.
 type blocks []block
 
 func (b *blocks) UnmarshalJSON(raw []byte) error {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		*b = blocks{{Type: "text", Text: text}}
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]block)(b))
+	return either(raw, (*[]block)(b), func(text string) block { return block{Type: "text", Text: text} })
 }
 
 func (messages) read(body []byte) (request, error) {
@@ -58,14 +53,12 @@ func (messages) read(body []byte) (request, error) {
 	if err := json.Unmarshal(body, &in); err != nil {
 		return request{}, fmt.Errorf("the body is not a request for a message: %w", err)
 	}
-	r := request{maxTokens: in.MaxTokens, stream: in.Stream, dropped: in.System.dropped}
-	if in.System.text != "" {
-		r.messages = []agent.Message{{Role: agent.RoleSystem, Content: in.System.text}}
+	r := request{maxTokens: in.MaxTokens, stream: in.Stream}
+	if system := r.text(in.System); system != "" {
+		r.messages = []agent.Message{{Role: agent.RoleSystem, Content: system}}
 	}
 	for _, m := range in.Messages {
-		own, dropped := m.Content.messages(m.Role)
-		r.messages = append(r.messages, own...)
-		r.dropped += dropped
+		r.add(m.Role, m.Content)
 	}
 	for _, t := range in.Tools {
 		if len(t.InputSchema) == 0 { // one that the server itself would run
@@ -77,24 +70,21 @@ func (messages) read(body []byte) (request, error) {
 	return r, nil
 }
 
-// messages returns the content as messages of which each is of one kind: a text, or the result of a call.
-func (b blocks) messages(role string) (all []agent.Message, dropped int) {
-	own := agent.Message{Role: role}
-	begun := false
-	end := func() {
-		if begun {
-			all = append(all, own)
-		}
-		own, begun = agent.Message{Role: role}, false
-	}
-	for _, part := range b {
+// add adds the content as messages of which each is of one kind: a text, or the result of a call.
+func (r *request) add(role string, content blocks) {
+	var own *agent.Message // the text that is read
+	for _, part := range content {
 		if part.Type == "tool_result" {
-			end()
-			dropped += part.Content.dropped
-			all = append(all, agent.Message{Role: agent.RoleTool, Content: part.Content.text, ToolCallID: part.ToolUseID})
+			own = nil
+			r.messages = append(r.messages, agent.Message{
+				Role: agent.RoleTool, Content: r.text(part.Content), ToolCallID: part.ToolUseID,
+			})
 			continue
 		}
-		begun = true
+		if own == nil {
+			r.messages = append(r.messages, agent.Message{Role: role})
+			own = &r.messages[len(r.messages)-1]
+		}
 		text := part.Text
 		switch part.Type {
 		case "text":
@@ -105,7 +95,7 @@ func (b blocks) messages(role string) (all []agent.Message, dropped int) {
 			own.ToolCalls = append(own.ToolCalls, agent.ToolCall{ID: part.ID, Name: part.Name, Arguments: string(part.Input)})
 			continue
 		default:
-			dropped++
+			r.dropped++
 			text = "(" + part.Type + " left out)"
 		}
 		if own.Content != "" {
@@ -113,8 +103,6 @@ func (b blocks) messages(role string) (all []agent.Message, dropped int) {
 		}
 		own.Content += text
 	}
-	end()
-	return all, dropped
 }
 
 // parts returns a reply's content, and why it ended.

@@ -25,27 +25,22 @@ type responsesRequest struct {
 
 // item is a part of a conversation.
 type item struct {
-	Type      string  `json:"type"`
-	Role      string  `json:"role"`
-	Content   content `json:"content"`
-	Name      string  `json:"name"`
-	Namespace string  `json:"namespace"`
-	Arguments string  `json:"arguments"`
-	Input     string  `json:"input"`
-	CallID    string  `json:"call_id"`
-	Output    content `json:"output"`
+	Type      string `json:"type"`
+	Role      string `json:"role"`
+	Content   any    `json:"content"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	Arguments string `json:"arguments"`
+	Input     string `json:"input"`
+	CallID    string `json:"call_id"`
+	Output    any    `json:"output"`
 }
 
 // inputItems is a list of items, or a user's text.
 type inputItems []item
 
 func (in *inputItems) UnmarshalJSON(raw []byte) error {
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		*in = inputItems{{Role: agent.RoleUser, Content: content{text: text}}}
-		return nil
-	}
-	return json.Unmarshal(raw, (*[]item)(in))
+	return either(raw, (*[]item)(in), func(text string) item { return item{Role: agent.RoleUser, Content: text} })
 }
 
 // responsesTool is a function, one that takes a text instead of JSON (custom), several (namespace), or one that a
@@ -72,7 +67,9 @@ func (responses) read(body []byte) (request, error) {
 	if in.PreviousResponseID != "" {
 		return request{}, errors.New("previous_response_id is not supported: send the whole conversation")
 	}
-	r := request{maxTokens: in.MaxOutputTokens, stream: in.Stream, texts: map[string]bool{}}
+	r := request{
+		maxTokens: in.MaxOutputTokens, stream: in.Stream, texts: map[string]bool{}, spaces: map[string]string{},
+	}
 	if in.Instructions != "" {
 		r.messages = []agent.Message{{Role: agent.RoleSystem, Content: in.Instructions}}
 	}
@@ -85,14 +82,13 @@ func (responses) read(body []byte) (request, error) {
 			r.messages = append(r.messages, agent.Message{Role: agent.RoleAssistant})
 			own = &r.messages[len(r.messages)-1]
 		}
-		r.dropped += i.Content.dropped + i.Output.dropped
 		switch {
 		case i.Type == "function_call_output" || i.Type == "custom_tool_call_output":
 			r.messages = append(r.messages, agent.Message{
-				Role: agent.RoleTool, Content: i.Output.text, ToolCallID: i.CallID,
+				Role: agent.RoleTool, Content: r.text(i.Output), ToolCallID: i.CallID,
 			})
 		case own == nil:
-			r.messages = append(r.messages, agent.Message{Role: i.Role, Content: i.Content.text})
+			r.messages = append(r.messages, agent.Message{Role: i.Role, Content: r.text(i.Content)})
 		case i.Type == "function_call":
 			own.ToolCalls = append(own.ToolCalls, agent.ToolCall{ID: i.CallID, Name: i.tool(), Arguments: i.Arguments})
 		case i.Type == "custom_tool_call":
@@ -102,9 +98,9 @@ func (responses) read(body []byte) (request, error) {
 			}
 			own.ToolCalls = append(own.ToolCalls, agent.ToolCall{ID: i.CallID, Name: i.tool(), Arguments: string(text)})
 		case i.Type == "reasoning":
-			own.Reasoning += i.Content.text
+			own.Reasoning += r.text(i.Content)
 		default:
-			own.Content += i.Content.text
+			own.Content += r.text(i.Content)
 		}
 	}
 	return r, nil
@@ -122,6 +118,7 @@ func (i item) tool() string {
 func (r *request) take(all []responsesTool, namespace string) {
 	for _, t := range all {
 		name := item{Name: t.Name, Namespace: namespace}.tool()
+		r.spaces[name] = namespace
 		switch t.Type {
 		case "function":
 			r.tools = append(r.tools, tools.Spec{Name: name, Description: t.Description, Parameters: t.Parameters})
@@ -158,8 +155,8 @@ func (responses) items(r request, answer agent.Reply, id string) []map[string]an
 	}
 	for _, c := range m.ToolCalls {
 		one := map[string]any{"call_id": c.ID, "name": c.Name, "status": "completed"}
-		if namespace, name, ok := strings.Cut(c.Name, within); ok {
-			one["namespace"], one["name"] = namespace, name
+		if space := r.spaces[c.Name]; space != "" {
+			one["namespace"], one["name"] = space, strings.TrimPrefix(c.Name, space+within)
 		}
 		if !r.texts[c.Name] {
 			one["arguments"] = c.Arguments

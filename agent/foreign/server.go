@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -226,38 +225,4 @@ func (g *gateway) listen(l net.Listener, key string) (stop func()) {
 		_ = l.Close()
 		g.work.Wait()
 	}
-}
-
-// content is a text in the forms that agents send: a string, null, or a list of parts. Parts that are no text cannot be
-// shown to the model.
-type content struct {
-	text    string
-	dropped int
-}
-
-func (c *content) UnmarshalJSON(raw []byte) error {
-	if string(raw) == "null" {
-		return nil
-	}
-	if raw[0] == '"' {
-		return json.Unmarshal(raw, &c.text)
-	}
-	var parts []struct {
-		Type string  `json:"type"`
-		Text *string `json:"text"`
-	}
-	if err := json.Unmarshal(raw, &parts); err != nil {
-		return err
-	}
-	var texts []string
-	for _, p := range parts {
-		if p.Text == nil {
-			c.dropped++
-			texts = append(texts, "("+p.Type+" left out)")
-			continue
-		}
-		texts = append(texts, *p.Text)
-	}
-	c.text = strings.Join(texts, "\n")
-	return nil
 }

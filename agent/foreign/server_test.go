@@ -105,6 +105,19 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// A function whose own name looks like that of a namespace keeps it.
+func TestUnderscoresInNames(t *testing.T) {
+	t.Parallel()
+	model := &fake{reply: func(agent.Request) (agent.Reply, error) {
+		return agent.Reply{Message: agent.Message{ToolCalls: []agent.ToolCall{{Name: "mcp__git__log", Arguments: "{}"}}}}, nil
+	}}
+	_, body := serve(t, newGateway(t, model, agent.Limits{})).post("/v1/responses",
+		`{"input":"look","tools":[{"type":"function","name":"mcp__git__log","parameters":{}}]}`)
+	if !strings.Contains(body, `"name":"mcp__git__log"`) || strings.Contains(body, "namespace") {
+		t.Error(body)
+	}
+}
+
 // What is refused is refused in the words by which agents know what to do, and ends the rollout if they don't.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
