@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 
 	"deepswe/agent"
+	"deepswe/env"
 )
 
 // The members of a request that an endpoint may refuse without the request losing its meaning.
@@ -59,7 +59,7 @@ func (d *dialect) taken(s agent.Sampling) agent.Sampling {
 }
 
 // objects matches how servers refuse a member that they do not know.
-var objects = regexp.MustCompile(`(?i)unsupported|not supported|does not support|cannot find field|unknown|` +
+var objects = env.Pattern(`(?i)unsupported|not supported|does not support|cannot find field|unknown|` +
 	`unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|additional propert`)
 
 // learn adapts the dialect to a refusal. It reports whether to repeat the request at once: because the dialect has
@@ -95,7 +95,7 @@ func (c *Client) learn(sent *dialect, e *Error) bool {
 // refusedMember is the member that a refusal is about; empty when it is about anything else.
 func refusedMember(s serverError) string {
 	text := s.Message + " " + s.Code
-	if !objects.MatchString(text) {
+	if !objects().MatchString(text) {
 		return ""
 	}
 	// reasoning_content is looked for before reasoning, which is a part of it. max_tokens counts as refused only if the

@@ -8,13 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"deepswe/agent"
+	"deepswe/env"
 )
 
 // Error describes a failed request, and what to do about it. It wraps agent.ErrContextOverflow or
@@ -128,7 +128,7 @@ func (c *Client) failure(ctx context.Context, x *exchange, err error) *Error {
 
 // toolsRefused matches how a server says that it takes no tool calls: vLLM without --enable-auto-tool-choice, llama.cpp
 // without --jinja (two generations of it), an Ollama model without a tool template, and OpenRouter.
-var toolsRefused = regexp.MustCompile(`(?i)enable-auto-tool-choice|tool-call-parser|tools param requires|` +
+var toolsRefused = env.Pattern(`(?i)enable-auto-tool-choice|tool-call-parser|tools param requires|` +
 	`unsupported param: tools|` +
 	`does not support (tools|tool use|function calling)|no endpoints found that support tool`)
 
@@ -140,11 +140,11 @@ func (c *Client) refusal(e *Error, x *exchange) {
 		e.Message = "no explanation was given"
 	}
 	e.after = retryAfter(x.header, time.Now())
-	if isOverflow(x.status, e.said) || x.body != nil && filled.MatchString(e.said.Message) {
+	if isOverflow(x.status, e.said) || x.body != nil && filled().MatchString(e.said.Message) {
 		e.sentinel = agent.ErrContextOverflow
 		return
 	}
-	if toolsRefused.MatchString(e.said.Message) {
+	if toolsRefused().MatchString(e.said.Message) {
 		e.noTools, e.Hint = true, "serve the model with tool calls (vLLM: --enable-auto-tool-choice "+
 			"--tool-call-parser NAME), or use --format xml"
 		return

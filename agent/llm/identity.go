@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"deepswe/agent"
+	"deepswe/env"
 )
 
 // Identity is what shows that a server was replaced by another one.
@@ -80,15 +81,15 @@ func (c *Client) identify(ctx context.Context, p patience) (Identity, error) {
 
 var (
 	// numbered matches a name that ends with the number of a version: policy@12.
-	numbered = regexp.MustCompile(`@(\d{1,18})$`)
+	numbered = env.Pattern(`@(\d{1,18})$`)
 	// lastNumber matches what vLLM's own name of a version ends with: step-12.
-	lastNumber = regexp.MustCompile(`(?:^|[^0-9])(\d{1,18})$`)
+	lastNumber = env.Pattern(`(?:^|[^0-9])(\d{1,18})$`)
 )
 
 // weightVersion returns the version of the weights that sample next: the number after the @ in the model's name, or the
 // one at the end of the server's name for the weights (vLLM's /weight_info). It is nil if there is neither.
 func (c *Client) weightVersion(ctx context.Context, p patience, model string) (*int64, error) {
-	if v := numberIn(numbered, model); v != nil || c.versionless.Load() {
+	if v := numberIn(numbered(), model); v != nil || c.versionless.Load() {
 		return v, nil
 	}
 	var answer struct {
@@ -112,7 +113,7 @@ func (c *Client) weightVersion(ctx context.Context, p patience, model string) (*
 		c.versionless.Store(!failed.gone) // the server has no such endpoint, or a web page instead
 		return nil, nil
 	}
-	return numberIn(lastNumber, answer.Version), err
+	return numberIn(lastNumber(), answer.Version), err
 }
 
 func numberIn(pattern *regexp.Regexp, name string) *int64 {

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"deepswe/agent"
+	"deepswe/env"
 )
 
 // completion is an answer, or one chunk of a streamed one, with everything that go-openai's struct drops.
@@ -122,15 +122,15 @@ func decodeInto(raw []byte, into any) error {
 		return nil
 	case strings.TrimSpace(string(raw)) == "":
 		return io.ErrUnexpectedEOF
-	case infinite.Match(raw):
-		return fmt.Errorf("%w: it has a logprob that is no number (%s); %s", errUnusable, infinite.FindSubmatch(raw)[1],
+	case infinite().Match(raw):
+		return fmt.Errorf("%w: it has a logprob that is no number (%s); %s", errUnusable, infinite().FindSubmatch(raw)[1],
 			hintFiltered)
 	}
 	return fmt.Errorf("%w in %q", err, readable(string(raw)))
 }
 
 // infinite matches what Python writes for numbers that JSON does not have.
-var infinite = regexp.MustCompile(`[\[:,]\s*(-?Infinity|NaN)\b`)
+var infinite = env.Pattern(`[\[:,]\s*(-?Infinity|NaN)\b`)
 
 // hintFiltered says why a token that was sampled has no probability.
 const hintFiltered = "the server's logprobs are not those of what it samples from: look for top_k, top_p, min_p or " +

@@ -5,11 +5,11 @@ import (
 	"cmp"
 	"encoding/json"
 	"html"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"deepswe/agent"
+	"deepswe/env"
 )
 
 // serverError is a server's error message, in any of the common formats.
@@ -68,18 +68,18 @@ func scalar(raw json.RawMessage) string {
 }
 
 var (
-	htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>(.*?)</title>`)
-	htmlNoise = regexp.MustCompile(`(?is)<(script|style|head)\b.*?</(script|style|head)>|<[^>]*>`)
-	htmlPage  = regexp.MustCompile(`(?is)^\s*(<!doctype|<html|<head|<body|<\?xml)`)
+	htmlTitle = env.Pattern(`(?is)<title[^>]*>(.*?)</title>`)
+	htmlNoise = env.Pattern(`(?is)<(script|style|head)\b.*?</(script|style|head)>|<[^>]*>`)
+	htmlPage  = env.Pattern(`(?is)^\s*(<!doctype|<html|<head|<body|<\?xml)`)
 )
 
 // readable is a message on one line of bounded length; of an HTML page its title, or else its text.
 func readable(text string) string {
-	if htmlPage.MatchString(text) {
-		if title := htmlTitle.FindStringSubmatch(text); title != nil && strings.TrimSpace(title[1]) != "" {
+	if htmlPage().MatchString(text) {
+		if title := htmlTitle().FindStringSubmatch(text); title != nil && strings.TrimSpace(title[1]) != "" {
 			text = "a web page, “" + html.UnescapeString(strings.TrimSpace(title[1])) + "”"
 		} else {
-			text = "a web page: " + html.UnescapeString(htmlNoise.ReplaceAllString(text, " "))
+			text = "a web page: " + html.UnescapeString(htmlNoise().ReplaceAllString(text, " "))
 		}
 	}
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
@@ -92,7 +92,7 @@ func readable(text string) string {
 // overflowed matches how endpoints say that a conversation does not fit: error codes first, then the wordings of vLLM,
 // SGLang, llama.cpp, Ollama, LM Studio, OpenAI, Anthropic, Gemini, Mistral, Kimi, TGI and TensorRT-LLM. Most of them
 // have no code for it.
-var overflowed = regexp.MustCompile(`(?i)` +
+var overflowed = env.Pattern(`(?i)` +
 	`context_length_exceeded|context_window_exceeded|exceed_context_size|context_exceeded|prompt_too_long|` +
 	`ContextWindowExceeded|max_prompt_tokens_exceeded|` +
 	// "This model's maximum context length is 32768 tokens", "exceeds model's maximum context length (262144)",
@@ -115,17 +115,17 @@ var overflowed = regexp.MustCompile(`(?i)` +
 
 // filled matches how vLLM refuses a prompt of exactly the context's length: it complains about a limit of 0, which it
 // has computed itself, because no request contains that.
-var filled = regexp.MustCompile(`(?i)max_(completion_)?tokens must be at least 1, got 0`)
+var filled = env.Pattern(`(?i)max_(completion_)?tokens must be at least 1, got 0`)
 
 // throttled matches rate limits, whose wording may resemble that of an overflow ("Too many tokens, please wait").
-var throttled = regexp.MustCompile(`(?i)rate.?limit|throttl|too many requests|tokens per (minute|min|day)|quota`)
+var throttled = env.Pattern(`(?i)rate.?limit|throttl|too many requests|tokens per (minute|min|day)|quota`)
 
 // isOverflow reports whether a refusal says that the conversation exceeds the model's context.
 func isOverflow(status int, s serverError) bool {
-	if status == 429 || status == 503 || throttled.MatchString(s.Message+" "+s.Code+" "+s.Type) {
+	if status == 429 || status == 503 || throttled().MatchString(s.Message+" "+s.Code+" "+s.Type) {
 		return false
 	}
-	return overflowed.MatchString(s.Code) || overflowed.MatchString(s.Type) || overflowed.MatchString(s.Message)
+	return overflowed().MatchString(s.Code) || overflowed().MatchString(s.Type) || overflowed().MatchString(s.Message)
 }
 
 // FinishMisread is the finish reason of a reply whose calls the server could not parse, and for which it returned an
@@ -134,14 +134,14 @@ func isOverflow(status int, s serverError) bool {
 const FinishMisread = "misread"
 
 // misread matches how servers say so.
-var misread = regexp.MustCompile(`(?i)model produced output that does not match|failed to parse input at pos|` +
+var misread = env.Pattern(`(?i)model produced output that does not match|failed to parse input at pos|` +
 	`error parsing tool call: raw=|` +
 	`tool_use_failed|failed to call a function|tool call validation failed`)
 
 // misreadReply is the reply that a server refused to pass on: as much of its text as the server or the stream gave
 // away, often nothing.
 func misreadReply(e *Error, model, streamed string) (agent.Reply, bool) {
-	if !misread.MatchString(e.said.Message + " " + e.said.Code) {
+	if !misread().MatchString(e.said.Message + " " + e.said.Code) {
 		return agent.Reply{}, false
 	}
 	content := cmp.Or(e.said.Generation, streamed)

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"deepswe/agent"
+	"deepswe/env"
 )
 
 // Alternative is a possible token at a position, with its log-probability.
@@ -112,7 +112,7 @@ func (c *Client) spelling(ctx context.Context, b *body, r agent.Request) (Spelli
 const fewTop = 5
 
 // topBound matches how servers say how many alternatives they give.
-var topBound = regexp.MustCompile(`(?i)(?:max(?:imum)?(?: allowed)?|less than or equal to|at most|<=|up to|` +
+var topBound = env.Pattern(`(?i)(?:max(?:imum)?(?: allowed)?|less than or equal to|at most|<=|up to|` +
 	`between 0 and)[^0-9]{0,12}(\d+)`)
 
 // fewerTop reports whether a request was refused for the number of alternatives, and returns how many to try next.
@@ -122,7 +122,7 @@ func fewerTop(err error, top int) (fewer int, refused bool) {
 		!strings.Contains(strings.ToLower(failed.said.Message+failed.said.Param), "logprobs") {
 		return 0, false
 	}
-	if m := topBound.FindStringSubmatch(failed.said.Message); m != nil {
+	if m := topBound().FindStringSubmatch(failed.said.Message); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil && n < top {
 			return n, true
 		}

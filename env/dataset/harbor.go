@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -158,12 +157,12 @@ func (h *harborReader) unsupported() {
 
 // canary matches a line that marks the files of a benchmark, so that they can be found in training data. It is
 // removed from the statement.
-var canary = regexp.MustCompile(`(?i)^(<!--.*canary.*-->|#.*canary.*)$`)
+var canary = env.Pattern(`(?i)^(<!--.*canary.*-->|#.*canary.*)$`)
 
 // instruction removes such lines, and the empty lines after them, from the start of text.
 func instruction(text string) string {
 	lines := strings.Split(text, "\n")
-	for len(lines) > 0 && canary.MatchString(strings.TrimSpace(lines[0])) {
+	for len(lines) > 0 && canary().MatchString(strings.TrimSpace(lines[0])) {
 		lines = lines[1:]
 	}
 	for len(lines) > 0 && strings.TrimSpace(lines[0]) == "" {
@@ -193,13 +192,13 @@ func (h *harborReader) place(t *env.Task) {
 	}
 }
 
-var workdirLine = regexp.MustCompile(`(?mi)^[ \t]*(FROM|WORKDIR)[ \t]+(.*?)[ \t\r]*$`)
+var workdirLine = env.Pattern(`(?mi)^[ \t]*(FROM|WORKDIR)[ \t]+(.*?)[ \t\r]*$`)
 
 // workdir returns the working directory of a Dockerfile's last stage, or "" if the file alone does not determine
 // it.
 func workdir(recipe string) string {
 	dir := ""
-	for _, m := range workdirLine.FindAllStringSubmatch(recipe, -1) {
+	for _, m := range workdirLine().FindAllStringSubmatch(recipe, -1) {
 		if strings.EqualFold(m[1], "FROM") {
 			dir = ""
 			continue
@@ -247,15 +246,15 @@ func (h *harborReader) network() bool {
 	return false
 }
 
-var hostVariable = regexp.MustCompile(`\$\{([^}:]+)(:-([^}]*))?\}`)
+var hostVariable = env.Pattern(`\$\{([^}:]+)(:-([^}]*))?\}`)
 
 // environ returns variables as "KEY=value", sorted. A reference to a variable of the host is replaced by its
 // default, because nothing of the host's environment may enter a sandbox.
 func (h *harborReader) environ(field string, variables map[string]string) []string {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(variables)) {
-		value := hostVariable.ReplaceAllStringFunc(variables[key], func(ref string) string {
-			m := hostVariable.FindStringSubmatch(ref)
+		value := hostVariable().ReplaceAllStringFunc(variables[key], func(ref string) string {
+			m := hostVariable().FindStringSubmatch(ref)
 			if m[2] == "" {
 				h.fail("task.toml", field+"."+key, fmt.Errorf("takes %s from the host, which is not supported", m[1]))
 			}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -44,7 +43,7 @@ func (f *fieldReader) deepswe() env.Task {
 }
 
 // commitID matches a full hash of a commit.
-var commitID = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+var commitID = env.Pattern(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // complete sets default values and reports missing or contradictory fields.
 func (f *fieldReader) complete(t *env.Task) {
@@ -75,7 +74,7 @@ func (f *fieldReader) complete(t *env.Task) {
 		{strings.TrimSpace(t.Statement) == "", "statement", "is empty"},
 		{t.Image != "" && t.Dockerfile != "", "dockerfile", "and image are both given: want one of them"},
 		{
-			t.Repository != "" && !commitID.MatchString(t.BaseCommit),
+			t.Repository != "" && !commitID().MatchString(t.BaseCommit),
 			"base_commit", "is not a full hash: repository needs one",
 		},
 		{graded && tests.Script == "", "tests.script", "is missing: it is the shell script that runs the tests"},

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"deepswe/env"
@@ -45,7 +44,7 @@ func (f *fieldReader) r2eGym() env.Task {
 	fix := f.text("commit_hash")
 	commit := f.parsedCommit()
 	base := commit.OldCommitHash
-	if !fullHash.MatchString(base) {
+	if !fullHash().MatchString(base) {
 		base = fix + "^"
 	}
 	repo := f.optional("repo_name", "repo")
@@ -69,7 +68,7 @@ func (f *fieldReader) r2eGym() env.Task {
 	return t
 }
 
-var fullHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
+var fullHash = env.Pattern(`^[0-9a-f]{40}$`)
 
 // issue returns the problem statement without the surrounding markers, and without a generator's text outside them.
 func (f *fieldReader) issue() string {

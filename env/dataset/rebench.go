@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -126,17 +125,17 @@ const rebench2Parsers = "parse_log_pytest parse_log_pytest_options parse_log_pyt
 	"parse_log_java_mvn_v2"
 
 // durations match what some runners add to the name of a test. SWE-rebench V2 ignores them.
-var durations = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)\s*\[\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\]\s*$`),
-	regexp.MustCompile(`(?i)\s+in\s+\d+(?:\.\d+)?\s+(?:msec|sec)\b`),
-	regexp.MustCompile(`(?i)\s*\(\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\)\s*$`),
-}
+var durations = env.Patterns(
+	`(?i)\s*\[\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\]\s*$`,
+	`(?i)\s+in\s+\d+(?:\.\d+)?\s+(?:msec|sec)\b`,
+	`(?i)\s*\(\s*\d+(?:\.\d+)?\s*(?:ms|s)\s*\)\s*$`,
+)
 
 // untimed returns the names of tests without durations, as the parsers of SWE-rebench V2 report them.
 func untimed(names []string) []string {
 	out := make([]string, len(names))
 	for i, name := range names {
-		for _, d := range durations {
+		for _, d := range durations() {
 			name = d.ReplaceAllLiteralString(name, "")
 		}
 		out[i] = strings.TrimSpace(name)
@@ -151,7 +150,7 @@ func quoted(words []string) string {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		if plainWord.MatchString(w) {
+		if plainWord().MatchString(w) {
 			b.WriteString(w)
 		} else {
 			b.WriteString(env.ShellQuote(w))
@@ -160,7 +159,7 @@ func quoted(words []string) string {
 	return b.String()
 }
 
-var plainWord = regexp.MustCompile(`^[\w./@%+=:-]+$`)
+var plainWord = env.Pattern(`^[\w./@%+=:-]+$`)
 
 // hiddenTests returns the commands by which a test script puts the tests of a patch in place, whatever a solution did
 // to them: files that existed at the commit are restored, and the patch is applied by the git command.

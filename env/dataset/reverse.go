@@ -3,16 +3,16 @@ package dataset
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/env/diff"
 )
 
 var errHunk = errors.New("the patch is truncated, or a hunk's line counts are wrong")
 
 // hunkRanges matches the lines that a hunk replaces, and those that it replaces them with.
-var hunkRanges = regexp.MustCompile(`^@@ -(\S+) \+(\S+)`)
+var hunkRanges = env.Pattern(`^@@ -(\S+) \+(\S+)`)
 
 // reversePatch returns the patch that undoes patch, for git apply. It rejects renames and binary files.
 func reversePatch(patch string) (string, error) {
@@ -27,7 +27,7 @@ func reversePatch(patch string) (string, error) {
 		case diff.Context, diff.Mark:
 			b.WriteString(line.Text)
 		case diff.Hunk:
-			b.WriteString(hunkRanges.ReplaceAllString(line.Text, "@@ -$2 +$1"))
+			b.WriteString(hunkRanges().ReplaceAllString(line.Text, "@@ -$2 +$1"))
 		case diff.Broken:
 			return "", errHunk
 		case diff.Header, diff.Binary:

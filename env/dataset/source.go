@@ -7,7 +7,6 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -114,12 +113,12 @@ func (s source) check(path string) error {
 	return nil
 }
 
-var shard = regexp.MustCompile(`-\d{5}-of-\d{5}.*$`)
+var shard = env.Pattern(`-\d{5}-of-\d{5}.*$`)
 
 // split returns the common part of the names of a dataset's shards: "train" for "train-00000-of-00010.parquet".
 func split(file string) string {
 	name := filepath.Base(file)
-	if i := shard.FindStringIndex(name); i != nil {
+	if i := shard().FindStringIndex(name); i != nil {
 		return name[:i[0]]
 	}
 	name, _, _ = strings.Cut(name, ".")

@@ -3,10 +3,11 @@ package forge
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"deepswe/env"
 )
 
 // Address names an issue or a pull request, as its web page does, or the repository alone if Number is 0.
@@ -23,9 +24,9 @@ type Address struct {
 }
 
 var (
-	pagePath = regexp.MustCompile(
+	pagePath = env.Pattern(
 		`^/(.+?)/(-/)?(issues|work_items|pull|pulls|merge_requests|discussions)/(\d{1,10})(/.*)?$`)
-	nameForm = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,100}$`)
+	nameForm = env.Pattern(`^[A-Za-z0-9_.-]{1,100}$`)
 )
 
 // Parse parses the URL of an issue's or a pull request's web page.
@@ -38,7 +39,7 @@ func Parse(raw string) (Address, error) {
 	if u.User != nil {
 		return Address{}, fmt.Errorf("the issue's URL contains a user name or password: set GITHUB_TOKEN instead; %s", want)
 	}
-	m := pagePath.FindStringSubmatch(u.Path)
+	m := pagePath().FindStringSubmatch(u.Path)
 	if m == nil {
 		return Address{}, fmt.Errorf("%s is not the URL of an issue: %s", u, want)
 	}
@@ -66,7 +67,7 @@ func Parse(raw string) (Address, error) {
 func repository(u *url.URL, path string) (Address, error) {
 	a := Address{scheme: u.Scheme, host: strings.TrimPrefix(strings.ToLower(u.Host), "www."),
 		names: strings.Split(path, "/")}
-	bad := func(name string) bool { return !nameForm.MatchString(name) || strings.Trim(name, ".") == "" }
+	bad := func(name string) bool { return !nameForm().MatchString(name) || strings.Trim(name, ".") == "" }
 	if len(a.names) < 2 || slices.ContainsFunc(a.names, bad) {
 		return Address{}, fmt.Errorf("%s does not name a repository: want https://HOST/OWNER/REPO", u)
 	}
@@ -74,13 +75,13 @@ func repository(u *url.URL, path string) (Address, error) {
 }
 
 // remoteForm takes the host and the path of a repository from the forms of a remote's address.
-var remoteForm = regexp.MustCompile(
+var remoteForm = env.Pattern(
 	`^(?:https?://|ssh://|git://)?(?:[^@/]+@)?([^/:]+(?::\d+)?)[:/]([^/]+/.+?)(?:\.git)?/?$`)
 
 // ParseRemote returns the address of the repository that a remote of git names, or false if that is on no host. Number
 // may be set to that of an issue of it.
 func ParseRemote(remote string) (Address, bool) {
-	m := remoteForm.FindStringSubmatch(remote)
+	m := remoteForm().FindStringSubmatch(remote)
 	if m == nil {
 		return Address{}, false
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/env"
 	"deepswe/env/repo"
 )
 
@@ -177,7 +178,7 @@ func (s *session) hide(text string) string {
 func (r *remote) explainGit(err error, said string) error {
 	said = r.hide(strings.Join(strings.Fields(visible(strings.ToValidUTF8(said, "\uFFFD"))), " "))
 	hint := ""
-	if refused.MatchString(said) {
+	if refused().MatchString(said) {
 		hint = "; if the repository is private, set " + tokenName(r.kind) + " to a token that may read its contents"
 		if r.secret != "" {
 			hint = "; " + tokenName(r.kind) + " may not read the repository's contents, or not write them"
@@ -202,4 +203,4 @@ func says(err error, message *regexp.Regexp) bool {
 }
 
 // refused matches git's messages for denied access.
-var refused = regexp.MustCompile(`(?i)could not read username|authentication failed|not found|403`)
+var refused = env.Pattern(`(?i)could not read username|authentication failed|not found|403`)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/env/repo"
 )
 
@@ -26,21 +27,21 @@ func (c Concern) String() string { return c.Path + ": " + c.Why + " (--allow " +
 // file systems do.
 var watched = []struct {
 	class, why string
-	path       *regexp.Regexp
+	path       func() *regexp.Regexp
 }{
-	{"ci", "CI runs it, with the project's secrets", regexp.MustCompile(`(?i)` +
+	{"ci", "CI runs it, with the project's secrets", env.Pattern(`(?i)` +
 		`^\.(github|gitea|forgejo)/(workflows|actions)/|` +
 		`(^|/)action\.ya?ml$|^\.(circleci|woodpecker|buildkite|gitlab/ci)/|(^|/)\.gitlab-ci[^/]*$|(^|/)Jenkinsfile[^/]*$|` +
 		`^(\.woodpecker|\.travis|\.drone|\.?appveyor|azure-pipelines|bitbucket-pipelines|\.cirrus)\.ya?ml$|` +
 		`^(\.github/)?(dependabot\.ya?ml|renovate\.json5?|\.renovaterc[^/]*)$`)},
-	{"owners", "it decides who must review", regexp.MustCompile(`(?i)(^|/)CODEOWNERS$`)},
-	{"hooks", "it makes a developer's machine run commands", regexp.MustCompile(`(?i)(^|/)(\.husky|\.githooks|\.git|` +
+	{"owners", "it decides who must review", env.Pattern(`(?i)(^|/)CODEOWNERS$`)},
+	{"hooks", "it makes a developer's machine run commands", env.Pattern(`(?i)(^|/)(\.husky|\.githooks|\.git|` +
 		`\.devcontainer)/|(^|/)(\.gitattributes|\.gitconfig|\.pre-commit-config\.ya?ml|\.?lefthook\.ya?ml|\.envrc|` +
 		`\.vscode/(tasks|settings|launch)\.json)$`)},
-	{"submodules", "it fetches another repository", regexp.MustCompile(`(?i)(^|/)\.gitmodules$`)},
-	{"registries", "it says where packages come from", regexp.MustCompile(`(?i)(^|/)(\.npmrc|\.yarnrc(\.yml)?|\.pypirc|` +
+	{"submodules", "it fetches another repository", env.Pattern(`(?i)(^|/)\.gitmodules$`)},
+	{"registries", "it says where packages come from", env.Pattern(`(?i)(^|/)(\.npmrc|\.yarnrc(\.yml)?|\.pypirc|` +
 		`pip\.conf|\.cargo/config(\.toml)?|\.bunfig\.toml)$`)},
-	{"rules", "it instructs coding agents", regexp.MustCompile(`(?i)(^|/)((AGENTS|CLAUDE|GEMINI|COPILOT)(\.local)?\.md|` +
+	{"rules", "it instructs coding agents", env.Pattern(`(?i)(^|/)((AGENTS|CLAUDE|GEMINI|COPILOT)(\.local)?\.md|` +
 		`\.cursorrules|\.windsurfrules|\.clinerules|copilot-instructions\.md)$|(^|/)\.(cursor|claude|windsurf|gemini)/|` +
 		`^\.github/(instructions|prompts|agents|skills)/`)},
 }
@@ -55,13 +56,13 @@ func Classes() []string {
 }
 
 // lockFile is the name of a file that says which packages are installed, and whence.
-var lockFile = regexp.MustCompile(`(?i)(^|/)(` +
+var lockFile = env.Pattern(`(?i)(^|/)(` +
 	`package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lock|` +
 	`poetry\.lock|Pipfile\.lock|uv\.lock|pdm\.lock|Cargo\.lock|Gemfile\.lock|composer\.lock|mix\.lock|flake\.lock|` +
 	`requirements[^/]*\.txt|go\.mod)$`)
 
 // sourceHost finds the hosts from which a lock file takes packages.
-var sourceHost = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+]*://(?:[^/\s"'@]*@)?([a-z0-9.-]+(?::\d+)?)`)
+var sourceHost = env.Pattern(`(?i)\b[a-z][a-z0-9+]*://(?:[^/\s"'@]*@)?([a-z0-9.-]+(?::\d+)?)`)
 
 // concerns returns what a person has to agree to in a change between two commits of the repository in dir.
 func concerns(ctx context.Context, dir string, changes []repo.Change) ([]Concern, error) {
@@ -74,11 +75,11 @@ func concerns(ctx context.Context, dir string, changes []repo.Change) ([]Concern
 			all = append(all, Concern{"links", c.Path, "it is a symbolic link"})
 		}
 		for _, w := range watched {
-			if w.path.MatchString(c.Path) {
+			if w.path().MatchString(c.Path) {
 				all = append(all, Concern{w.class, c.Path, w.why})
 			}
 		}
-		if !lockFile.MatchString(c.Path) || c.NewMode == repo.ModeNone || c.NewMode == repo.ModeSubmodule {
+		if !lockFile().MatchString(c.Path) || c.NewMode == repo.ModeNone || c.NewMode == repo.ModeSubmodule {
 			continue
 		}
 		before, err := hosts(ctx, dir, c.OldMode, c.OldBlob)
@@ -107,7 +108,7 @@ func hosts(ctx context.Context, dir, mode, blob string) (map[string]bool, error)
 		return found, nil
 	}
 	text, err := repo.Blob(ctx, dir, blob)
-	for _, m := range sourceHost.FindAllSubmatch(text, -1) {
+	for _, m := range sourceHost().FindAllSubmatch(text, -1) {
 		found[strings.ToLower(string(m[1]))] = true
 	}
 	return found, err

@@ -205,7 +205,7 @@ func (s *session) moved(got issueJSON) string {
 		path = got.Repository.FullName
 	}
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if n := len(parts); n >= 2 && nameForm.MatchString(parts[n-2]) && nameForm.MatchString(parts[n-1]) {
+	if n := len(parts); n >= 2 && nameForm().MatchString(parts[n-2]) && nameForm().MatchString(parts[n-1]) {
 		return parts[n-2] + "/" + parts[n-1]
 	}
 	return s.project

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
+
+	"deepswe/env"
 )
 
 // Project is a repository on a forge.
@@ -126,7 +127,7 @@ func (s *session) findFork(ctx context.Context, of Project) (Project, bool, erro
 }
 
 // forkPath is how Gitea names the fork that is there already.
-var forkPath = regexp.MustCompile(`fork path: ([\w.-]+/[\w.-]+)`)
+var forkPath = env.Pattern(`fork path: ([\w.-]+/[\w.-]+)`)
 
 // fork makes a fork, or returns the one that is there. It may not be ready yet.
 func (s *session) fork(ctx context.Context, of Project) (Project, error) {
@@ -142,7 +143,7 @@ func (s *session) fork(ctx context.Context, of Project) (Project, error) {
 	}
 	err := s.send(ctx, http.MethodPost, path, map[string]any{}, &got, there)
 	if status(err) == http.StatusConflict {
-		if m := forkPath.FindStringSubmatch(err.Error()); m != nil {
+		if m := forkPath().FindStringSubmatch(err.Error()); m != nil {
 			return s.repository(ctx, m[1])
 		}
 		if there() {

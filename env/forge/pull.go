@@ -115,7 +115,7 @@ func (s *session) findPull(ctx context.Context, from Project, branch string) (Pu
 		for _, got := range page {
 			p := s.pullOf(got)
 			same := p.From.Path == from.Path && from.Path != "" || from.id != 0 && p.From.id == from.id
-			m := sealMark.FindStringSubmatch(strings.ReplaceAll(p.Body, "\r\n", "\n"))
+			m := sealMark().FindStringSubmatch(strings.ReplaceAll(p.Body, "\r\n", "\n"))
 			pushed := strings.HasPrefix(p.Head, "refs/pull/") && m != nil && m[1] == branch // by AGit
 			if same && pushed {
 				me, err := s.login(ctx)

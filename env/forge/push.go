@@ -3,9 +3,10 @@ package forge
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strconv"
 	"time"
+
+	"deepswe/env"
 )
 
 // forkPatience is how long a new fork may take until it can be pushed to.
@@ -13,11 +14,11 @@ const forkPatience = 5 * time.Minute
 
 var (
 	// shallowRefused matches what a server says that lacks the commits before those of a shallow clone.
-	shallowRefused = regexp.MustCompile(`(?i)shallow update not allowed|unpack`)
+	shallowRefused = env.Pattern(`(?i)shallow update not allowed|unpack`)
 	// pullNamed finds the pull request that a server names after a push.
-	pullNamed = regexp.MustCompile(`/pulls/(\d+)\s`)
+	pullNamed = env.Pattern(`/pulls/(\d+)\s`)
 	// behind matches what git says where the branch has moved.
-	behind = regexp.MustCompile(`(?i)non-fast-forward|fetch first|stale info|cannot lock ref|\[rejected\]`)
+	behind = env.Pattern(`(?i)non-fast-forward|fetch first|stale info|cannot lock ref|\[rejected\]`)
 )
 
 // push pushes the commit, and waits until a new fork takes it. It never forces.
@@ -39,15 +40,15 @@ func (d *Draft) push(ctx context.Context) error {
 		_, said, err = r.run(ctx, d.dir, args...)
 		switch {
 		case err == nil:
-			if m := pullNamed.FindStringSubmatch(said); m != nil {
+			if m := pullNamed().FindStringSubmatch(said); m != nil {
 				d.opens, err = strconv.Atoi(m[1])
 			}
 			return err
 		case ctx.Err() != nil:
 			return err
-		case says(err, behind):
+		case says(err, behind()):
 			return fmt.Errorf("%w: the branch has moved meanwhile, and is never overwritten: try again", err)
-		case says(err, shallowRefused) && !whole:
+		case says(err, shallowRefused()) && !whole:
 			whole = true
 			if err = d.deepenBase(ctx); err != nil {
 				return err

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -182,12 +181,12 @@ func (s *session) try(
 	return nextPage(resp.Header), 0, nil
 }
 
-var nextLink = regexp.MustCompile(`<([^>]*)>\s*;[^,]*\brel="?next"?`)
+var nextLink = env.Pattern(`<([^>]*)>\s*;[^,]*\brel="?next"?`)
 
 // nextPage returns the query of the next page from the Link header (RFC 8288), or "" on the last page. It ignores
 // the link's host: behind a proxy it differs from ours, and the server must not decide where requests go.
 func nextPage(h http.Header) string {
-	m := nextLink.FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
+	m := nextLink().FindStringSubmatch(strings.Join(h.Values("Link"), ", "))
 	if m == nil {
 		return ""
 	}
@@ -256,7 +255,7 @@ func message(body []byte) string {
 }
 
 // scopes are the words with which forges say that a token is valid and may not do something.
-var scopes = regexp.MustCompile(`(?i)scope|not accessible by|insufficient`)
+var scopes = env.Pattern(`(?i)scope|not accessible by|insufficient`)
 
 // advice says what can be done about an error response.
 func (s *session) advice(resp *http.Response, said string) string {
@@ -265,7 +264,7 @@ func (s *session) advice(resp *http.Response, said string) string {
 	switch code := resp.StatusCode; {
 	case strings.Contains(said, "not permitted to create or approve pull requests"):
 		return "allow it in the repository's settings (Actions, General, Workflow permissions), or use a token of a person"
-	case scopes.MatchString(said):
+	case scopes().MatchString(said):
 		needs := map[Kind]string{
 			GitHub: "contents and pull requests (write), issues (read)", GitLab: "the scope api",
 			Gitea: "write:repository, write:issue and read:user",

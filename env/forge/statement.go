@@ -2,10 +2,11 @@ package forge
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"deepswe/env"
 )
 
 // Limits of a statement in bytes: of the body, of one comment, and of all comments together. They leave most of a
@@ -92,7 +93,7 @@ func cut(text string, most int) string {
 	return fmt.Sprintf("%s\n(%d more bytes are left out here)", strings.TrimRight(text[:at], " \n"), len(text)-at)
 }
 
-var fencePattern = regexp.MustCompile("^ {0,3}(`{3,}|~{3,})")
+var fencePattern = env.Pattern("^ {0,3}(`{3,}|~{3,})")
 
 // visible returns a text without the characters that nobody sees: controls but line breaks and tabs, and those that
 // have no width or turn the direction of writing, in which instructions can be hidden.
@@ -141,7 +142,7 @@ func clean(text string) string {
 
 // fenceOf returns the fence that starts or ends a code block in this line, or "".
 func fenceOf(line string) string {
-	m := fencePattern.FindStringSubmatch(line)
+	m := fencePattern().FindStringSubmatch(line)
 	if m == nil || m[1][0] == '`' && strings.Contains(line[len(m[0]):], "`") { // inline code at the start of a line
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/env/repo"
 )
 
@@ -17,26 +18,26 @@ const apart = "\u200b"
 
 var (
 	// closing matches the words with which forges close issues, before the reference that they close.
-	closing = regexp.MustCompile(`(?i)\b(` +
+	closing = env.Pattern(`(?i)\b(` +
 		`clos(?:e[sd]?|ing)|fix(?:e[sd]|ing)?|resolv(?:e[sd]?|ing)|implement(?:s|ed|ing)?)\b`)
 	// reference matches what names an issue or a pull request, and mention what notifies a person or a team.
-	reference   = regexp.MustCompile(`([\w.)-]?)([#!])(\d)|\b(GH-)(\d)`)
-	pageAddress = regexp.MustCompile(`(?i)\b(https?:)(//\S+/(?:issues|pull|pulls|merge_requests|work_items)/\d)`)
-	mention     = regexp.MustCompile(`(^|[^\w/])@([\w-])`)
+	reference   = env.Pattern(`([\w.)-]?)([#!])(\d)|\b(GH-)(\d)`)
+	pageAddress = env.Pattern(`(?i)\b(https?:)(//\S+/(?:issues|pull|pulls|merge_requests|work_items)/\d)`)
+	mention     = env.Pattern(`(^|[^\w/])@([\w-])`)
 	// command is a line that bots and GitLab take for an order.
-	command = regexp.MustCompile(`(?m)^([ \t]*)/([a-z])`)
+	command = env.Pattern(`(?m)^([ \t]*)/([a-z])`)
 )
 
 // inert makes generated text, or a project's template, notify nobody and close nothing: people's names are not called,
 // and where it has a closing word, no reference in it is one.
 func inert(text string) string {
-	text = mention.ReplaceAllString(visible(text), "${1}@"+apart+"$2")
-	text = command.ReplaceAllString(text, "$1/"+apart+"$2")
-	if !closing.MatchString(text) {
+	text = mention().ReplaceAllString(visible(text), "${1}@"+apart+"$2")
+	text = command().ReplaceAllString(text, "$1/"+apart+"$2")
+	if !closing().MatchString(text) {
 		return text
 	}
-	text = pageAddress.ReplaceAllString(text, "$1"+apart+"$2")
-	return reference.ReplaceAllString(text, "$1$2$4"+apart+"$3$5")
+	text = pageAddress().ReplaceAllString(text, "$1"+apart+"$2")
+	return reference().ReplaceAllString(text, "$1$2$4"+apart+"$3$5")
 }
 
 // places are where a project may keep the template of a pull request's text, as the forges look for it.
@@ -77,20 +78,20 @@ func readCustoms(ctx context.Context, dir, commit string, kind Kind) (customs, e
 		if isTemplate && place < best {
 			best, c.template = place, clean(string(text))
 		}
-		c.signOff = c.signOff || dco || contributing && signOffAsked.MatchString(string(text))
+		c.signOff = c.signOff || dco || contributing && signOffAsked().MatchString(string(text))
 	}
 	return c, nil
 }
 
 // signOffAsked matches what the guides say that want the Developer Certificate of Origin.
-var signOffAsked = regexp.MustCompile(`(?i)signed-off-by|` +
+var signOffAsked = env.Pattern(`(?i)signed-off-by|` +
 	`sign[- ]off|developer certificate of origin|git commit (-s|--signoff)`)
 
 // heading matches those of a template below which a part of ours belongs.
 var (
-	heading         = regexp.MustCompile(`(?m)^#{1,6} .*$|^\*\*[^*\n]+\*\*:?[ \t]*$`)
-	describeHeading = regexp.MustCompile(`(?i)descri|summary|what|change|overview|proposal|motivation|purpose`)
-	verifyHeading   = regexp.MustCompile(`(?i)test|verif|check(ed)?\b`)
+	heading         = env.Pattern(`(?m)^#{1,6} .*$|^\*\*[^*\n]+\*\*:?[ \t]*$`)
+	describeHeading = env.Pattern(`(?i)descri|summary|what|change|overview|proposal|motivation|purpose`)
+	verifyHeading   = env.Pattern(`(?i)test|verif|check(ed)?\b`)
 )
 
 // body is the text of a pull request: what was done and how it was checked, in the project's template if it has one,
@@ -104,8 +105,8 @@ func (p *Proposal) body(c customs, closes, branch string) string {
 	if text == "" {
 		text = done + "\n\n**How it was verified:** " + checked
 	} else {
-		text, done = below(text, describeHeading, done)
-		text, checked = below(text, verifyHeading, checked)
+		text, done = below(text, describeHeading(), done)
+		text, checked = below(text, verifyHeading(), checked)
 		if checked != "" {
 			checked = "**How it was verified:** " + checked
 		}
@@ -120,7 +121,7 @@ func (p *Proposal) body(c customs, closes, branch string) string {
 
 // sealMark ends a pull request's text. It names the branch, by which a later run finds its pull request where a forge
 // keeps no branch, and has a digest, by which the text of a person is never taken for ours.
-var sealMark = regexp.MustCompile(`\n<!-- deepswe (\S+) ([0-9a-f]{64}) -->\s*$`)
+var sealMark = env.Pattern(`\n<!-- deepswe (\S+) ([0-9a-f]{64}) -->\s*$`)
 
 func digest(text string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.TrimSpace(text))))
@@ -129,14 +130,14 @@ func digest(text string) string {
 // sealed reports whether a text is as we wrote it.
 func sealed(text string) bool {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
-	m := sealMark.FindStringSubmatchIndex(text)
+	m := sealMark().FindStringSubmatchIndex(text)
 	return m != nil && digest(text[:m[0]]) == text[m[4]:m[5]]
 }
 
 // below puts a part below the first heading that matches, and returns what is left of it: nothing, or all of it if
 // there is no such heading.
 func below(text string, wanted *regexp.Regexp, part string) (with, left string) {
-	for _, at := range heading.FindAllStringIndex(text, -1) {
+	for _, at := range heading().FindAllStringIndex(text, -1) {
 		if wanted.MatchString(text[at[0]:at[1]]) {
 			return text[:at[1]] + "\n\n" + part + text[at[1]:], ""
 		}

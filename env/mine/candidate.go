@@ -6,11 +6,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/env/repo"
 )
 
@@ -85,11 +85,11 @@ const (
 )
 
 var (
-	bot = regexp.MustCompile(
+	bot = env.Pattern(
 		`(?i)\[bot\]|\b(dependabot|renovate|pre-commit-ci|github-actions|pyup-bot|greenkeeper|snyk)\b`)
-	revert   = regexp.MustCompile(`(?i)^revert\b|\bthis reverts commit ([0-9a-f]{7,40})`)
-	reverted = regexp.MustCompile(`(?i)\bthis reverts commit ([0-9a-f]{7,40})`)
-	forward  = regexp.MustCompile(`(?i)^merge (remote-tracking )?(branch|tag) '?([\w-]+/)?` +
+	revert   = env.Pattern(`(?i)^revert\b|\bthis reverts commit ([0-9a-f]{7,40})`)
+	reverted = env.Pattern(`(?i)\bthis reverts commit ([0-9a-f]{7,40})`)
+	forward  = env.Pattern(`(?i)^merge (remote-tracking )?(branch|tag) '?([\w-]+/)?` +
 		`(main|master|trunk|develop|stable|release[\w./-]*|v?\d+(\.[\dx]+)+|\d+-stable)\b'?`)
 )
 
@@ -97,7 +97,7 @@ var (
 func Choose(ctx context.Context, dir string, commits []Commit, b Bounds) ([]Candidate, map[Reason]int, error) {
 	undone := map[string]bool{} // by the first seven digits
 	for _, c := range commits {
-		for _, m := range reverted.FindAllStringSubmatch(c.Message, -1) {
+		for _, m := range reverted().FindAllStringSubmatch(c.Message, -1) {
 			undone[m[1][:7]] = true
 		}
 	}
@@ -142,9 +142,9 @@ func (c Commit) unfit(b Bounds, undone map[string]bool) Reason {
 		why   Reason
 	}{
 		{c.Base == "", Root},
-		{bot.MatchString(c.Author), Bot},
-		{revert.MatchString(c.Message) || undone[c.Hash[:7]], Reverted},
-		{c.Parents > 1 && forward.MatchString(c.Message), Forwarded},
+		{bot().MatchString(c.Author), Bot},
+		{revert().MatchString(c.Message) || undone[c.Hash[:7]], Reverted},
+		{c.Parents > 1 && forward().MatchString(c.Message), Forwarded},
 		{!has[Source], NoSources},
 		{!has[Test], NoTests},
 		{tests == 0, OnlyRemoved},
@@ -208,14 +208,14 @@ func fingerprint(patch string) string {
 }
 
 var (
-	fixWord = regexp.MustCompile(
+	fixWord = env.Pattern(
 		`(?i)\b(fix(e[sd])?|bug|regression|crash(es)?|wrong|incorrect(ly)?|broken|fail(s|ed|ure)?)\b`)
-	linked = regexp.MustCompile(`(?i)\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+(?:[\w./-]+)?#(\d+)`)
+	linked = env.Pattern(`(?i)\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+(?:[\w./-]+)?#(\d+)`)
 )
 
 // Issue returns the number of the issue that a commit says to have fixed; empty if it names none.
 func (c Commit) Issue() string {
-	if m := linked.FindStringSubmatch(c.Message); m != nil {
+	if m := linked().FindStringSubmatch(c.Message); m != nil {
 		return m[1]
 	}
 	return ""
@@ -239,7 +239,7 @@ func (c Candidate) labels() map[string]string {
 		"commit": c.Hash, "date": c.Time.Format("2006-01-02"), "language": c.Language(), "size": size,
 		"files": strconv.Itoa(files), "lines": strconv.Itoa(lines), "hunks": strconv.Itoa(hunks),
 	}
-	if fixWord.MatchString(c.Message) {
+	if fixWord().MatchString(c.Message) {
 		labels["fix"] = "yes"
 	}
 	if issue := c.Issue(); issue != "" {

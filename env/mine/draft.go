@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -131,9 +130,9 @@ func readable(line string) (runner, bool) {
 
 var (
 	// addopts matches options of pytest that need a plugin, or that it no longer has.
-	addopts = regexp.MustCompile(`(?s)addopts\s*=.{0,400}?` +
+	addopts = env.Pattern(`(?s)addopts\s*=.{0,400}?` +
 		`(--(cov|flake8|black|isort|mypy|pylint|timeout|benchmark|dist|randomly)|-n\s*\w|--strict\b[^-])`)
-	module = regexp.MustCompile(`(?m)^module\s+(\S+)`)
+	module = env.Pattern(`(?m)^module\s+(\S+)`)
 )
 
 // mend changes the draft of a task whose base commit is checked out in dir.
@@ -144,7 +143,7 @@ func (b Builder) mend(ctx context.Context, dir string, t *env.Task, language str
 	}
 	for _, name := range []string{"pyproject.toml", "setup.cfg", "pytest.ini", "tox.ini"} {
 		data, _ := os.ReadFile(filepath.Join(dir, name)) // what is missing has no options
-		if addopts.Match(data) && language == "python" {
+		if addopts().Match(data) && language == "python" {
 			t.Env, mended = append(t.Env, "PYTEST_ADDOPTS=-o addopts="), append(mended, "addopts")
 			break
 		}
@@ -152,7 +151,7 @@ func (b Builder) mend(ctx context.Context, dir string, t *env.Task, language str
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil && language == "go" {
 		name := "example.com/" + b.Name
 		if data, err := repo.Read(ctx, b.Repository, "cat-file", "blob", "HEAD:go.mod"); err == nil {
-			if m := module.FindSubmatch(data); m != nil {
+			if m := module().FindSubmatch(data); m != nil {
 				name = string(m[1])
 			}
 		}

@@ -6,15 +6,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/env/repo"
 )
 
 // version matches the line of a manifest that says which version of itself a project is. It changes with each release,
 // and nothing that is to be installed with it.
-var version = regexp.MustCompile(`(?m)^\s*"?(__)?version(__)?"?\s*[:=].*$`)
+var version = env.Pattern(`(?m)^\s*"?(__)?version(__)?"?\s*[:=].*$`)
 
 // Eras names the era of each commit: commits with the same lock files, manifests and pins of toolchains belong to one,
 // and need the same things installed. It reads each file only once.
@@ -41,7 +41,7 @@ func Eras(ctx context.Context, dir string, commits []string) (map[string]string,
 				if err != nil {
 					return nil, fmt.Errorf("read %s of %s: %w", name, commit, err)
 				}
-				sum := sha256.Sum256(bytes.TrimSpace(version.ReplaceAll(data, nil)))
+				sum := sha256.Sum256(bytes.TrimSpace(version().ReplaceAll(data, nil)))
 				content[blob] = hex.EncodeToString(sum[:])
 			}
 			fmt.Fprintf(h, "%q %s\n", name, content[blob])

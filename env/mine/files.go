@@ -2,10 +2,10 @@ package mine
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/env/setup"
 )
 
@@ -36,14 +36,14 @@ var languages = map[string]string{
 func Language(name string) string { return languages[strings.ToLower(path.Ext(name))] }
 
 var (
-	testFolder = regexp.MustCompile(`(^|/)(tests?|__tests__|specs?|testing|unittests?|integration[-_]tests?|e2e)/`)
-	dataFolder = regexp.MustCompile(
+	testFolder = env.Pattern(`(^|/)(tests?|__tests__|specs?|testing|unittests?|integration[-_]tests?|e2e)/`)
+	dataFolder = env.Pattern(
 		`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|snapshots|golden)/|\.snap$`)
-	testName = regexp.MustCompile(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
+	testName = env.Pattern(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
 		`Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
-	generated = regexp.MustCompile(`(^|/)(vendor|node_modules|third[-_]party|dist|build|generated)/|` +
+	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|dist|build|generated)/|` +
 		`(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
-	docs = regexp.MustCompile(`(?i)(^|/)(docs?|examples?|\.github|\.circleci)/|\.(md|rst|adoc|txt)$|` +
+	docs = env.Pattern(`(?i)(^|/)(docs?|examples?|\.github|\.circleci)/|\.(md|rst|adoc|txt)$|` +
 		`(^|/)(changes|changelog|news|authors|license|copying|readme)[^/]*$`)
 )
 
@@ -52,19 +52,19 @@ func KindOf(name string) Kind {
 	language := Language(name)
 	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
 	switch {
-	case dataFolder.MatchString(name):
+	case dataFolder().MatchString(name):
 		return Data
-	case generated.MatchString(name):
+	case generated().MatchString(name):
 		return Generated
 	case setup.IsManifest(name):
 		return Environment
-	case language != "" && testName.MatchString(base):
+	case language != "" && testName().MatchString(base):
 		return Test
-	case testFolder.MatchString(name) && language != "":
+	case testFolder().MatchString(name) && language != "":
 		return Test
-	case testFolder.MatchString(name):
+	case testFolder().MatchString(name):
 		return Data
-	case docs.MatchString(name):
+	case docs().MatchString(name):
 		return Docs
 	case language != "":
 		return Source
@@ -75,7 +75,7 @@ func KindOf(name string) Kind {
 // runs reports whether a test runner would start a file, and not only load it.
 func runs(name string) bool {
 	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
-	return testName.MatchString(base) && base != "conftest"
+	return testName().MatchString(base) && base != "conftest"
 }
 
 // paths returns the paths of the changes of some kinds.

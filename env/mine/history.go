@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"deepswe/env"
 	"deepswe/env/repo"
 )
 
@@ -84,7 +84,7 @@ func Shallow(ctx context.Context, dir string) bool {
 }
 
 // numbers matches the line counts of a file: a dash each for a binary one.
-var numbers = regexp.MustCompile(`^\n?(\d+|-)\t(\d+|-)\t(.*)$`)
+var numbers = env.Pattern(`^\n?(\d+|-)\t(\d+|-)\t(.*)$`)
 
 // parse reads an entry of the log.
 func parse(entry string) (Commit, bool) {
@@ -116,7 +116,7 @@ func parse(entry string) (Commit, bool) {
 			c.Changes = append(c.Changes, ch)
 			continue
 		}
-		if m := numbers.FindStringSubmatch(part); m != nil {
+		if m := numbers().FindStringSubmatch(part); m != nil {
 			if n, known := at[m[3]]; known {
 				ch := &c.Changes[n]
 				ch.Binary = m[1] == "-"

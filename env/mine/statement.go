@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"deepswe/env"
 )
 
 // Unsaid is the reason why a candidate has no statement.
@@ -17,21 +19,21 @@ const Unsaid Reason = "nothing says what is wrong: its message is too short, and
 const leastWords = 4
 
 var (
-	mergeLine    = regexp.MustCompile(`(?i)^merge (pull request|branch|remote-tracking branch|tag|commit|pr)\b`)
-	conventional = regexp.MustCompile(
+	mergeLine    = env.Pattern(`(?i)^merge (pull request|branch|remote-tracking branch|tag|commit|pr)\b`)
+	conventional = env.Pattern(
 		`(?i)^(fix|feat|feature|bug|bugfix|perf|refactor|chore|tests?|docs|style|build|ci)(\([^)]*\))?!?:\s*`)
-	trailer   = regexp.MustCompile(`(?i)^[a-z][a-z-]+-by: |^(change-id|cc|see-also|pr-url|refs?|cherry-picked-from): ?`)
-	cherry    = regexp.MustCompile(`(?i)\(?cherry[- ]picked from commit [0-9a-f]+\)?`)
-	address   = regexp.MustCompile(`\bhttps?://\S+`)
-	reference = regexp.MustCompile(`(?i)\(?\b(?:(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?|see|refs?|issue|pr|gh)[:\s-]*)?` +
+	trailer   = env.Pattern(`(?i)^[a-z][a-z-]+-by: |^(change-id|cc|see-also|pr-url|refs?|cherry-picked-from): ?`)
+	cherry    = env.Pattern(`(?i)\(?cherry[- ]picked from commit [0-9a-f]+\)?`)
+	address   = env.Pattern(`\bhttps?://\S+`)
+	reference = env.Pattern(`(?i)\(?\b(?:(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?|see|refs?|issue|pr|gh)[:\s-]*)?` +
 		`(?:[\w.-]+/[\w.-]+)?#\d+\)?|\(#\d+\)|#\d+|\bGH-\d+\b`)
-	hash    = regexp.MustCompile(`\b[0-9a-f]{7,64}\b`)
-	digit   = regexp.MustCompile(`\d`)
-	spaces  = regexp.MustCompile(`[ \t]{2,}`)
-	blanks  = regexp.MustCompile(`\n{3,}`)
-	noWords = regexp.MustCompile(`^\W*$`)
+	hash    = env.Pattern(`\b[0-9a-f]{7,64}\b`)
+	digit   = env.Pattern(`\d`)
+	spaces  = env.Pattern(`[ \t]{2,}`)
+	blanks  = env.Pattern(`\n{3,}`)
+	noWords = env.Pattern(`^\W*$`)
 	// named matches the names of tests in their sources.
-	named = regexp.MustCompile(`\b(?:def|func|fn|void)\s+(test\w*|Test\w*)|` +
+	named = env.Pattern(`\b(?:def|func|fn|void)\s+(test\w*|Test\w*)|` +
 		`\b(?:it|test|describe|context)\(\s*['"\x60]([^'"\x60]+)`)
 )
 
@@ -71,7 +73,7 @@ func (c Candidate) secrets() []string {
 			all = append(all, text)
 		}
 	}
-	for _, m := range named.FindAllStringSubmatch(c.Tests, -1) {
+	for _, m := range named().FindAllStringSubmatch(c.Tests, -1) {
 		all = append(all, m[1]+m[2])
 	}
 	for _, name := range paths(c.Changes, Test, Data) {
@@ -89,17 +91,17 @@ const shortestLine = 8
 func clean(text string, secrets []string) string {
 	var kept []string
 	for i, line := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
-		if i == 0 && mergeLine.MatchString(line) || trailer.MatchString(line) || len(kept) == 0 && noWords.MatchString(line) {
+		if i == 0 && mergeLine().MatchString(line) || trailer().MatchString(line) || len(kept) == 0 && noWords().MatchString(line) {
 			continue
 		}
 		if len(kept) == 0 {
-			line = conventional.ReplaceAllString(line, "")
+			line = conventional().ReplaceAllString(line, "")
 		}
-		line = cherry.ReplaceAllString(line, "")
-		line = address.ReplaceAllString(line, "")
-		line = reference.ReplaceAllString(line, "")
-		line = hash.ReplaceAllStringFunc(line, func(word string) string {
-			if digit.MatchString(word) {
+		line = cherry().ReplaceAllString(line, "")
+		line = address().ReplaceAllString(line, "")
+		line = reference().ReplaceAllString(line, "")
+		line = hash().ReplaceAllStringFunc(line, func(word string) string {
+			if digit().MatchString(word) {
 				return ""
 			}
 			return word
@@ -109,14 +111,14 @@ func clean(text string, secrets []string) string {
 		}
 		line = strings.TrimRight(line, " \t")
 		if indent := len(line) - len(strings.TrimLeft(line, " \t")); indent < 4 {
-			line = line[:indent] + spaces.ReplaceAllString(line[indent:], " ")
+			line = line[:indent] + spaces().ReplaceAllString(line[indent:], " ")
 		}
-		if noWords.MatchString(line) {
+		if noWords().MatchString(line) {
 			line = ""
 		}
 		kept = append(kept, line)
 	}
-	return strings.TrimSpace(blanks.ReplaceAllString(strings.Join(kept, "\n"), "\n\n"))
+	return strings.TrimSpace(blanks().ReplaceAllString(strings.Join(kept, "\n"), "\n\n"))
 }
 
 // Issues are texts of issues by their numbers.
@@ -147,16 +149,16 @@ func ReadIssues(file string) (Issues, error) {
 }
 
 // definitions match lines that define a name: the name is the last group that matches.
-var definitions = []*regexp.Regexp{
-	regexp.MustCompile(`^func (?:\([^)]*\) )?(\w+)[\[(]`),
-	regexp.MustCompile(`^type (\w+) `),
-	regexp.MustCompile(`^\s*(?:async )?def (\w+)\(`),
-	regexp.MustCompile(`^\s*class (\w+)\b`),
-	regexp.MustCompile(`^\s*(?:export )?(?:default )?(?:async )?function\*? (\w+)\(`),
-	regexp.MustCompile(`^\s*export (?:const|let|class|type|interface|enum) (\w+)\b`),
-	regexp.MustCompile(`^\s*pub(?:\([a-z]+\))? (?:async |const |unsafe )*(?:fn|struct|enum|trait) (\w+)`),
-	regexp.MustCompile(`^\s*public (?:[\w<>\[\], ?]+ )?(\w+)\(`),
-}
+var definitions = env.Patterns(
+	`^func (?:\([^)]*\) )?(\w+)[\[(]`,
+	`^type (\w+) `,
+	`^\s*(?:async )?def (\w+)\(`,
+	`^\s*class (\w+)\b`,
+	`^\s*(?:export )?(?:default )?(?:async )?function\*? (\w+)\(`,
+	`^\s*export (?:const|let|class|type|interface|enum) (\w+)\b`,
+	`^\s*pub(?:\([a-z]+\))? (?:async |const |unsafe )*(?:fn|struct|enum|trait) (\w+)`,
+	`^\s*public (?:[\w<>\[\], ?]+ )?(\w+)\(`,
+)
 
 // Interface returns the definitions of what the tests of the commit call by name and only its change defines, without
 // their bodies.
@@ -191,7 +193,7 @@ func (c Candidate) Interface() []string {
 
 // defined returns the name that a line defines, and the line without what begins the body.
 func defined(line string) (name, signature string) {
-	for _, d := range definitions {
+	for _, d := range definitions() {
 		if m := d.FindStringSubmatch(line); m != nil {
 			return m[1], strings.TrimRight(strings.TrimSpace(line), " {:=")
 		}

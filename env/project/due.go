@@ -5,9 +5,10 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode"
+
+	"deepswe/env"
 )
 
 // Step is a command that installs dependencies.
@@ -66,7 +67,7 @@ func exists(path string) bool {
 }
 
 // required matches a module in go.mod that the project itself imports.
-var required = regexp.MustCompile(`(?m)^\s*(?:require\s+)?([\w.~-]+\.[\w./~-]+)\s+(v\d[\w.+-]*)\s*$`)
+var required = env.Pattern(`(?m)^\s*(?:require\s+)?([\w.~-]+\.[\w./~-]+)\s+(v\d[\w.+-]*)\s*$`)
 
 func golang(t tree, m Machine) (Step, bool) {
 	if m.GoModCache == "" || t.has("vendor/modules.txt") {
@@ -75,7 +76,7 @@ func golang(t tree, m Machine) (Step, bool) {
 	data := t.read("go.mod")
 	replaced := bytes.Contains(data, []byte("=>"))
 	missing, found, all := "", 0, 0
-	for _, match := range required.FindAllSubmatch(data, -1) {
+	for _, match := range required().FindAllSubmatch(data, -1) {
 		module, version := string(match[1]), string(match[2])
 		if replaced && bytes.Contains(data, []byte(module+" =>")) {
 			continue
@@ -106,7 +107,7 @@ func escaped(path string) string {
 }
 
 // crate matches a package of a registry in Cargo.lock.
-var crate = regexp.MustCompile(`(?m)^name = "([\w-]+)"\r?\nversion = "([\w.+-]+)"\r?\nsource = "registry\+`)
+var crate = env.Pattern(`(?m)^name = "([\w-]+)"\r?\nversion = "([\w.+-]+)"\r?\nsource = "registry\+`)
 
 func rust(t tree, m Machine) (Step, bool) {
 	if m.CargoHome == "" || t.has("vendor") || t.has(".cargo/config.toml") {
@@ -117,7 +118,7 @@ func rust(t tree, m Machine) (Step, bool) {
 			`--filter-platform "$(rustc -vV | sed -n 's/^host: //p')"`,
 	}
 	var packages []string // patterns
-	for _, match := range crate.FindAllSubmatch(t.read("Cargo.lock"), -1) {
+	for _, match := range crate().FindAllSubmatch(t.read("Cargo.lock"), -1) {
 		packages = append(packages, string(match[1])+"-"+string(match[2]))
 	}
 	if !t.has("Cargo.lock") { // as in many libraries
@@ -141,8 +142,8 @@ func rust(t tree, m Machine) (Step, bool) {
 
 // tomlTable matches the first line of a table, and dependency a line that names a package of a registry.
 var (
-	tomlTable  = regexp.MustCompile(`^\s*\[+\s*([^\]]*?)\s*\]`)
-	dependency = regexp.MustCompile(`^\s*([\w-]+)\s*=\s*(?:"|\{.*\bversion\s*=)`)
+	tomlTable  = env.Pattern(`^\s*\[+\s*([^\]]*?)\s*\]`)
+	dependency = env.Pattern(`^\s*([\w-]+)\s*=\s*(?:"|\{.*\bversion\s*=)`)
 )
 
 // crates returns the packages of a registry that a manifest of Cargo depends on, of those with a line of their own.
@@ -150,11 +151,11 @@ func crates(manifest []byte) []string {
 	var names []string
 	dependencies := false
 	for line := range bytes.Lines(manifest) {
-		if table := tomlTable.FindSubmatch(line); table != nil {
+		if table := tomlTable().FindSubmatch(line); table != nil {
 			dependencies = bytes.HasSuffix(table[1], []byte("dependencies"))
 			continue
 		}
-		found := dependency.FindSubmatch(line)
+		found := dependency().FindSubmatch(line)
 		if dependencies && found != nil && !bytes.Contains(line, []byte("path")) {
 			names = append(names, string(found[1]))
 		}

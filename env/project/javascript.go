@@ -6,8 +6,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"deepswe/env"
 )
 
 func javaScript(t tree, m Machine) (Step, bool) {
@@ -57,7 +58,7 @@ func (t tree) unlocked(m Machine, missing string) (Step, bool) {
 // manager is how a package manager is called. Where the machine does not have it, that is the project's own copy, or
 // Node's launcher of package managers, or npm.
 func (t tree) manager(m Machine, program string) string {
-	own := yarnPath.FindSubmatch(t.read(".yarnrc.yml"))
+	own := yarnPath().FindSubmatch(t.read(".yarnrc.yml"))
 	switch {
 	case program == "npm" || m.Path != nil && !m.lacks(program):
 		return program
@@ -71,8 +72,8 @@ func (t tree) manager(m Machine, program string) string {
 
 // The settings of Yarn 2 and later that say which copy of it to use, and where packages are put.
 var (
-	yarnPath = regexp.MustCompile(`(?m)^yarnPath:\s*["']?([\w./-]+)`)
-	linker   = regexp.MustCompile(`(?m)^nodeLinker:\s*["']?(?:node-modules|pnpm)\b`)
+	yarnPath = env.Pattern(`(?m)^yarnPath:\s*["']?([\w./-]+)`)
+	linker   = env.Pattern(`(?m)^nodeLinker:\s*["']?(?:node-modules|pnpm)\b`)
 )
 
 // nodeModules reports whether packages are installed: other tools keep caches there, too, in hidden directories.
@@ -101,7 +102,7 @@ func (t tree) yarnInstall() string {
 // plugAndPlay reports whether packages are loaded from archives instead of node_modules, which Yarn 2 does unless its
 // settings say otherwise.
 func (t tree) plugAndPlay() bool {
-	return t.has(".pnp.cjs") || t.has("yarn.lock") && t.modernYarn() && !linker.Match(t.read(".yarnrc.yml"))
+	return t.has(".pnp.cjs") || t.has("yarn.lock") && t.modernYarn() && !linker().Match(t.read(".yarnrc.yml"))
 }
 
 // zipped reports whether there are archives in a directory.

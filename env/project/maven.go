@@ -3,8 +3,9 @@ package project
 import (
 	"encoding/xml"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"deepswe/env"
 )
 
 // pom is what is read of a Maven project.
@@ -71,7 +72,7 @@ func (m Machine) maven(t tree) string {
 }
 
 // property matches what stands for a property's value.
-var property = regexp.MustCompile(`\$\{([^}]+)\}`)
+var property = env.Pattern(`\$\{([^}]+)\}`)
 
 // missingArtifact is the first artifact that a build certainly needs and that is not in Maven's repository; empty if
 // there is none. Those whose version another file decides are not looked for.
@@ -81,7 +82,7 @@ func (t tree) missingArtifact(repository string) string {
 		return ""
 	}
 	value := func(text string) string {
-		return property.ReplaceAllStringFunc(strings.TrimSpace(text), func(name string) string {
+		return property().ReplaceAllStringFunc(strings.TrimSpace(text), func(name string) string {
 			switch key := name[2 : len(name)-1]; key {
 			case "project.version":
 				return p.Version

@@ -8,9 +8,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"deepswe/env"
 )
 
 func python(t tree, m Machine) (Step, bool) {
@@ -79,7 +80,7 @@ func requirements(t tree, m Machine) (Step, bool) {
 }
 
 // demanded matches a package that is demanded everywhere; those after a semicolon are for some machines only.
-var demanded = regexp.MustCompile(`(?m)^[ \t]*([A-Za-z0-9][\w.-]*)[^;@\n]*$`)
+var demanded = env.Pattern(`(?m)^[ \t]*([A-Za-z0-9][\w.-]*)[^;@\n]*$`)
 
 // hasAll reports whether the machine's Python has all packages that requirements demand, and there are any.
 func (m Machine) hasAll(requirements []byte) bool {
@@ -91,7 +92,7 @@ func (m Machine) hasAll(requirements []byte) bool {
 			installed[distribution(strings.TrimSuffix(name, ".egg"))] = true
 		}
 	}
-	all := demanded.FindAllSubmatch(requirements, -1)
+	all := demanded().FindAllSubmatch(requirements, -1)
 	return len(all) > 0 && !slices.ContainsFunc(all, func(match [][]byte) bool {
 		return !installed[distribution(string(match[1]))]
 	})
@@ -144,7 +145,7 @@ func pythonTests(t tree, python string) string {
 	pythonic := t.has("pyproject.toml") || t.has("setup.py") || t.has("setup.cfg")
 	folder, files := t.testFiles()
 	python = cmp.Or(python, "python3")
-	if len(files) == 0 && unittestImport.Match(t.read("test.py")) { // which pytest would not find
+	if len(files) == 0 && unittestImport().Match(t.read("test.py")) { // which pytest would not find
 		return python + " -m unittest discover -v"
 	}
 	if !t.has("pytest.ini") && len(files) == 0 && (!pythonic || !t.has("tests") && !t.has("test")) {
@@ -179,14 +180,14 @@ func (t tree) testFiles() (folder string, files []string) {
 
 // unittestImport and pytestImport match the imports of test frameworks.
 var (
-	unittestImport = regexp.MustCompile(`(?m)^\s*(?:import|from)\s+unittest\b`)
-	pytestImport   = regexp.MustCompile(`(?m)^\s*(?:import|from)\s+pytest\b`)
+	unittestImport = env.Pattern(`(?m)^\s*(?:import|from)\s+unittest\b`)
+	pytestImport   = env.Pattern(`(?m)^\s*(?:import|from)\s+pytest\b`)
 )
 
 // onlyUnittest reports whether unittest finds, and can run, the tests in all of the files.
 func (t tree) onlyUnittest(files []string) bool {
 	return len(files) > 0 && !slices.ContainsFunc(files, func(name string) bool {
 		data := t.read(name)
-		return !strings.HasPrefix(path.Base(name), "test") || !unittestImport.Match(data) || pytestImport.Match(data)
+		return !strings.HasPrefix(path.Base(name), "test") || !unittestImport().Match(data) || pytestImport().Match(data)
 	})
 }

@@ -5,12 +5,13 @@ import (
 	"cmp"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"deepswe/env"
 )
 
 // gem matches a gem among the specs of a Gemfile.lock, with its version, but without the platform it is built for.
-var gem = regexp.MustCompile(`(?m)^    ([\w.-]+) \(([\w.]+)(?:-[\w.-]+)?\)\s*$`)
+var gem = env.Pattern(`(?m)^    ([\w.-]+) \(([\w.]+)(?:-[\w.-]+)?\)\s*$`)
 
 func ruby(t tree, m Machine) (Step, bool) {
 	_, remote, _ := bytes.Cut(t.read("Gemfile.lock"), []byte("GEM\n"))
@@ -18,7 +19,7 @@ func ruby(t tree, m Machine) (Step, bool) {
 	installed := m.gems(t)
 	missing, found := "", 0
 	wanted := map[string]bool{}
-	for _, match := range gem.FindAllSubmatch(section, -1) {
+	for _, match := range gem().FindAllSubmatch(section, -1) {
 		name := string(match[1]) + "-" + string(match[2])
 		switch {
 		case wanted[name]: // for another platform
@@ -38,7 +39,7 @@ func ruby(t tree, m Machine) (Step, bool) {
 }
 
 // installedGem matches the directory or specification of a gem: its name, its version, and its platform if it has one.
-var installedGem = regexp.MustCompile(`^(.+-\d[\w.]*?)(?:-[\w.-]+?)?(?:\.gemspec)?$`)
+var installedGem = env.Pattern(`^(.+-\d[\w.]*?)(?:-[\w.-]+?)?(?:\.gemspec)?$`)
 
 // gems returns the gems, with their versions, that the project finds.
 func (m Machine) gems(t tree) map[string]bool {
@@ -59,7 +60,7 @@ func (m Machine) gems(t tree) map[string]bool {
 		for _, dir := range []string{"gems", "specifications", "specifications/default"} {
 			entries, _ := os.ReadDir(filepath.Join(home, dir)) // one that cannot be read is of no use to the project
 			for _, e := range entries {
-				if match := installedGem.FindStringSubmatch(e.Name()); match != nil {
+				if match := installedGem().FindStringSubmatch(e.Name()); match != nil {
 					all[match[1]] = true
 				}
 			}
@@ -69,12 +70,12 @@ func (m Machine) gems(t tree) map[string]bool {
 }
 
 // bundlerSetting matches a line of Bundler's settings that has a value.
-var bundlerSetting = regexp.MustCompile(`(?m)^(BUNDLE_\w+):[ \t]*["']?([^"'\s][^"'\n]*?)["']?[ \t]*$`)
+var bundlerSetting = env.Pattern(`(?m)^(BUNDLE_\w+):[ \t]*["']?([^"'\s][^"'\n]*?)["']?[ \t]*$`)
 
 // bundler returns the settings that Bundler keeps in the directory.
 func (t tree) bundler() map[string]string {
 	settings := map[string]string{}
-	for _, match := range bundlerSetting.FindAllSubmatch(t.read(".bundle/config"), -1) {
+	for _, match := range bundlerSetting().FindAllSubmatch(t.read(".bundle/config"), -1) {
 		settings[string(match[1])] = string(match[2])
 	}
 	return settings

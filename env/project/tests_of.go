@@ -3,7 +3,6 @@ package project
 import (
 	"encoding/json"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -62,7 +61,7 @@ func named(files []string, endings ...string) string {
 }
 
 // javaScriptRunner matches the test runners that run the files which follow on their command line.
-var javaScriptRunner = regexp.MustCompile(`\b(vitest|jest|node\b.* --test)\b`)
+var javaScriptRunner = env.Pattern(`\b(vitest|jest|node\b.* --test)\b`)
 
 // javaScriptTestsOf returns the command line for some files of a package's tests; empty where the runner is not known.
 func javaScriptTestsOf(t tree, files []string) string {
@@ -75,7 +74,7 @@ func javaScriptTestsOf(t tree, files []string) string {
 	if words == "" || t.plugAndPlay() {
 		return ""
 	}
-	switch runner := javaScriptRunner.FindString(manifest.Scripts["test"]); {
+	switch runner := javaScriptRunner().FindString(manifest.Scripts["test"]); {
 	case runner == "vitest":
 		return "npx --no-install vitest run --reporter=verbose " + words
 	case runner == "jest":
