@@ -88,7 +88,7 @@ func (t *trial) reaches(c change, why allowlist.Reason) bool {
 	case allowlist.Compiled:
 		return path.Ext(base) == ".pyc" || path.Ext(base) == ".pyo"
 	case allowlist.Configuration, allowlist.Build:
-		return runnersOwn.MatchString(base) || changesRunner(c.before.data, c.after.data)
+		return runnersOwn().MatchString(base) || changesRunner(c.before.data, c.after.data)
 	case allowlist.Tests:
 		return path.Ext(base) == ".go" && bytes.Contains(c.after.data, []byte("func TestMain("))
 	}
@@ -96,9 +96,9 @@ func (t *trial) reaches(c change, why allowlist.Reason) bool {
 }
 
 var (
-	runnersOwn = regexp.MustCompile(
+	runnersOwn = env.Pattern(
 		`^(conftest\.py|\.?pytest\.(ini|toml)|(site|user)customize\.py|\.mocharc.*|(jest|vitest|mocha)\..*)$`)
-	runnersPart = regexp.MustCompile(`addopts|pytest|plugin|python_(files|classes|functions)|testpaths|jest|mocha|"test"`)
+	runnersPart = env.Pattern(`addopts|pytest|plugin|python_(files|classes|functions)|testpaths|jest|mocha|"test"`)
 )
 
 // changesRunner reports whether a settings file has a new line about a test runner.
@@ -108,7 +108,7 @@ func changesRunner(before, after []byte) bool {
 		known[string(bytes.TrimSpace(line))] = true
 	}
 	for line := range bytes.Lines(after) {
-		if !known[string(bytes.TrimSpace(line))] && runnersPart.Match(line) {
+		if !known[string(bytes.TrimSpace(line))] && runnersPart().Match(line) {
 			return true
 		}
 	}
@@ -247,16 +247,16 @@ func (t *trial) doubt(ctx context.Context, r env.Result, strays []string) error 
 }
 
 var (
-	runnerCalls = regexp.MustCompile(
+	runnerCalls = env.Pattern(
 		`\b(pytest|unittest|nosetests|jest|mocha|vitest|tox|manage\.py test|go test|node --test)\b`)
-	quiet      = regexp.MustCompile(`\s(-qq+|-q.*\s-q|--no-summary|--quiet.*\s--quiet)\b`)
-	intoFile   = regexp.MustCompile(`>\s*[^&\s]`)
-	somePassed = regexp.MustCompile(`\b[1-9]\d* passed\b`)
+	quiet      = env.Pattern(`\s(-qq+|-q.*\s-q|--no-summary|--quiet.*\s--quiet)\b`)
+	intoFile   = env.Pattern(`>\s*[^&\s]`)
+	somePassed = env.Pattern(`\b[1-9]\d* passed\b`)
 )
 
 // knownRunner reports whether the shell scripts of a task call a test runner.
 func knownRunner(t env.Task) bool {
-	return runnerCalls.MatchString(shellText(t))
+	return runnerCalls().MatchString(shellText(t))
 }
 
 // shellText returns the text of the task's shell scripts.
@@ -274,14 +274,14 @@ func shellText(t env.Task) string {
 // passed.
 func lostSummary(t env.Task, log []byte) bool {
 	shell := shellText(t)
-	if !strings.Contains(shell, "pytest") || somePassed.Match(log) {
+	if !strings.Contains(shell, "pytest") || somePassed().Match(log) {
 		return false
 	}
 	if bytes.Contains(log, []byte("= test session starts =")) {
 		return true
 	}
 	for line := range strings.Lines(shell) {
-		if quiet.MatchString(line) || intoFile.MatchString(line) && !strings.Contains(line, path.Dir(t.Tests.RewardFile)) {
+		if quiet().MatchString(line) || intoFile().MatchString(line) && !strings.Contains(line, path.Dir(t.Tests.RewardFile)) {
 			return false
 		}
 	}

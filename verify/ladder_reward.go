@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/verify/canary"
 	"deepswe/verify/testlog"
 )
@@ -92,7 +93,7 @@ func (l *ladder) decideReward(ctx context.Context, t *trial) (done bool, err err
 	switch ref := l.ref.get(); {
 	case ref.gold && (ref.reward < l.v.Reward && ref.status != TimedOut):
 		l.refuse(CanaryCaught, CanaryPassed, says)
-	case ref.gold, failed, t.v.Status == TimedOut, !decides.MatchString(shellText(l.task)):
+	case ref.gold, failed, t.v.Status == TimedOut, !decides().MatchString(shellText(l.task)):
 		l.c.Canary, l.c.Reason = CanaryOff, "the reward does not depend on the tests: "+says
 	default:
 		l.refuse(CanaryCaught, CanaryPassed, says)
@@ -101,7 +102,7 @@ func (l *ladder) decideReward(ctx context.Context, t *trial) (done bool, err err
 }
 
 // decides matches scripts that check how their tests have ended.
-var decides = regexp.MustCompile(`\$\?|set -\w*e|&&|\|\||\bif\s|PIPESTATUS|ctrf|junit`)
+var decides = env.Pattern(`\$\?|set -\w*e|&&|\|\||\bif\s|PIPESTATUS|ctrf|junit`)
 
 // readWrong records the wrong tests that the log reports as passed, and reports whether any has failed. What the log
 // does not name is no finding: the script may print nothing.
@@ -132,22 +133,22 @@ func (t *trial) readWrong() (failed bool) {
 
 // runnersParsers are the parsers for the output of runners. The first runner that a script calls counts.
 var runnersParsers = []struct {
-	call   *regexp.Regexp
+	call   func() *regexp.Regexp
 	parser string
 }{
-	{regexp.MustCompile(`\bpy\.?test\b`), "parse_log_pytest"},
-	{regexp.MustCompile(`\b(unittest|manage\.py test)\b`), "parse_log_django"},
-	{regexp.MustCompile(`\bgo test\b`), "parse_log_gotest"},
-	{regexp.MustCompile(`\bvitest\b`), "parse_log_vitest"},
-	{regexp.MustCompile(`\bjest\b`), "parse_log_jest"},
-	{regexp.MustCompile(`\bmocha\b`), testlog.Rebench2 + "parse_log_js_2"},
-	{regexp.MustCompile(`\bnode\b.*\s--test\b`), "parse_log_tap"},
+	{env.Pattern(`\bpy\.?test\b`), "parse_log_pytest"},
+	{env.Pattern(`\b(unittest|manage\.py test)\b`), "parse_log_django"},
+	{env.Pattern(`\bgo test\b`), "parse_log_gotest"},
+	{env.Pattern(`\bvitest\b`), "parse_log_vitest"},
+	{env.Pattern(`\bjest\b`), "parse_log_jest"},
+	{env.Pattern(`\bmocha\b`), testlog.Rebench2 + "parse_log_js_2"},
+	{env.Pattern(`\bnode\b.*\s--test\b`), "parse_log_tap"},
 }
 
 // parserOf returns the name of the parser for the runner that a script calls; empty if it calls no known runner.
 func parserOf(shell string) string {
 	for _, r := range runnersParsers {
-		if r.call.MatchString(shell) {
+		if r.call().MatchString(shell) {
 			return r.parser
 		}
 	}
@@ -155,13 +156,13 @@ func parserOf(shell string) string {
 }
 
 // testFiles matches names of files with tests.
-var testFiles = regexp.MustCompile(`^(test_.*|.*_test|.*_tests|tests?)\.(py|go)$|` +
+var testFiles = env.Pattern(`^(test_.*|.*_test|.*_tests|tests?)\.(py|go)$|` +
 	`[._-](test|spec)\.[cm]?[jt]sx?$|^tests?\.[cm]?js$`)
 
 // listed returns the ids of all tests in test files.
 func listed(w canary.Writer, sources []canary.Source) (ids []string) {
 	for _, s := range sources {
-		if testFiles.MatchString(path.Base(s.Name)) || strings.Contains("/"+path.Dir(s.Name)+"/", "/__tests__/") {
+		if testFiles().MatchString(path.Base(s.Name)) || strings.Contains("/"+path.Dir(s.Name)+"/", "/__tests__/") {
 			ids = append(ids, canary.List(w, s)...)
 		}
 	}

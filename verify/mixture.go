@@ -320,7 +320,7 @@ func (t *trial) unbail(ctx context.Context, script string) (string, error) {
 			return "", err
 		}
 		for line := range strings.Lines(text) {
-			if bailing.MatchString(strings.NewReplacer(`"`, " ", "'", " ", ",", " ").Replace(line)) {
+			if bailing().MatchString(strings.NewReplacer(`"`, " ", "'", " ", ",", " ").Replace(line)) {
 				return "{ export PYTEST_ADDOPTS=\"${PYTEST_ADDOPTS:-} --maxfail=0\"; } 2>/dev/null\n" + script, nil
 			}
 		}

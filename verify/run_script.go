@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strings"
 	"time"
 
@@ -89,7 +88,7 @@ func (t *trial) prepare(ctx context.Context, p phases, state string) (r env.Resu
 			return r, false, err
 		}
 	}
-	r, ended, err = t.runPart(ctx, p.saving(state), !startsServices.MatchString(p.setup))
+	r, ended, err = t.runPart(ctx, p.saving(state), !startsServices().MatchString(p.setup))
 	if err != nil || !ended || before == nil {
 		return r, ended, err
 	}
@@ -99,7 +98,7 @@ func (t *trial) prepare(ctx context.Context, p phases, state string) (r env.Resu
 }
 
 // startsServices matches commands that start services, which the tests may need.
-var startsServices = regexp.MustCompile(
+var startsServices = env.Pattern(
 	`(?m)[^&|>]&[ \t]*$|\b(service|nohup|daemon\w*|systemctl|pg_ctl|Xvfb|supervisord)\b`)
 
 // runPart runs a part of the script, and appends its output to the log. With endAll, everything that it leaves running

@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,7 +19,7 @@ type phases struct {
 }
 
 // exitSaved matches a line that saves the exit code of the line before.
-var exitSaved = regexp.MustCompile(`(?m)^[ \t]*([A-Za-z_]\w*)=\$\?[ \t]*$`)
+var exitSaved = env.Pattern(`(?m)^[ \t]*([A-Za-z_]\w*)=\$\?[ \t]*$`)
 
 // split splits a script at its markers. Commands after the tests, such as restoring files, are left out: they would
 // change the exit status, and have no effect on grading.
@@ -37,7 +36,7 @@ func split(script string) phases {
 	end := start + length
 	region := strings.Join(lines[start+1:end], "")
 	status, tests := "$deepswe_status", lines[start]+region
-	if saved := exitSaved.FindAllStringSubmatch(region, -1); len(saved) > 0 {
+	if saved := exitSaved().FindAllStringSubmatch(region, -1); len(saved) > 0 {
 		status = "$" + saved[len(saved)-1][1]
 	} else {
 		tests += "{ deepswe_status=$?; } 2>/dev/null\n" // untraced: the log is read up to the end marker
@@ -76,9 +75,9 @@ func (p phases) restoring(file string) string {
 
 var (
 	// bailing matches flags that end a run at the first failure, which would be a wrong test.
-	bailing = regexp.MustCompile(`(^|\s)(-x|--exitfirst|--maxfail(?:[= ]\d+)?|--bail(?:[= ]\d+)?|-failfast|--failfast|` +
+	bailing = env.Pattern(`(^|\s)(-x|--exitfirst|--maxfail(?:[= ]\d+)?|--bail(?:[= ]\d+)?|-failfast|--failfast|` +
 		`--fail-fast)(\s|$)`)
-	runner = regexp.MustCompile(`\b(pytest|py\.test|jest|mocha|vitest|go test|unittest|runtests|manage\.py|nose\w*|tox|` +
+	runner = env.Pattern(`\b(pytest|py\.test|jest|mocha|vitest|go test|unittest|runtests|manage\.py|nose\w*|tox|` +
 		`node|npm|npx|yarn|pnpm|trial|python\d?(\.\d+)?)\b`)
 )
 
@@ -86,8 +85,8 @@ var (
 func unbailed(script string) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {
-		for runner.MatchString(line) && bailing.MatchString(line) {
-			line = bailing.ReplaceAllString(line, "$1$3")
+		for runner().MatchString(line) && bailing().MatchString(line) {
+			line = bailing().ReplaceAllString(line, "$1$3")
 		}
 		out.WriteString(line)
 	}
@@ -95,14 +94,14 @@ func unbailed(script string) string {
 }
 
 // historyCommands match git commands that name a commit.
-var historyCommands = regexp.MustCompile(
+var historyCommands = env.Pattern(
 	`\bgit\b.*\b(checkout|show|restore|reset|cherry-pick|merge|rebase|worktree|archive|fetch|switch|log)\s+[^-\s|;&]`)
 
 // needsHistory reports whether a task's script uses a commit other than the base commit.
 func needsHistory(t env.Task) bool {
 	for line := range strings.Lines(t.Tests.Script) {
 		known := strings.Contains(line, "HEAD") || t.BaseCommit != "" && strings.Contains(line, t.BaseCommit)
-		if historyCommands.MatchString(line) && !known && !strings.HasPrefix(line, "+") && !strings.HasPrefix(line, " ") {
+		if historyCommands().MatchString(line) && !known && !strings.HasPrefix(line, "+") && !strings.HasPrefix(line, " ") {
 			return true
 		}
 	}

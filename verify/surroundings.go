@@ -36,7 +36,7 @@ type surroundings map[string]string
 
 // active reports whether a part of a script may run code of the repository.
 func active(script string) bool {
-	return slices.ContainsFunc(strings.Split(script, "\n"), func(l string) bool { return !doesNothing.MatchString(l) })
+	return slices.ContainsFunc(strings.Split(script, "\n"), func(l string) bool { return !doesNothing().MatchString(l) })
 }
 
 // places returns the directories to compare. It must be called before code of the patch can have run.

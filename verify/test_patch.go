@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	"deepswe/env"
@@ -18,10 +17,10 @@ import (
 // in there, such as git, may be another than before.
 
 var (
-	appliesPatch = regexp.MustCompile(`^git apply(?: -[\w-]+)* -? *<<\s*(?:'(\w+)'|"(\w+)")\s*$`)
-	changesDir   = regexp.MustCompile(`(?m)^\s*cd\s+(\S+)\s*$`)
+	appliesPatch = env.Pattern(`^git apply(?: -[\w-]+)* -? *<<\s*(?:'(\w+)'|"(\w+)")\s*$`)
+	changesDir   = env.Pattern(`(?m)^\s*cd\s+(\S+)\s*$`)
 	// doesNothing matches commands that neither read tests nor run code of the repository.
-	doesNothing = regexp.MustCompile(`^\s*(?:#.*|:.*|set [+-]\w+|(?:echo|cd|export) [\w '":=>./$-]*|` +
+	doesNothing = env.Pattern(`^\s*(?:#.*|:.*|set [+-]\w+|(?:echo|cd|export) [\w '":=>./$-]*|` +
 		`(?:source|\.) /[\w./-]+( \w+)?|conda activate [\w./-]+|git (?:status|diff|show)[\w ./-]*)?$`)
 )
 
@@ -31,15 +30,15 @@ func (p phases) withoutPatch(dir string) (rest phases, patch []byte) {
 	before, after, found := strings.Cut(p.setup, "<<")
 	begin := strings.LastIndexByte(before, '\n') + 1
 	line, body, whole := strings.Cut(p.setup[begin:], "\n")
-	match := appliesPatch.FindStringSubmatch(line)
+	match := appliesPatch().FindStringSubmatch(line)
 	if !found || after == "" || !whole || match == nil {
 		return p, nil
 	}
 	text, tail, ended := strings.Cut("\n"+body, "\n"+match[1]+match[2]+"\n")
 	for one := range strings.Lines(tail) {
-		ended = ended && doesNothing.MatchString(strings.TrimRight(one, "\r\n"))
+		ended = ended && doesNothing().MatchString(strings.TrimRight(one, "\r\n"))
 	}
-	if cd := changesDir.FindAllStringSubmatch(p.setup[:begin], -1); len(cd) > 0 {
+	if cd := changesDir().FindAllStringSubmatch(p.setup[:begin], -1); len(cd) > 0 {
 		ended = ended && path.Clean(strings.Trim(cd[len(cd)-1][1], `"'`)) == path.Clean(dir)
 	}
 	if !ended || text == "" {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -12,14 +11,14 @@ import (
 )
 
 // steersModule matches lines of a go.mod that decide which code an import refers to, or which tools run.
-var steersModule = regexp.MustCompile(`=>|^\s*(replace|toolchain|tool|godebug|exclude|module|ignore)\b`)
+var steersModule = env.Pattern(`=>|^\s*(replace|toolchain|tool|godebug|exclude|module|ignore)\b`)
 
 var (
-	replaceBlock = regexp.MustCompile(`^\s*replace\s*\(\s*$`)
-	replaceLocal = regexp.MustCompile(`^\s*(?:replace\s+)?([\w./~-]+)(?:\s+v\S+)?\s+=>\s+(\./[\w./-]+)\s*$`)
-	moduleLine   = regexp.MustCompile(`^\s*module\s+\S+\s*$`)
-	requiredName = regexp.MustCompile(`(?m)^\s*(?:require\s+)?([\w./~-]+)\s+v\d`)
-	goVersion    = regexp.MustCompile(`(?m)^go\s+1\.(\d+)`)
+	replaceBlock = env.Pattern(`^\s*replace\s*\(\s*$`)
+	replaceLocal = env.Pattern(`^\s*(?:replace\s+)?([\w./~-]+)(?:\s+v\S+)?\s+=>\s+(\./[\w./-]+)\s*$`)
+	moduleLine   = env.Pattern(`^\s*module\s+\S+\s*$`)
+	requiredName = env.Pattern(`(?m)^\s*(?:require\s+)?([\w./~-]+)\s+v\d`)
+	goVersion    = env.Pattern(`(?m)^go\s+1\.(\d+)`)
 )
 
 // prunedGo is the first version of Go whose go.mod names all modules that the tests need: 1.17.
@@ -30,10 +29,10 @@ const prunedGo = 17
 func (l *List) harmlessModule(c Change) bool {
 	harmless := func(line string) bool {
 		isNew := c.Before.Kind == "" && l.modules[path.Dir(c.Path)]
-		return !steersModule.MatchString(line) || isNew && moduleLine.MatchString(line)
+		return !steersModule().MatchString(line) || isNew && moduleLine().MatchString(line)
 	}
 	if c.Path == "go.mod" {
-		harmless = func(line string) bool { return !steersModule.MatchString(line) || l.isNewModule(c, line) }
+		harmless = func(line string) bool { return !steersModule().MatchString(line) || l.isNewModule(c, line) }
 	}
 	return changedLines(c.Before.Data, c.After.Data, harmless) && !bytes.Contains(c.After.Data, []byte("/*"))
 }
@@ -41,12 +40,12 @@ func (l *List) harmlessModule(c Change) bool {
 // isNewModule reports whether a changed line of the root's go.mod says that a module is in a directory of the
 // repository. None that the tests may import counts, because it would replace what they check with.
 func (l *List) isNewModule(c Change, line string) bool {
-	found := replaceLocal.FindStringSubmatch(line)
+	found := replaceLocal().FindStringSubmatch(line)
 	if found == nil {
-		return replaceBlock.MatchString(line)
+		return replaceBlock().MatchString(line)
 	}
-	required := requiredName.FindAllSubmatch(c.Before.Data, -1)
-	if version := goVersion.FindSubmatch(c.Before.Data); len(required) > 0 {
+	required := requiredName().FindAllSubmatch(c.Before.Data, -1)
+	if version := goVersion().FindSubmatch(c.Before.Data); len(required) > 0 {
 		if version == nil {
 			return false
 		}
@@ -73,7 +72,7 @@ func (l *List) addModules(changes []Change) {
 		}
 		for line := range bytes.Lines(c.After.Data) {
 			text := string(bytes.TrimRight(line, "\r\n"))
-			if found := replaceLocal.FindStringSubmatch(text); found != nil && l.isNewModule(c, text) {
+			if found := replaceLocal().FindStringSubmatch(text); found != nil && l.isNewModule(c, text) {
 				l.modules[path.Clean(found[2])] = true
 			}
 		}
@@ -94,8 +93,8 @@ func isEmbeddable(name string) bool {
 const embedLine = `^//go:embed\s.*\b` + testdata + `\b`
 
 var (
-	embedded = regexp.MustCompile(`(?m)^//go:embed\s+(.+)$`)
-	quoted   = regexp.MustCompile(`["'` + "`" + `]([\w./-]*\b` + testdata + `\b)`)
+	embedded = env.Pattern(`(?m)^//go:embed\s+(.+)$`)
+	quoted   = env.Pattern(`["'` + "`" + `]([\w./-]*\b` + testdata + `\b)`)
 )
 
 // embeds reports whether a Go source embeds a file.
@@ -103,7 +102,7 @@ func embeds(source, text, target string) bool {
 	if path.Ext(source) != ".go" {
 		return false
 	}
-	for _, found := range embedded.FindAllStringSubmatch(text, -1) {
+	for _, found := range embedded().FindAllStringSubmatch(text, -1) {
 		for pattern := range strings.FieldsSeq(found[1]) {
 			pattern = strings.Trim(strings.TrimPrefix(strings.Trim(pattern, "\"`"), "all:"), "\"`")
 			pattern = path.Join(path.Dir(source), pattern)
@@ -125,5 +124,5 @@ func reads(source, text, target string) bool {
 	}
 	known := matchesAny(pythonFiles, path.Base(source)) || matchesAny(scriptFiles, path.Base(source))
 	beside := strings.HasPrefix(target, path.Join(path.Dir(source), testdata)+"/")
-	return known && beside && quoted.MatchString(text)
+	return known && beside && quoted().MatchString(text)
 }

@@ -71,7 +71,7 @@ type imports struct {
 func importsOf(source, text string) (found imports) {
 	for line := range strings.Lines(text) {
 		found.modules = append(found.modules, pythonImports(source, line)...)
-		for _, match := range scriptImport.FindAllStringSubmatch(line, -1) {
+		for _, match := range scriptImport().FindAllStringSubmatch(line, -1) {
 			found.scripts = append(found.scripts, path.Join(path.Dir(source), match[1]))
 		}
 	}
@@ -90,17 +90,17 @@ func (i imports) load(target string) bool {
 }
 
 var (
-	scriptImport = regexp.MustCompile(`(?:\brequire\s*\(|\bfrom|\bimport\s*\(?)\s*['"](\.\.?/[^'"]*)['"]`)
-	fromImport   = regexp.MustCompile(`^\s*from\s+(\.*)([\w.]*)\s+import\s+([^#]+)`)
-	plainImport  = regexp.MustCompile(`^\s*import\s+([\w.]+)`)
+	scriptImport = env.Pattern(`(?:\brequire\s*\(|\bfrom|\bimport\s*\(?)\s*['"](\.\.?/[^'"]*)['"]`)
+	fromImport   = env.Pattern(`^\s*from\s+(\.*)([\w.]*)\s+import\s+([^#]+)`)
+	plainImport  = env.Pattern(`^\s*import\s+([\w.]+)`)
 )
 
 // pythonImports returns the modules that a line may import from the repository, as paths without extension.
 func pythonImports(source, line string) (modules []string) {
-	if found := plainImport.FindStringSubmatch(line); found != nil {
+	if found := plainImport().FindStringSubmatch(line); found != nil {
 		return belowRoots(strings.ReplaceAll(found[1], ".", "/"))
 	}
-	found := fromImport.FindStringSubmatch(line)
+	found := fromImport().FindStringSubmatch(line)
 	if found == nil {
 		return nil
 	}
@@ -129,10 +129,10 @@ func belowRoots(module string) (modules []string) {
 }
 
 // declaresTests matches sources that are tests even if other sources load them.
-var declaresTests = regexp.MustCompile(`TestCase\b|\b(unittest|pytest)\b|\bdescribe\(|['"]node:test['"]`)
+var declaresTests = env.Pattern(`TestCase\b|\b(unittest|pytest)\b|\bdescribe\(|['"]node:test['"]`)
 
 // DeclaresTests reports whether a source contains tests.
-func DeclaresTests(source []byte) bool { return declaresTests.Match(source) }
+func DeclaresTests(source []byte) bool { return declaresTests().Match(source) }
 
 // Adopt finds new product code that is named like tests, and that other sources of the same patch load. Such a file
 // has no more power than the sources that load it, unless a runner takes it for a test or there are tests in its
@@ -189,11 +189,11 @@ func (l *List) adoptable(c Change) bool {
 	}
 	stem, _, _ := strings.Cut(base, ".")
 	return slices.Contains([]string{"tests", "test", "spec"}, stem) ||
-		!collected.Match(c.After.Data) && !l.hasTests(path.Clean(dir))
+		!collected().Match(c.After.Data) && !l.hasTests(path.Clean(dir))
 }
 
 // collected matches what a runner would find in a source that it takes for a test because of its name (ab_test.py).
-var collected = regexp.MustCompile(`(?m)^(async\s+)?def\s+test|^class\s+\w*Test|pytest_|__test__|\bload_tests\b`)
+var collected = env.Pattern(`(?m)^(async\s+)?def\s+test|^class\s+\w*Test|pytest_|__test__|\bload_tests\b`)
 
 // hasTests reports whether there are tests directly in a directory.
 func (l *List) hasTests(dir string) bool {

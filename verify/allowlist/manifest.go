@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
-	"regexp"
 	"strings"
+
+	"deepswe/env"
 )
 
 // ownFields are the fields of a package.json that only describe the package's own files, and cannot affect a runner.
@@ -64,11 +65,11 @@ var listsSources = map[string]bool{
 	"CMakeLists.txt": true, "meson.build": true, "Makefile.am": true, "BUILD": true, "BUILD.bazel": true,
 }
 
-var sourceNames = regexp.MustCompile(
+var sourceNames = env.Pattern(
 	`^[\s,]*(["']?[\w./+-]+\.(c|cc|cpp|cxx|h|hh|hpp|hxx|f|f90|java|rs|swift)["']?[\s,]*)+\)?\\?$`)
 
 func onlyListsSources(before, after []byte) bool {
-	return len(before) > 0 && changedLines(before, after, sourceNames.MatchString)
+	return len(before) > 0 && changedLines(before, after, sourceNames().MatchString)
 }
 
 // changedLines reports whether wanted returns true for every line that was added or removed. The order of lines does
