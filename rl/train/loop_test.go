@@ -411,7 +411,7 @@ func TestUntrainedTokensStopTheRun(t *testing.T) {
 			t.Errorf("step %d, %v: %v", tt.step, tt.share, err)
 		}
 	}
-	if _, err := new(guard).observe(metrics.Point{Step: 1}); err != nil {
+	if _, err := new(guard).observeStep(metrics.Point{Step: 1}); err != nil {
 		t.Errorf("without the metric: %v", err)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +66,62 @@ func TestRunOutlivesSamplers(t *testing.T) {
 	}
 	if v := got.Points[5].Values; v["samplers/aside"] != 2 || v["samplers/ready"] != 1 {
 		t.Errorf("at the end, %v samplers are aside and %v ready", v["samplers/aside"], v["samplers/ready"])
+	}
+}
+
+// A run two updates ahead ends by itself while its samplers are killed, hang, are slow, refuse and are restarted at
+// random. It learns from every group once, and each version follows the one before.
+func TestRunOnUnreliableSamplers(t *testing.T) {
+	t.Parallel()
+	_, vllms, text := residueOnVLLM(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var chaos sync.WaitGroup
+	for i, v := range vllms {
+		chaos.Go(func() {
+			random := rand.New(rand.NewPCG(7, uint64(i)))
+			for ctx.Err() == nil {
+				switch n := random.IntN(8); n {
+				case 6:
+					v.Restart()
+				default:
+					v.Set([]trainertest.State{
+						trainertest.Down, trainertest.Hung, trainertest.Busy, trainertest.Slow, trainertest.Stuck, trainertest.Up,
+						trainertest.Up, trainertest.Up}[n])
+				}
+				time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
+				v.Set(trainertest.Up)
+				time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
+			}
+		})
+	}
+	defer chaos.Wait()
+	defer stop()
+	o := Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)}
+	got, err := Start(t.Context(), mustLoad(t, text, append(on(vllms...), "rollouts.max_staleness=2")...), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, p := range got.Points {
+		if p.Values["policy/version"] != float64(i+1) || p.Values["staleness/max"] > 2 {
+			t.Errorf("step %d has version %v and rollouts %v updates old", p.Step, p.Values["policy/version"],
+				p.Values["staleness/max"])
+		}
+	}
+	times := map[string]int{}
+	visits, err := record.ReadVisits(o.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range visits {
+		times[v.Group]++
+	}
+	for group, n := range times {
+		if n != 1 {
+			t.Errorf("group %s was learned from %d times", group, n)
+		}
+	}
+	if c := mustLoad(t, text); len(got.Points) != c.Steps || len(times) != c.Steps*c.Rollouts.Tasks {
+		t.Errorf("%d steps learned from %d groups", len(got.Points), len(times))
 	}
 }
 

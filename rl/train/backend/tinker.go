@@ -40,10 +40,11 @@ type Tinker struct {
 	// Template is the chat template: qwen3, qwen2.5, server for that of the samplers, or auto for the one in the
 	// tokenizer's directory, or the samplers' if that is not known here.
 	Template string `yaml:"template"`
-	// Samplers are OpenAI endpoints of vLLM that sample instead of the server; Adapters is the directory from which
-	// they load adapters.
-	Samplers []string `yaml:"samplers"`
-	Adapters string   `yaml:"adapters"`
+	// Samplers are OpenAI endpoints of vLLM that sample instead of the server, or SamplersFile names them, a line each,
+	// and may change while the run lasts; Adapters is the directory from which they load adapters.
+	Samplers     []string `yaml:"samplers"`
+	SamplersFile string   `yaml:"samplers_file"`
+	Adapters     string   `yaml:"adapters"`
 	// Vocabulary is the number of token ids; 0 reads it from the config.json in the tokenizer's directory.
 	Vocabulary int `yaml:"vocabulary" least:"0"`
 	// MaxLength is the longest sequence that the server takes, 0 for algorithm.max_length or the longest context.
@@ -85,7 +86,7 @@ func (s *Tinker) Complete(c *config.Config) error {
 			s.MaxLength = max(s.MaxLength, tokens)
 		}
 	}
-	paths := []*string{&s.Tokenizer, &s.Adapters}
+	paths := []*string{&s.Tokenizer, &s.Adapters, &s.SamplersFile}
 	if !strings.HasPrefix(s.Start, checkpointScheme) {
 		paths = append(paths, &s.Start)
 	}
@@ -122,12 +123,14 @@ func (s *Tinker) validate(c *config.Config) error {
 			"measured beside the training is an older one; to fix: set it to 0", c.Evaluate.Workers)
 	}
 	switch {
-	case len(s.Samplers) > 0 && s.Rank == 0:
+	case len(s.Samplers) > 0 && s.SamplersFile != "":
+		samplers = errors.New("samplers and samplers_file both name endpoints; to fix: leave out one")
+	case s.sampled() && s.Rank == 0:
 		samplers = errors.New("samplers load adapters, and rank 0 has none; to fix: set rank, or leave out samplers")
-	case len(s.Samplers) == 0 && s.Template == modelfiles.TemplateServer:
+	case !s.sampled() && s.Template == modelfiles.TemplateServer:
 		samplers = errors.New("template is server without samplers: want the endpoints of the vLLM servers that write " +
 			"conversations")
-	case len(s.Samplers) == 0 && s.Adapters != "":
+	case !s.sampled() && s.Adapters != "":
 		samplers = errors.New("adapters is given without samplers: want the endpoints of the vLLM servers that read them")
 	}
 	if s.MaxLength < c.Algorithm.MaxLength {
@@ -149,6 +152,9 @@ func (s *Tinker) validate(c *config.Config) error {
 	return errors.Join(url, model, norm, template, loss, length, beside, samplers)
 }
 
+// sampled reports whether vLLM servers sample.
+func (s *Tinker) sampled() bool { return len(s.Samplers) > 0 || s.SamplersFile != "" }
+
 // Open connects to the server and waits for it.
 func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
 	dir, missing := modelfiles.Find(s.Tokenizer, s.Model, o.World.Getenv)
@@ -166,7 +172,9 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 		if err != nil {
 			return part.Trainer{}, err
 		}
-		samplers = tinker.Samplers{URLs: s.Samplers, Key: o.World.Getenv("OPENAI_API_KEY"), Dir: adapters}
+		samplers = tinker.Samplers{
+			URLs: s.Samplers, File: s.SamplersFile, Key: o.World.Getenv("OPENAI_API_KEY"), Dir: adapters,
+		}
 	}
 	start, err := s.start()
 	if err != nil {
@@ -270,8 +278,9 @@ func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabul
 	template := chatml.Template(s.Template)
 	if s.Template == modelfiles.TemplateAuto {
 		template, err = modelfiles.TemplateOf(dir)
-		if err != nil && len(s.Samplers) > 0 {
-			o.World.Logger().Info("the samplers write conversations: the model's chat template is not known here", "model", s.Model)
+		if err != nil && s.sampled() {
+			o.World.Logger().Info("the samplers write conversations: the model's chat template is not known here",
+				"model", s.Model)
 			return nil, nil
 		}
 		if err != nil {

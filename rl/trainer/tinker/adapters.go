@@ -21,13 +21,17 @@ import (
 // Samplers are vLLM servers that sample instead of the trainer's server. They load the adapter of each publication
 // under a name of its own. Their base model and tokenizer must be the trainer's.
 type Samplers struct {
-	// URLs are their OpenAI endpoints. If empty, the trainer's server samples.
+	// URLs are their OpenAI endpoints. If empty, the trainer's server samples, unless there is a File: it names them, a
+	// line each, and is read again while the trainer is open.
 	URLs []string
+	File string
 	// Key is sent to all of them.
 	Key string
 	// Dir is the directory in which this run unpacks adapters. The servers must see it at the same absolute path.
 	Dir string
 }
+
+func (s Samplers) named() bool { return len(s.URLs) > 0 || s.File != "" }
 
 // adapters samples from vLLM servers. All turns of a rollout go to one server, which has cached its conversation, as
 // long as that server answers and is not much busier than another.
@@ -36,6 +40,8 @@ type adapters struct {
 	codec  Codec
 	prefix string // of the names of this trainer's adapters
 	dir    string
+	// file names the servers that sample; empty if they do not change. key is that of new ones.
+	file, key string
 	// probing limits the time in which a server must list its models.
 	probing time.Duration
 	// life ends with close, and with it those who tend servers.
@@ -68,7 +74,15 @@ func newAdapters(c *Client, codec Codec, o Samplers) (*adapters, error) {
 		client: c, codec: codec, prefix: "deepswe-" + nonce(), dir: o.Dir, homes: map[string]*replica{},
 		changed: make(chan struct{}), probing: min(max(c.patience/10, time.Second), longestProbe),
 	}
-	for _, url := range o.URLs {
+	urls := o.URLs
+	if o.File != "" {
+		a.file, a.key = o.File, o.Key
+		var err error
+		if urls, err = readRoster(o.File); err != nil {
+			return nil, err
+		}
+	}
+	for _, url := range urls {
 		s, err := newReplica(url, o.Key)
 		if err != nil {
 			return nil, err
@@ -103,6 +117,9 @@ func (a *adapters) open(ctx context.Context) error {
 	for _, s := range a.replicas {
 		a.tending.Go(func() { a.tend(a.life, s) })
 	}
+	if a.file != "" {
+		a.tending.Go(func() { a.follow(a.life, a.file, a.key) })
+	}
 	err = a.await(ctx, func() bool {
 		ready, _ := a.count()
 		return ready > 0
@@ -134,15 +151,6 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	}
 	if err := a.client.Remove(ctx, address); err != nil {
 		a.client.log.Debug("the trainer keeps what was saved for sampling", "address", address, "error", err)
-	}
-	for _, s := range a.replicas {
-		v.models[s], err = llm.New(llm.Options{
-			BaseURL: s.url, APIKey: s.key, Model: v.name, Continue: llm.Extend, Codec: a.codec, Log: a.client.log,
-			MaxRetries: 2, // another server can go on
-		})
-		if err != nil {
-			return nil, err
-		}
 	}
 	a.mu.Lock()
 	a.versions = append(a.versions, v)
@@ -248,7 +256,10 @@ func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, e
 			return reply, err
 		}
 		a.markDown(s, err)
-		if failures++; failures > len(a.replicas) && time.Since(start) > a.client.patience {
+		a.mu.Lock()
+		all := len(a.replicas)
+		a.mu.Unlock()
+		if failures++; failures > all && time.Since(start) > a.client.patience {
 			return reply, err
 		}
 	}
@@ -261,7 +272,7 @@ func (a *adapters) beginTurn(ctx context.Context, v *adapter, r agent.Request) (
 			return false
 		}
 		own.calls++
-		s.calls++
+		s.begin()
 		return true
 	}
 	a.mu.Lock()
@@ -284,6 +295,7 @@ func (a *adapters) turn(ctx context.Context, v *adapter, s *replica, r agent.Req
 	defer a.mu.Unlock()
 	v.calls--
 	s.calls--
+	s.moved = time.Now()
 	if err == nil {
 		took := time.Since(start).Seconds()
 		s.pace = cmp.Or(s.pace, took)*0.8 + took*0.2
@@ -297,12 +309,16 @@ func (a *adapters) turn(ctx context.Context, v *adapter, s *replica, r agent.Req
 func (v *adapter) ask(ctx context.Context, s *replica, r agent.Request) (agent.Reply, error) {
 	ctx, done := v.of.while(ctx, s)
 	defer done()
-	reply, err := v.models[s].Complete(ctx, r)
+	model, err := v.client(s)
+	if err != nil {
+		return agent.Reply{}, err
+	}
+	reply, err := model.Complete(ctx, r)
 	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Status == http.StatusNotFound {
 		if err := v.of.load(ctx, s, v); err != nil {
 			return agent.Reply{}, err
 		}
-		reply, err = v.models[s].Complete(ctx, r)
+		reply, err = model.Complete(ctx, r)
 	}
 	if err == nil && reply.Tokens != nil && v.of.codec != nil {
 		reply.Message = v.of.codec.Reply(reply.Tokens.CompletionIDs, r)
@@ -344,7 +360,7 @@ func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, 
 			a.mu.Lock()
 			v := a.current
 			v.calls++
-			s.calls++
+			s.begin()
 			a.mu.Unlock()
 			reply, err := a.turn(ctx, v, s, agent.Request{
 				Messages: []agent.Message{{Role: agent.RoleUser, Content: "check"}}, Sampling: sampling,

@@ -27,6 +27,10 @@ type replica struct {
 	// calls are the turns under way, pace the seconds of one since the last publication; 0 is not known.
 	calls int
 	pace  float64
+	// moved is when a turn has last ended, or begun beside no other. stuck is set for a server that gives no replies, left
+	// for one that is no longer named.
+	moved       time.Time
+	stuck, left bool
 	// life ends when the server has not answered for long. With it end the requests that it has accepted.
 	life context.Context
 	end  context.CancelCauseFunc
@@ -50,6 +54,14 @@ func newReplica(address, key string) (*replica, error) {
 	}, err
 }
 
+// begin counts a turn that begins. The caller holds adapters.mu.
+func (s *replica) begin() {
+	if s.calls == 0 {
+		s.moved = time.Now()
+	}
+	s.calls++
+}
+
 // ready reports whether turns of a version may go to the server.
 func (s *replica) ready(v *adapter) bool { return s.down == nil && s.has[v] }
 
@@ -58,7 +70,12 @@ func (s *replica) ready(v *adapter) bool { return s.down == nil && s.has[v] }
 func (a *adapters) tend(ctx context.Context, s *replica) {
 	for missed := 0; ; {
 		a.mu.Lock()
-		down, wait := s.down != nil, a.probing/2
+		if s.left && s.calls == 0 {
+			a.mu.Unlock()
+			a.dismiss(ctx, s)
+			return
+		}
+		down, wait := s.down != nil && !s.left, a.probing/2
 		switch {
 		case down:
 			wait = s.pause
@@ -86,24 +103,25 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 			return
 		case err != nil && down:
 			a.markDown(s, err)
+		case errors.Is(err, errStuck):
+			a.abandon(s, err)
 		}
 		if !errors.Is(err, errUnanswered) {
 			missed = 0
 			continue
 		}
 		if missed++; missed == mostMissed {
-			a.markDown(s, err)
-			a.mu.Lock()
-			s.end(fmt.Errorf("%w: the sampler %s has stopped answering: %w", agent.ErrModelUnavailable, s.url, err))
-			a.mu.Unlock()
+			a.abandon(s, err)
 		}
 	}
 }
 
-// probe asks whether the server is there.
+// probe asks whether the server is there, and whether it samples where no turn ends.
 func (a *adapters) probe(ctx context.Context, s *replica) error {
-	_, err := a.list(ctx, s)
-	return err
+	if _, err := a.list(ctx, s); err != nil {
+		return err
+	}
+	return a.progress(ctx, s)
 }
 
 // list returns the names of the adapters that a server has below the directory.
@@ -141,10 +159,17 @@ func (a *adapters) join(ctx context.Context, s *replica) error {
 		i := slices.IndexFunc(a.versions, func(v *adapter) bool {
 			return !s.has[v] && (v == a.current || v == a.versions[len(a.versions)-1])
 		})
-		if i < 0 {
+		if i < 0 && !s.stuck {
 			a.admit(s)
 			a.mu.Unlock()
 			return nil
+		}
+		if i < 0 {
+			a.mu.Unlock()
+			if err := a.samples(ctx, s); err != nil {
+				return err
+			}
+			continue
 		}
 		v := a.versions[i]
 		a.mu.Unlock()

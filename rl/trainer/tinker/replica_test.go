@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/trainer/tinker"
 	"deepswe/rl/trainer/trainertest"
@@ -124,6 +125,54 @@ func TestOneOfThreeSamplers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A sampler that lists its models and gives no reply is given up because no turn on it ends, and comes back once it
+// samples.
+func TestStuckSampler(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms := three(t, trainertest.Up, 2*time.Second)
+	p := publish(t, trainer)
+	asked(t, p.Model)
+	vllms[2].Set(trainertest.Stuck)
+	asked(t, p.Model)
+	ready(t, trainer, 2)
+	asked(t, p.Model)
+	vllms[2].Set(trainertest.Up)
+	ready(t, trainer, 3)
+}
+
+// The samplers are those that a file names at the moment. Who is new has the newest version before it gets a turn.
+func TestSamplersOfAFile(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	old, new := trainertest.NewVLLM(t, s, codec(t)), trainertest.NewVLLM(t, s, codec(t))
+	file := filepath.Join(t.TempDir(), "samplers")
+	testkit.WriteFile(t, file, "# the first\n"+old.URL+"\n")
+	on := tinker.Samplers{File: file, Dir: filepath.Join(t.TempDir(), "adapters")}
+	trainer, err := openPatient(t, s, on, 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	p := publish(t, trainer)
+	asked(t, p.Model)
+	testkit.WriteFile(t, file, old.URL+"\n"+new.URL+"\n")
+	ready(t, trainer, 2)
+	testkit.WriteFile(t, file, "not an address\n")
+	testkit.WriteFile(t, file, new.URL+"\n")
+	ready(t, trainer, 1)
+	for len(old.Loaded()) > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	p = publish(t, trainer)
+	asked(t, p.Model)
+	if served(old, 1) > 0 || served(new, 1) < 12 {
+		t.Errorf("the old one gave %d replies, the new one %d", served(old, 1), served(new, 1))
 	}
 }
 

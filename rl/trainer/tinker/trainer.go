@@ -105,7 +105,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 		o.Client.log.Warn("the trainer executes a request twice that is sent twice (SkyRL 0.3.0): after a lost reply, the " +
 			"run goes back to its last checkpoint")
 	}
-	if len(o.Samplers.URLs) > 0 {
+	if o.Samplers.named() {
 		if o.Model.Rank == 0 {
 			return nil, invalidf("open the trainer", "samplers load adapters, and rank 0 makes none; to fix: set trainer.rank, "+
 				"or omit trainer.samplers")
@@ -170,7 +170,7 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if t.policy != nil && !t.moved {
 		return *t.policy, nil
 	}
-	if t.options.Codec == nil && len(t.options.Samplers.URLs) == 0 {
+	if t.options.Codec == nil && !t.options.Samplers.named() {
 		return rl.Policy{}, invalidf("publish", "no codec")
 	}
 	if err := t.ready(ctx); err != nil {

@@ -38,6 +38,8 @@ type VLLM struct {
 	prompts [][]int32
 	state   State
 	fixed   bool // adapters cannot be loaded
+	// changed is closed when the state changes: requests that hang end then, as when a server is killed.
+	changed chan struct{}
 }
 
 // State is how a VLLM answers.
@@ -45,11 +47,12 @@ type State int
 
 // The states of a VLLM.
 const (
-	Up   State = iota
-	Down       // it breaks every connection
-	Hung       // it accepts requests and never answers
-	Busy       // it answers 429
-	Slow       // it takes a while for a reply
+	Up    State = iota
+	Down        // it breaks every connection
+	Hung        // it accepts requests and never answers
+	Busy        // it answers 429
+	Slow        // it takes a while for a reply
+	Stuck       // it lists its models, and never gives a reply
 )
 
 // slowReply is how long a slow server takes.
@@ -59,7 +62,8 @@ type loadedAdapter struct{ root, address string }
 
 // NewVLLM starts a fake vLLM server. The codec decodes the policy's replies.
 func NewVLLM(t testing.TB, trainer *Server, codec tinker.Codec) *VLLM {
-	v := &VLLM{trainer: trainer, codec: codec, loaded: map[string]loadedAdapter{}, served: map[string]int{}}
+	v := &VLLM{trainer: trainer, codec: codec, loaded: map[string]loadedAdapter{}, served: map[string]int{},
+		changed: make(chan struct{})}
 	s := httptest.NewServer(v)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -73,7 +77,13 @@ func NewVLLM(t testing.TB, trainer *Server, codec tinker.Codec) *VLLM {
 func (v *VLLM) Restart() { v.change(func() { clear(v.loaded) }) }
 
 // Set changes the state of the server.
-func (v *VLLM) Set(to State) { v.change(func() { v.state = to }) }
+func (v *VLLM) Set(to State) {
+	v.change(func() {
+		v.state = to
+		close(v.changed)
+		v.changed = make(chan struct{})
+	})
+}
 
 // Fix makes the server refuse to load adapters, as without VLLM_ALLOW_RUNTIME_LORA_UPDATING.
 func (v *VLLM) Fix() { v.change(func() { v.fixed = true }) }
@@ -145,14 +155,17 @@ func (v *VLLM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	v.mu.Lock()
-	state := v.state
+	state, changed := v.state, v.changed
 	v.mu.Unlock()
 	switch {
 	case state == Down:
 		panic(http.ErrAbortHandler)
-	case state == Hung:
-		<-r.Context().Done()
-		return
+	case state == Hung, state == Stuck && b.Model != "":
+		select {
+		case <-r.Context().Done():
+		case <-changed:
+		}
+		panic(http.ErrAbortHandler)
 	case state == Busy:
 		v.refuse(w, 429, "RateLimitError", "Too many requests")
 		return

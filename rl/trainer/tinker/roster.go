@@ -1,0 +1,124 @@
+package tinker
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"deepswe/agent/llm"
+)
+
+// readRoster reads the endpoints in a file: a line each; lines that begin with # and empty ones do not count.
+func readRoster(file string) ([]string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("samplers: %w", err)
+	}
+	var urls []string
+	for in := bufio.NewScanner(bytes.NewReader(data)); in.Scan(); {
+		if line := strings.TrimSpace(in.Text()); line != "" && line[0] != '#' {
+			urls = append(urls, line)
+		}
+	}
+	if len(urls) == 0 {
+		return nil, fmt.Errorf("samplers: %s names no endpoint", file)
+	}
+	return urls, nil
+}
+
+// follow keeps to the endpoints in a file until ctx ends. What cannot be read changes nothing.
+func (a *adapters) follow(ctx context.Context, file, key string) {
+	var said string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(a.probing / 2):
+		}
+		urls, err := readRoster(file)
+		var named []*replica
+		for _, url := range urls {
+			s, invalid := newReplica(url, key)
+			if invalid != nil {
+				err = fmt.Errorf("samplers: %s: %q: %w", file, url, invalid)
+				break
+			}
+			named = append(named, s)
+		}
+		if err != nil {
+			if err.Error() != said {
+				a.client.log.Warn("the samplers stay as they are", "error", err)
+			}
+			said = err.Error()
+			continue
+		}
+		said = ""
+		a.enlist(ctx, named)
+	}
+}
+
+// enlist makes the named servers those that sample. Turns under way on others end there.
+func (a *adapters) enlist(ctx context.Context, named []*replica) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all, fresh []*replica
+	for _, s := range named {
+		same := func(other *replica) bool { return other.url == s.url }
+		if slices.ContainsFunc(all, same) {
+			continue
+		}
+		if i := slices.IndexFunc(a.replicas, same); i >= 0 {
+			s = a.replicas[i]
+		} else {
+			fresh = append(fresh, s)
+		}
+		all = append(all, s)
+	}
+	for _, s := range a.replicas {
+		if !slices.Contains(all, s) {
+			a.client.log.Info("a sampler is no longer named", "sampler", s.url)
+			s.left = true
+			maps.DeleteFunc(a.homes, func(_ string, home *replica) bool { return home == s })
+		}
+	}
+	a.replicas = all
+	for _, s := range fresh {
+		a.client.log.Info("a sampler joins", "sampler", s.url)
+		s.life, s.end = context.WithCancelCause(a.life)
+		a.tending.Go(func() { a.tend(ctx, s) })
+	}
+	a.broadcast()
+}
+
+// dismiss unloads what a server has that is no longer named.
+func (a *adapters) dismiss(ctx context.Context, s *replica) {
+	names, err := a.list(ctx, s)
+	for _, name := range names {
+		err = s.unload(ctx, name)
+	}
+	if err != nil {
+		a.client.log.Debug("adapters not unloaded", "sampler", s.url, "error", err)
+	}
+}
+
+// client returns the client for a version on a server.
+func (v *adapter) client(s *replica) (*llm.Client, error) {
+	a := v.of
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c := v.models[s]; c != nil {
+		return c, nil
+	}
+	c, err := llm.New(llm.Options{
+		BaseURL: s.url, APIKey: s.key, Model: v.name, Continue: llm.Extend, Codec: a.codec, Log: a.client.log,
+		MaxRetries: 2, // another server can go on
+	})
+	v.models[s] = c
+	return c, err
+}
