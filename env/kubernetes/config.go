@@ -54,8 +54,10 @@ type Pods struct {
 	Scheduler     string            `yaml:"scheduler"`
 	NodeSelector  map[string]string `yaml:"node_selector"`
 	Tolerations   []Toleration      `yaml:"tolerations"`
-	Labels        map[string]string `yaml:"labels"`
-	Annotations   map[string]string `yaml:"annotations"`
+	// TopologySpread spreads the pods of a process. Without it, the scheduler's own rules do.
+	TopologySpread []TopologySpread  `yaml:"topology_spread"`
+	Labels         map[string]string `yaml:"labels"`
+	Annotations    map[string]string `yaml:"annotations"`
 	// ServiceAccount is the service account of the pods. Its token is not mounted into them.
 	ServiceAccount string `yaml:"service_account"`
 	// Requests is the fraction of a sandbox's limits that is requested from the scheduler; 0 means 0.1.

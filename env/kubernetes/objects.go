@@ -55,6 +55,7 @@ type podSpec struct {
 	Hostname                      string            `json:"hostname,omitempty"`
 	NodeSelector                  map[string]string `json:"nodeSelector,omitempty"`
 	Tolerations                   []Toleration      `json:"tolerations,omitempty"`
+	TopologySpreadConstraints     []spread          `json:"topologySpreadConstraints,omitempty"`
 	RuntimeClassName              string            `json:"runtimeClassName,omitempty"`
 	PriorityClassName             string            `json:"priorityClassName,omitempty"`
 	SchedulerName                 string            `json:"schedulerName,omitempty"`
@@ -77,6 +78,28 @@ type Toleration struct {
 	Operator string `json:"operator,omitempty" yaml:"operator"`
 	Value    string `json:"value,omitempty" yaml:"value"`
 	Effect   string `json:"effect,omitempty" yaml:"effect"`
+}
+
+// TopologySpread spreads the pods of a process over nodes or zones.
+type TopologySpread struct {
+	// TopologyKey is the node label whose values count as one place, such as kubernetes.io/hostname.
+	TopologyKey string `yaml:"topology_key"`
+	// MaxSkew is by how many pods two places may differ; 0 means 1.
+	MaxSkew int `yaml:"max_skew"`
+	// WhenUnsatisfiable is DoNotSchedule, or ScheduleAnyway if it is empty.
+	WhenUnsatisfiable string `yaml:"when_unsatisfiable"`
+}
+
+// spread is a TopologySpread with the pods that it counts.
+type spread struct {
+	TopologyKey       string        `json:"topologyKey"`
+	MaxSkew           int           `json:"maxSkew"`
+	WhenUnsatisfiable string        `json:"whenUnsatisfiable"`
+	LabelSelector     labelSelector `json:"labelSelector"`
+}
+
+type labelSelector struct {
+	MatchLabels map[string]string `json:"matchLabels"`
 }
 
 type container struct {

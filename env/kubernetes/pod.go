@@ -127,6 +127,13 @@ func (c *cluster) manifest(l launch) pod {
 			},
 		},
 	}
+	for _, t := range o.TopologySpread {
+		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, spread{
+			TopologyKey: t.TopologyKey, MaxSkew: cmp.Or(t.MaxSkew, 1),
+			WhenUnsatisfiable: cmp.Or(t.WhenUnsatisfiable, "ScheduleAnyway"),
+			LabelSelector:     labelSelector{map[string]string{labelOwner: c.owner}},
+		})
+	}
 	for _, name := range o.PullSecrets {
 		p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, reference{name})
 	}

@@ -2,8 +2,10 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,6 +24,7 @@ import (
 	"deepswe/env/testkit"
 	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/record"
 	"deepswe/verify/swe"
 )
 
@@ -125,6 +128,35 @@ func TestSWE(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{attempt.StepsFile: 10, attempt.ReportFile: 10}, names); diff != "" {
 		t.Errorf("files of attempts (-want +got)\n%s", diff)
+	}
+}
+
+// A run goes on with sandboxes elsewhere: its own configuration says where they are, with --set. What it is about
+// stays.
+func TestResumeInAnotherCluster(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	if _, err := sweRun(t, dir, &solver{tokens: true}, "steps=1"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, record.ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resume := func(set ...string) (Result, error) {
+		c, err := config.Load(text, builtin.Parts(), append(set, "steps=2")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Start(t.Context(), c, Options{Dir: dir, Resume: true, World: scripted(&solver{tokens: true})})
+	}
+	if _, err := resume("environment.sandbox.network=true"); !errors.Is(err, record.ErrOtherConfig) ||
+		!strings.Contains(err.Error(), "environment.sandbox.network cannot") {
+		t.Errorf("a network: %v", err)
+	}
+	r, err := resume("environment.sandbox.env=bwrap", "environment.sandbox.hosts=[]", "rollouts.workers=2")
+	if err != nil || len(r.Points) != 2 {
+		t.Errorf("%d steps: %v", len(r.Points), err)
 	}
 }
 
