@@ -17,7 +17,6 @@ import (
 	"sync"
 
 	"deepswe/env/disk"
-	"deepswe/rl/trainer/tinker"
 )
 
 // Options says what to merge.
@@ -108,7 +107,7 @@ func unpack(archive, dir string) error {
 		return err
 	}
 	defer f.Close()
-	return tinker.UnpackAdapter(f, dir)
+	return Unpack(f, dir)
 }
 
 // merger is one merge.

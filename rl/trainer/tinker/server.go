@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"time"
+
+	"deepswe/rl/weights"
 )
 
 // Health waits until the server answers. Its engine may need minutes more, during which operations wait.
@@ -75,4 +79,57 @@ func (c *Client) Remove(ctx context.Context, address string) error {
 		return nil
 	}
 	return err
+}
+
+// downloadTimeout limits the download of an adapter. One of rank 64 on all layers of a 32B model has 2 GB.
+const downloadTimeout = time.Hour
+
+// Adapter downloads the adapter that was saved for sampling under an address, and unpacks it into a new directory. If
+// it fails, there is no directory.
+func (c *Client) Adapter(ctx context.Context, address, dir string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "tinker" || u.Host == "" {
+		return fmt.Errorf("download the adapter: %q is not the address of a checkpoint", address)
+	}
+	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
+	defer cancel()
+	where := "training_runs/" + u.Host + "/checkpoints/" + path.Base(u.Path) + "/archive"
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath("api/v1", where).String(), nil)
+	if err != nil {
+		return err
+	}
+	if c.key != "" {
+		r.Header.Set("X-API-Key", c.key)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return &Error{Operation: "archive", Kind: errUnavailable, Detail: unwrapURL(err).Error()}
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // the status says enough
+		return c.refused("archive", answer{status: resp.StatusCode, body: text})
+	}
+	err = weights.Unpack(resp.Body, dir)
+	if errors.Is(err, weights.ErrArchive) {
+		return fmt.Errorf("%w; to fix: look at what %s has saved, or at a proxy before it", err, c.base.Redacted())
+	}
+	return err
+}
+
+// downloads is how often to try to download an archive completely.
+const downloads = 3
+
+// downloadAdapter is Adapter, and tries again where that can help.
+func (c *Client) downloadAdapter(ctx context.Context, address, dir string) error {
+	t := c.newTries()
+	for n := 1; ; n++ {
+		err := c.Adapter(ctx, address, dir)
+		again := errors.Is(err, errUnavailable) || errors.Is(err, errRateLimited) || errors.Is(err, errServer) ||
+			errors.Is(err, weights.ErrArchive) && n < downloads
+		if !again || ctx.Err() != nil || !t.again(ctx, 0) {
+			return err
+		}
+		c.log.Warn("the adapter is downloaded again", "error", err)
+	}
 }

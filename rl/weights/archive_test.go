@@ -1,4 +1,4 @@
-package tinker_test
+package weights_test
 
 import (
 	"archive/tar"
@@ -12,7 +12,7 @@ import (
 	"slices"
 	"testing"
 
-	"deepswe/rl/trainer/tinker"
+	"deepswe/rl/weights"
 )
 
 // member is one of an archive.
@@ -25,8 +25,8 @@ type member struct {
 
 const config = `{"peft_type": "LORA", "r": 8, "target_modules": null}`
 
-// weights are a safetensors file of two modules.
-func weights() string {
+// tensors are a safetensors file of two modules.
+func tensors() string {
 	header := `{"base_model.model.model.layers.0.mlp.up_proj.lora_A.weight":` +
 		`{"dtype":"F32","shape":[1],"data_offsets":[0,4]},` +
 		`"base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`
@@ -57,14 +57,14 @@ func good() []member {
 	return []member{
 		{name: "/", kind: tar.TypeDir}, // as SkyRL writes it
 		{name: "adapter_config.json", kind: tar.TypeReg, data: config},
-		{name: "adapter_model.safetensors", kind: tar.TypeReg, data: weights()},
+		{name: "adapter_model.safetensors", kind: tar.TypeReg, data: tensors()},
 	}
 }
 
-func TestUnpackAdapter(t *testing.T) {
+func TestUnpack(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "adapters", "v1")
-	if err := tinker.UnpackAdapter(bytes.NewReader(pack(t, good()...)), dir); err != nil {
+	if err := weights.Unpack(bytes.NewReader(pack(t, good()...)), dir); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "adapter_config.json"))
@@ -79,12 +79,12 @@ func TestUnpackAdapter(t *testing.T) {
 	if err != nil || got.Rank != 8 || !slices.Equal(got.Modules, []string{"q_proj", "up_proj"}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if err := tinker.UnpackAdapter(bytes.NewReader(pack(t, good()...)), dir); !errors.Is(err, os.ErrExist) {
+	if err := weights.Unpack(bytes.NewReader(pack(t, good()...)), dir); !errors.Is(err, os.ErrExist) {
 		t.Errorf("over another one: %v", err)
 	}
 }
 
-func TestUnpackAdapterRefuses(t *testing.T) {
+func TestUnpackRefuses(t *testing.T) {
 	t.Parallel()
 	with := func(m ...member) []byte { return pack(t, append(good(), m...)...) }
 	whole := with()
@@ -123,8 +123,8 @@ func TestUnpackAdapterRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			parent := t.TempDir()
-			err := tinker.UnpackAdapter(bytes.NewReader(data), filepath.Join(parent, "in", "v1"))
-			if !errors.Is(err, tinker.ErrArchive) {
+			err := weights.Unpack(bytes.NewReader(data), filepath.Join(parent, "in", "v1"))
+			if !errors.Is(err, weights.ErrArchive) {
 				t.Errorf("%v", err)
 			}
 			left, _ := filepath.Glob(filepath.Join(parent, "in", "*"))
@@ -136,12 +136,12 @@ func TestUnpackAdapterRefuses(t *testing.T) {
 	}
 }
 
-func FuzzUnpackAdapter(f *testing.F) {
+func FuzzUnpack(f *testing.F) {
 	f.Add(pack(f, good()...))
 	f.Add([]byte("hello"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		parent := t.TempDir()
-		err := tinker.UnpackAdapter(bytes.NewReader(data), filepath.Join(parent, "in", "v1"))
+		err := weights.Unpack(bytes.NewReader(data), filepath.Join(parent, "in", "v1"))
 		if left, _ := filepath.Glob(filepath.Join(parent, "in", "*")); err != nil && len(left) > 0 {
 			t.Errorf("left behind: %q", left)
 		}
