@@ -108,12 +108,12 @@ func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.Sto
 	if err != nil {
 		return "", err
 	}
-	o.parsed(cmd)
+	o.keepParsed(cmd)
 	prompt := h.d.RunID() // calls have IDs that are unique in the session
 	w := &acpWatcher{turn: t, sandbox: "sandbox-" + prompt, open: map[string]bool{}}
 	s := &solving{d: h.d, o: o, id: t.Session, watch: w, questions: questions{in: h.d.In}}
 	open := &opened{d: h.d}
-	defer open.close()
+	defer open.closeAll()
 	report, done, err := s.solve(ctx, []string{text}, open)
 	w.end()
 	if ctx.Err() == nil {
@@ -122,7 +122,7 @@ func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.Sto
 	submitted := report.Status == string(agent.Submitted) && len(report.diff) > 0
 	if err == nil && ctx.Err() == nil && submitted && !report.Applied {
 		w.plan(3)
-		err = done.offer(ctx, t, "apply-"+prompt, report)
+		err = done.offerPatch(ctx, t, "apply-"+prompt, report)
 	}
 	if ctx.Err() == nil {
 		w.plan(len(acpPlan))

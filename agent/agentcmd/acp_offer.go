@@ -26,16 +26,16 @@ type offered struct {
 	byEditor bool
 }
 
-// offer asks the user with all changes at once, and applies what is accepted: through the editor, where it writes
+// offerPatch asks the user with all changes at once, and applies what is accepted: through the editor, where it writes
 // files, so that it knows of them and can take them back. All is checked before the first is written.
-func (c *conclusion) offer(ctx context.Context, t *acp.Turn, id string, report outcome) error {
+func (c *conclusion) offerPatch(ctx context.Context, t *acp.Turn, id string, report outcome) error {
 	root, err := repo.Root(ctx, c.plan.at.target)
 	if err != nil {
 		return err
 	}
 	files, err := offeredFiles(ctx, root, report.diff)
 	if err != nil {
-		c.decline(t, fmt.Sprintf("The changes were not applied: %v.", err))
+		c.declinePatch(t, fmt.Sprintf("The changes were not applied: %v.", err))
 		return nil
 	}
 	call := acp.ToolCall{Update: "tool_call", ID: id, Title: "Apply the changes to " + filepath.Base(root),
@@ -55,22 +55,22 @@ func (c *conclusion) offer(ctx context.Context, t *acp.Turn, id string, report o
 		acp.Option{ID: "keep", Name: "Keep in the run", Kind: "reject_once"})
 	if err != nil || chosen != "apply" {
 		end("failed")
-		c.decline(t, "The changes are kept in the run.")
+		c.declinePatch(t, "The changes are kept in the run.")
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestDelivery)
 	defer cancel()
 	if problem := writeOffered(ctx, t, root, files); problem != nil {
 		end("failed")
-		c.decline(t, fmt.Sprintf("The changes were not applied: %v.", problem))
+		c.declinePatch(t, fmt.Sprintf("The changes were not applied: %v.", problem))
 		return nil
 	}
 	end("completed")
 	return noteDelivery(ctx, c.journal, delivery{Repo: c.plan.at.target, Applied: true}, report.diff)
 }
 
-// decline says what becomes of a patch that was not applied.
-func (c *conclusion) decline(t *acp.Turn, why string) {
+// declinePatch says what becomes of a patch that was not applied.
+func (c *conclusion) declinePatch(t *acp.Turn, why string) {
 	name := shellWord(runName(c.d, c.path))
 	t.Update(acp.Message(why + fmt.Sprintf(" `deepswe apply %s` applies them, `deepswe branch %[1]s NAME` commits them.",
 		name)))

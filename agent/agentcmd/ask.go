@@ -24,9 +24,9 @@ type questions struct {
 // errNoAnswer says that standard input has ended.
 var errNoAnswer = errors.New("standard input has ended: no answer")
 
-// await waits for input, or for the end of ctx. A terminal is looked at again and again, because a read that has begun
-// cannot be taken back.
-func (q *questions) await(ctx context.Context) error {
+// awaitInput waits for input, or for the end of ctx. A terminal is looked at again and again, because a read that has
+// begun cannot be taken back.
+func (q *questions) awaitInput(ctx context.Context) error {
 	if q.lines == nil {
 		q.lines = bufio.NewReader(q.in)
 	}
@@ -43,9 +43,9 @@ func (q *questions) await(ctx context.Context) error {
 	return nil
 }
 
-// line waits for a line of the user, or for the end of ctx.
-func (q *questions) line(ctx context.Context) (string, error) {
-	if err := q.await(ctx); err != nil {
+// readLine waits for a line of the user, or for the end of ctx.
+func (q *questions) readLine(ctx context.Context) (string, error) {
+	if err := q.awaitInput(ctx); err != nil {
 		return "", err
 	}
 	text, err := q.lines.ReadString('\n')
@@ -55,10 +55,10 @@ func (q *questions) line(ctx context.Context) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// secret reads a line that is not shown. ask puts the question.
-func (q *questions) secret(ctx context.Context, ask func()) (string, error) {
+// readSecret reads a line that is not shown. ask puts the question.
+func (q *questions) readSecret(ctx context.Context, ask func()) (string, error) {
 	var text []byte
-	err := q.keys(ctx, ask, func(b byte) (more bool) {
+	err := q.readKeys(ctx, ask, func(b byte) (more bool) {
 		switch b {
 		case '\r', '\n':
 			return false
@@ -72,19 +72,19 @@ func (q *questions) secret(ctx context.Context, ask func()) (string, error) {
 	return strings.TrimSpace(string(text)), err
 }
 
-// key waits for one of some keys, without an Enter. ask puts the question.
-func (q *questions) key(ctx context.Context, ask func(), some string) (byte, error) {
+// readKey waits for one of some keys, without an Enter. ask puts the question.
+func (q *questions) readKey(ctx context.Context, ask func(), some string) (byte, error) {
 	var pressed byte
-	err := q.keys(ctx, ask, func(b byte) (more bool) {
+	err := q.readKeys(ctx, ask, func(b byte) (more bool) {
 		pressed = b
 		return !strings.ContainsRune(some, rune(b))
 	})
 	return pressed, err
 }
 
-// keys gives the keys that are pressed to take, as long as it wants more. Ctrl-C and Ctrl-D end the input. ask puts the
-// question, once nothing that is typed is shown any more; then a line ends with \r\n.
-func (q *questions) keys(ctx context.Context, ask func(), take func(b byte) (more bool)) error {
+// readKeys gives the keys that are pressed to take, as long as it wants more. Ctrl-C and Ctrl-D end the input. ask puts
+// the question, once nothing that is typed is shown any more; then a line ends with \r\n.
+func (q *questions) readKeys(ctx context.Context, ask func(), take func(b byte) (more bool)) error {
 	if f, ok := q.in.(*os.File); ok {
 		state, err := term.MakeRaw(int(f.Fd()))
 		if err != nil {
@@ -94,7 +94,7 @@ func (q *questions) keys(ctx context.Context, ask func(), take func(b byte) (mor
 	}
 	ask()
 	for {
-		if err := q.await(ctx); err != nil {
+		if err := q.awaitInput(ctx); err != nil {
 			return err
 		}
 		const ctrlC, ctrlD = 3, 4
@@ -114,14 +114,14 @@ func interactive(w cli.World) bool {
 	return ok && cli.IsTerminal(f) && cli.ScreenOf(w.Err).Live()
 }
 
-// confirm asks the user before a command or an edit: an empty line or y runs it, n refuses it, and anything else is
+// confirmCall asks the user before a command or an edit: an empty line or y runs it, n refuses it, and anything else is
 // told to the model in its place.
-func (s *solving) confirm(ctx context.Context, c tools.Call) (instead string, err error) {
+func (s *solving) confirmCall(ctx context.Context, c tools.Call) (instead string, err error) {
 	if c.Name != "execute_bash" && (c.Name != "file_editor" || c.Args["command"] == "view") {
 		return "", nil
 	}
 	s.watch.show(question{Call: &c})
-	answer, err := s.questions.line(ctx)
+	answer, err := s.questions.readLine(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -137,7 +137,7 @@ func (s *solving) confirm(ctx context.Context, c tools.Call) (instead string, er
 // agrees asks the user a question, and reports whether the answer is yes.
 func (s *solving) agrees(ctx context.Context, q question) (bool, error) {
 	s.watch.show(q)
-	answer, err := s.questions.line(ctx)
+	answer, err := s.questions.readLine(ctx)
 	answer = strings.ToLower(answer)
 	return err == nil && (answer == "y" || answer == "yes"), err
 }

@@ -44,19 +44,19 @@ func Begin(ctx context.Context, d Deps) error {
 		}
 	}
 	b.say("")
-	switch err := b.choose(ctx); {
+	switch err := b.chooseModel(ctx); {
 	case errors.Is(err, errNoAnswer), ctx.Err() != nil:
 		return cli.Exit(cli.ExitInterrupted)
 	case err != nil:
 		return err
 	}
 	if b.server.BaseURL != "" {
-		b.try(ctx)
-		if err := b.write(ctx); err != nil {
+		b.tryModel(ctx)
+		if err := b.writeConfig(ctx); err != nil {
 			return err
 		}
 	}
-	b.advise()
+	b.adviseCommand()
 	return nil
 }
 
@@ -79,10 +79,10 @@ func (b *beginning) say(format string, args ...any) {
 	fmt.Fprintf(b.d.Err, format+"\n", args...)
 }
 
-// ask asks a question and returns the answer.
-func (b *beginning) ask(ctx context.Context, question string) (string, error) {
+// askLine asks a question and returns the answer.
+func (b *beginning) askLine(ctx context.Context, question string) (string, error) {
 	b.say("%s", question)
-	return b.questions.line(ctx)
+	return b.questions.readLine(ctx)
 }
 
 // option is a model that could be chosen.
@@ -91,15 +91,15 @@ type option struct {
 	model  llm.ServedModel
 }
 
-// choose finds the endpoint and the model: those that are configured, the only ones that were found, or the user's
+// chooseModel finds the endpoint and the model: those that are configured, the only ones that were found, or the user's
 // choice.
-func (b *beginning) choose(ctx context.Context) error {
+func (b *beginning) chooseModel(ctx context.Context) error {
 	wanted := b.d.ResolveModel(b.config, "", "")
 	var options []option
 	for _, s := range b.found.servers {
 		switch {
 		case answeredWith(s.Problem, http.StatusUnauthorized) && s.Name == "":
-			return b.unlock(ctx, s)
+			return b.askKey(ctx, s)
 		case answeredWith(s.Problem, http.StatusNotFound) && s.BaseURL == wanted.BaseURL && wanted.Model != "":
 			b.server, b.model = s, llm.ServedModel{ID: wanted.Model}
 			return nil
@@ -118,12 +118,12 @@ func (b *beginning) choose(ctx context.Context) error {
 	if len(options) == 0 {
 		return b.askAddress(ctx)
 	}
-	return b.pick(ctx, options)
+	return b.pickModel(ctx, options)
 }
 
-// pick takes the only model, or asks which of several to take. One that is loaded with room enough comes first: to load
-// another may unload it.
-func (b *beginning) pick(ctx context.Context, options []option) error {
+// pickModel takes the only model, or asks which of several to take. One that is loaded with room enough comes first: to
+// load another may unload it.
+func (b *beginning) pickModel(ctx context.Context, options []option) error {
 	if len(options) == 1 {
 		b.server, b.model = options[0].server, options[0].model
 		return nil
@@ -134,7 +134,7 @@ func (b *beginning) pick(ctx context.Context, options []option) error {
 		b.say("  %d  %s (%s)", i+1, cli.Plain(describeModel(o.model)), cli.Plain(o.server.Name))
 	}
 	for {
-		answer, err := b.ask(ctx, "Which model shall work? A number, or the name of another [1]")
+		answer, err := b.askLine(ctx, "Which model shall work? A number, or the name of another [1]")
 		if err != nil {
 			return err
 		}
@@ -169,27 +169,27 @@ func rank(m llm.ServedModel) int {
 // askAddress asks for an endpoint elsewhere. An empty answer leaves it open.
 func (b *beginning) askAddress(ctx context.Context) error {
 	for {
-		address, err := b.ask(ctx, "Address of an OpenAI-compatible endpoint, https://HOST/v1 (nothing: later):")
+		address, err := b.askLine(ctx, "Address of an OpenAI-compatible endpoint, https://HOST/v1 (nothing: later):")
 		if err != nil || address == "" {
 			return err
 		}
 		s := cli.ModelServer{BaseURL: address}
 		s.List(ctx, "")
 		if answeredWith(s.Problem, http.StatusUnauthorized) {
-			return b.unlock(ctx, s)
+			return b.askKey(ctx, s)
 		}
 		if s.Problem != nil && !answeredWith(s.Problem, http.StatusNotFound) {
 			b.say("%s", cli.Plain(brief(s.Problem)))
 			continue
 		}
-		return b.settle(ctx, s)
+		return b.chooseAt(ctx, s)
 	}
 }
 
-// unlock asks for the key of an endpoint that wants one.
-func (b *beginning) unlock(ctx context.Context, s cli.ModelServer) error {
+// askKey asks for the key of an endpoint that wants one.
+func (b *beginning) askKey(ctx context.Context, s cli.ModelServer) error {
 	for {
-		key, err := b.questions.secret(ctx, func() {
+		key, err := b.questions.readSecret(ctx, func() {
 			b.say("%s wants a key (not shown; nothing: later):\r", cli.Plain(cli.WithoutPassword(s.BaseURL)))
 		})
 		if err != nil || key == "" {
@@ -198,24 +198,24 @@ func (b *beginning) unlock(ctx context.Context, s cli.ModelServer) error {
 		s.List(ctx, key)
 		if s.Problem == nil || answeredWith(s.Problem, http.StatusNotFound) {
 			b.key = key
-			return b.settle(ctx, s)
+			return b.chooseAt(ctx, s)
 		}
 		b.say("%s", cli.Plain(brief(s.Problem)))
 	}
 }
 
-// settle chooses a model of the server; one that lists none is asked for by name.
-func (b *beginning) settle(ctx context.Context, s cli.ModelServer) error {
+// chooseAt chooses a model of the server; one that lists none is asked for by name.
+func (b *beginning) chooseAt(ctx context.Context, s cli.ModelServer) error {
 	var options []option
 	for _, m := range s.Models {
 		options = append(options, option{s, m})
 	}
 	if len(options) == 0 {
-		name, err := b.ask(ctx, "Name of the model:")
+		name, err := b.askLine(ctx, "Name of the model:")
 		b.server, b.model = s, llm.ServedModel{ID: name}
 		return err
 	}
-	return b.pick(ctx, options)
+	return b.pickModel(ctx, options)
 }
 
 func answeredWith(err error, status int) bool {
@@ -226,9 +226,9 @@ func answeredWith(err error, status int) bool {
 // longestTrial bounds the trial of a tool call.
 const longestTrial = 30 * time.Second
 
-// try says what is wrong with the model's context, and tries a tool call where neither the server nor the model's name
-// says that it can make them.
-func (b *beginning) try(ctx context.Context) {
+// tryModel says what is wrong with the model's context, and tries a tool call where neither the server nor the model's
+// name says that it can make them.
+func (b *beginning) tryModel(ctx context.Context) {
 	b.say("%s at %s", cli.Plain(describeModel(b.model)), cli.Plain(cli.WithoutPassword(b.server.BaseURL)))
 	if scarce := b.model.Scarce(); scarce != "" {
 		b.say("%s", strings.ReplaceAll(scarce, "\n", "\n  "))
@@ -275,8 +275,8 @@ func (b *beginning) callsTools(ctx context.Context) (bool, error) {
 	return len(reply.Message.ToolCalls) > 0, err
 }
 
-// write shows what is to be written to the configuration, asks, and writes it. What is in force already is not.
-func (b *beginning) write(ctx context.Context) error {
+// writeConfig shows what is to be written to the configuration, asks, and writes it. What is in force already is not.
+func (b *beginning) writeConfig(ctx context.Context) error {
 	in := b.d.ResolveModel(b.config, "", "")
 	var lines [][2]string
 	if b.server.BaseURL != in.BaseURL {
@@ -298,7 +298,7 @@ func (b *beginning) write(ctx context.Context) error {
 	for _, l := range lines {
 		b.say("  %s: %s", l[0], shownValue(cli.Setting{Key: l[0], Value: l[1]}))
 	}
-	answer, err := b.ask(ctx, "Write this? [Y/n]")
+	answer, err := b.askLine(ctx, "Write this? [Y/n]")
 	if err != nil {
 		return cli.Exit(cli.ExitInterrupted)
 	}
@@ -314,8 +314,8 @@ func (b *beginning) write(ctx context.Context) error {
 	return nil
 }
 
-// advise ends with the command to try.
-func (b *beginning) advise() {
+// adviseCommand ends with the command to try.
+func (b *beginning) adviseCommand() {
 	command := `deepswe solve "what is wrong, in a sentence or two"`
 	switch {
 	case b.server.BaseURL == "" || len(b.found.works) == 0:

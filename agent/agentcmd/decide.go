@@ -16,9 +16,9 @@ import (
 // noteDropped is the event that the user does not want the patch.
 const noteDropped = "dropped"
 
-// decides reports whether the user is asked what becomes of the patch, because no flag says it and there is somebody to
-// ask.
-func (s *solving) decides(report outcome) bool {
+// asksDecision reports whether the user is asked what becomes of the patch, because no flag says it and there is
+// somebody to ask.
+func (s *solving) asksDecision(report outcome) bool {
 	return report.Status == string(agent.Submitted) && report.Error == "" && report.Patch != nil &&
 		!s.o.json && !s.o.demo && s.o.apply == "" && s.o.branch == "" && s.o.pull == "" && CanBegin(s.d)
 }
@@ -38,8 +38,8 @@ type decision struct {
 	past *solveRun
 }
 
-// decide asks, until something is done or the user leaves it open.
-func (s *solving) decide(ctx context.Context, run string) error {
+// askDecision asks, until something is done or the user leaves it open.
+func (s *solving) askDecision(ctx context.Context, run string) error {
 	past, err := readSolve(run)
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func (s *solving) decide(ctx context.Context, run string) error {
 	}
 	for {
 		ask := func() { fmt.Fprintf(c.d.Err, "\r\n%s\r\n", strings.Join(words, "  ")) }
-		pressed, err := c.questions.key(ctx, ask, keys+strings.ToUpper(keys))
+		pressed, err := c.questions.readKey(ctx, ask, keys+strings.ToUpper(keys))
 		if err != nil && !errors.Is(err, errNoAnswer) && ctx.Err() == nil {
 			return err
 		}
@@ -82,13 +82,13 @@ func (s *solving) decide(ctx context.Context, run string) error {
 func (c *decision) ways() []way {
 	var all []way
 	if c.past.settings.Repo != "" {
-		all = append(all, way{'a', "[a]pply", c.apply}, way{'b', "[b]ranch", c.branch})
+		all = append(all, way{'a', "[a]pply", c.applyPatch}, way{'b', "[b]ranch", c.commitBranch})
 	}
-	all = append(all, way{'p', "[p]ull request (draft)", c.propose})
-	return append(all, way{'s', "[s]ay more", c.sayMore}, way{'d', "[d]rop", c.drop})
+	all = append(all, way{'p', "[p]ull request (draft)", c.openPull})
+	return append(all, way{'s', "[s]ay more", c.sayMore}, way{'d', "[d]rop", c.dropPatch})
 }
 
-func (c *decision) apply(ctx context.Context) (bool, error) {
+func (c *decision) applyPatch(ctx context.Context) (bool, error) {
 	err := deliverLater(ctx, c.d, c.run, "", "")
 	if err == nil {
 		c.undoable()
@@ -96,10 +96,10 @@ func (c *decision) apply(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-func (c *decision) branch(ctx context.Context) (bool, error) {
+func (c *decision) commitBranch(ctx context.Context) (bool, error) {
 	name := branchName(c.past.settings)
 	fmt.Fprintf(c.d.Err, "Name of the branch [%s]\n", name)
-	answer, err := c.questions.line(ctx)
+	answer, err := c.questions.readLine(ctx)
 	if err != nil {
 		return true, err
 	}
@@ -112,8 +112,8 @@ func (c *decision) branch(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// propose opens a draft, after it has shown what it pushes.
-func (c *decision) propose(ctx context.Context) (bool, error) {
+// openPull opens a draft, after it has shown what it pushes.
+func (c *decision) openPull(ctx context.Context) (bool, error) {
 	err := proposeLater(ctx, c.d, c.run, pullOptions{via: string(forge.Auto)})
 	return err == nil, err
 }
@@ -125,7 +125,7 @@ func (c *decision) undoable() {
 // sayMore goes on with the run after a further instruction, and asks again at its end.
 func (c *decision) sayMore(ctx context.Context) (bool, error) {
 	fmt.Fprintln(c.d.Err, "What else? (nothing: back)")
-	text, err := c.questions.line(ctx)
+	text, err := c.questions.readLine(ctx)
 	if err != nil || text == "" {
 		return err != nil, err
 	}
@@ -133,7 +133,7 @@ func (c *decision) sayMore(ctx context.Context) (bool, error) {
 	return true, runSolve(ctx, c.d, c.o, []string{text})
 }
 
-func (c *decision) drop(context.Context) (bool, error) {
+func (c *decision) dropPatch(context.Context) (bool, error) {
 	_, journal, err := lockEnded(c.d, c.run)
 	if err != nil {
 		return false, err

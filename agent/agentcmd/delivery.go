@@ -94,37 +94,6 @@ func completeRuns(d Deps) cobra.CompletionFunc {
 	}
 }
 
-// lockRun finds a run of solve and opens it for further notes: what it recorded is read once nobody else can add to it.
-// held describes that it is still going on, which is an error of usage.
-func lockRun(d Deps, name string, held func(past *solveRun, err error) error) (*solveRun, *run.Dir, error) {
-	path, err := findRun(d, name, run.Solve)
-	if err != nil {
-		return nil, nil, err
-	}
-	past, err := readSolve(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	journal, err := run.Open(path, run.Solve)
-	if errors.Is(err, run.ErrLocked) {
-		err = held(past, err)
-	}
-	if err != nil {
-		return nil, nil, cli.Usage(err)
-	}
-	if past, err = readSolve(path); err != nil {
-		return nil, nil, errors.Join(err, journal.Close())
-	}
-	return past, journal, nil
-}
-
-// lockEnded is lockRun for a run that should have ended.
-func lockEnded(d Deps, name string) (*solveRun, *run.Dir, error) {
-	return lockRun(d, name, func(past *solveRun, err error) error {
-		return fmt.Errorf("the run %s is still going on: %w", runName(d, past.path), err)
-	})
-}
-
 // patch returns the patch of a run. Without one, the error has the exit status of a run that solved nothing.
 func (s *solveRun) patch(d Deps) ([]byte, error) {
 	patch, err := os.ReadFile(filepath.Join(s.dir(), attempt.PatchFile))
@@ -156,7 +125,7 @@ func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 	if err != nil {
 		return err
 	}
-	sum, _ := past.summary()
+	sum, _ := past.readSummary()
 	done := delivery{Repo: dir, Branch: branch, Applied: branch == ""}
 	if branch == "" {
 		err = applyPatch(ctx, d, past, dir, patch)
@@ -227,9 +196,9 @@ func commitMessage(s solveSettings, answer string) string {
 	return text
 }
 
-// deliver applies the patch, and commits it to a branch, as --apply and --branch ask. A patch that the last commit does
-// not take is still applied.
-func (c *conclusion) deliver(ctx context.Context, report *outcome) error {
+// deliverPatch applies the patch, and commits it to a branch, as --apply and --branch ask. A patch that the last commit
+// does not take is still applied.
+func (c *conclusion) deliverPatch(ctx context.Context, report *outcome) error {
 	apply, target := c.o.apply != "", c.plan.at.target
 	if c.o.apply == applyAsk {
 		var err error

@@ -78,17 +78,6 @@ type checked struct {
 	Output  string `json:"output"`
 }
 
-// newWatcher returns the watcher that the flags ask for, and whether it wants the model's text as it arrives.
-func newWatcher(d Deps, o *solveOptions) (w watcher, stream bool) {
-	if o.json {
-		return &jsonWatcher{cli.NewJSONLines(d.Out)}, false
-	}
-	on := cli.ScreenOf(d.Err)
-	s := newScreen(d.Out, on.SeenWith(d.Out), on, newStyles(on.Renderer()))
-	s.verbose = o.verbose
-	return s, on.Live()
-}
-
 // jsonWatcher prints JSON lines. A reader that goes away must not end the rollout: only the result's own line must be
 // written, and the files on disk have everything.
 type jsonWatcher struct{ out *cli.JSONLines }

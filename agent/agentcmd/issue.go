@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,12 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"deepswe/agent/cli"
 	"deepswe/agent/trajectory"
+	"deepswe/env"
 	"deepswe/env/forge"
+	"deepswe/env/repo"
 )
 
 // maxStatement is the most that is read of an issue's text: far above any issue, far below any context.
@@ -90,6 +94,135 @@ func statement(r io.Reader, where string) (input, error) {
 		return input{}, fmt.Errorf("the issue from %s is not UTF-8 text", where)
 	}
 	return input{text: string(data)}, nil
+}
+
+// findOrigin turns the number of an issue into its address, by the repository's remote.
+func (s *solving) findOrigin(ctx context.Context, in *input) error {
+	if in.number == "" || in.url != "" {
+		return nil
+	}
+	remote, err := repo.Remote(ctx, s.o.repo)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	origin, ok := forge.ParseRemote(remote)
+	if !ok {
+		return cli.Usagef("#%s is an issue of the repository's origin, and %s has no origin on a host: give the issue's URL",
+			in.number, s.o.repo)
+	}
+	if origin.Number, err = strconv.Atoi(in.number); err != nil {
+		return cli.Usage(err)
+	}
+	in.url = origin.String()
+	s.o.repoGiven = true
+	return nil
+}
+
+// openTask makes the task, and finds or unpacks its repository; one of a forge is left to be cloned.
+func (s *solving) openTask(ctx context.Context, in input, open *opened) (*assignment, error) {
+	if in.url != "" {
+		return s.openIssue(ctx, in.url, open)
+	}
+	a := &assignment{task: env.Task{Statement: in.text, Image: s.o.Image}}
+	var err error
+	if s.o.demo {
+		a.task.ID, a.task.Source = "demo", "demo"
+		if a.target, err = open.makeScratch("demo"); err == nil {
+			err = writeDemo(s.d.Demo, a.target)
+		}
+		return a, err
+	}
+	if a.target, err = filepath.Abs(s.o.repo); err != nil {
+		return nil, cli.Usage(err)
+	}
+	a.task.ID, a.task.Source = filepath.Base(a.target), "text"
+	return a, nil
+}
+
+// openIssue reads the issue from its host, or the review of a pull request.
+func (s *solving) openIssue(ctx context.Context, url string, open *opened) (*assignment, error) {
+	if !s.o.repoGiven && (s.o.apply != "" || s.o.branch != "") {
+		return nil, cli.Usagef("--apply and --branch require --repo DIR")
+	}
+	client, err := openForge(s.d)
+	if err != nil {
+		return nil, err
+	}
+	address, err := forge.Parse(url)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	s.watch.show(note("reading " + url))
+	if address.Pull {
+		return s.openReview(ctx, client, address, open)
+	}
+	issue, err := client.Issue(ctx, address)
+	if errors.Is(err, forge.ErrPull) {
+		address.Pull = true
+		return s.openReview(ctx, client, address, open)
+	}
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	a := &assignment{issue: issue.URL, task: env.Task{
+		ID:     fmt.Sprintf("%s__%s-%d", strings.ReplaceAll(issue.Owner, "/", "__"), issue.Repo, issue.Number),
+		Source: strings.ToLower(string(issue.Kind)),
+		Repo:   issue.Owner + "/" + issue.Repo, Statement: issue.Statement(), Image: s.o.Image,
+	}}
+	if s.o.repoGiven {
+		a.target, err = filepath.Abs(s.o.repo)
+		return a, err
+	}
+	a.clone = s.cloner(open, a.task.Repo, issue.Repo, func(ctx context.Context, dir string) error {
+		return client.Clone(ctx, issue, dir)
+	})
+	return a, nil
+}
+
+// openReview makes the task of a pull request's open threads and failed checks. It is worked on in a clone of its
+// branch.
+func (s *solving) openReview(
+	ctx context.Context, client *forge.Client, address forge.Address, open *opened,
+) (*assignment, error) {
+	if s.o.apply != "" || s.o.branch != "" || s.o.Given("repo") {
+		return nil, cli.Usagef("a pull request is worked on in a clone of its branch, which gets a further commit with " +
+			"--pr: leave out --repo, --apply and --branch")
+	}
+	s.o.repoGiven = false
+	review, err := client.Review(ctx, address)
+	switch {
+	case err != nil:
+		return nil, cli.Usage(err)
+	case review.Pull.State != "open":
+		return nil, cli.Usagef("%s is %s", review.Pull.URL, review.Pull.State)
+	case len(review.Threads)+len(review.Checks) == 0:
+		return nil, cli.Usagef("%s has no open thread and no failed check", review.Pull.URL)
+	}
+	return &assignment{
+		issue: review.Pull.URL,
+		task: env.Task{
+			ID:     fmt.Sprintf("%s-%d", strings.ReplaceAll(review.Project, "/", "__"), address.Number),
+			Source: strings.ToLower(string(review.Kind)), Repo: review.Project, Statement: review.Statement(), Image: s.o.Image,
+		},
+		clone: s.cloner(open, review.Pull.Head, filepath.Base(review.Project), func(ctx context.Context, dir string) error {
+			return client.ClonePull(ctx, address, review.Pull, dir)
+		}),
+	}, nil
+}
+
+// cloner returns what clones what into a directory of the name.
+func (s *solving) cloner(
+	open *opened, what, name string, clone func(ctx context.Context, dir string) error,
+) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		parent, err := open.makeScratch("clone")
+		if err != nil {
+			return "", err
+		}
+		dir := filepath.Join(parent, name)
+		s.watch.show(note("cloning " + what))
+		return dir, cli.Usage(clone(ctx, dir))
+	}
 }
 
 // openForge returns a client for forges, with the tokens of the environment.

@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (s *solving) openPlace(ctx context.Context, job *assignment, copied bool, o
 	if err = s.openProvider(ctx, at, job.id); err != nil {
 		return nil, err
 	}
-	open.add(at.provider.Close)
+	open.onClose(at.provider.Close)
 	if at.machine = project.Container(); at.provider.Capabilities().HostToolchain {
 		at.machine = project.FindMachine(s.d.Getenv)
 	}
@@ -59,7 +60,7 @@ func (s *solving) openPlace(ctx context.Context, job *assignment, copied bool, o
 	if at.snapshot, err = s.copyRepository(ctx, at); err != nil {
 		return nil, err
 	}
-	open.add(at.snapshot.Close)
+	open.onClose(at.snapshot.Close)
 	at.placeBuild()
 	return at, nil
 }
@@ -264,4 +265,12 @@ func (p *place) containerSteps() []project.Step {
 		steps = append(steps, project.Step{Command: line, Lock: p.container.File, Missing: "the container's set-up"})
 	}
 	return steps
+}
+
+// findAgain finds the tests again, because the sandbox is now known, and what a set-up has added to the repository.
+func (t testCommand) findAgain(at *place) testCommand {
+	if t.found {
+		t.line = cmp.Or(project.TestCommand(at.target, at.machine, at.installedBelow(at.target)), t.line)
+	}
+	return t
 }

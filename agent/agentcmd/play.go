@@ -1,18 +1,185 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/spf13/pflag"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
+	"deepswe/agent/run"
+	"deepswe/env/disk"
+	"deepswe/env/repo"
 )
+
+// record is a run's directory, while it is written.
+type record struct {
+	journal  *run.Dir
+	path     string
+	settings solveSettings
+	index    int // the number of the attempt, where an earlier one of several goes on
+}
+
+// openRecord begins the run's directory, or goes on with it.
+func (s *solving) openRecord(ctx context.Context, job *assignment, p *plan, open *opened) (*record, error) {
+	if job.past != nil {
+		return job.past.reopenRecord(s.o.further != "")
+	}
+	settings := solveSettings{
+		Task: job.task.ID, Issue: job.issue, Model: p.model.Name, Sandbox: p.Provider.Name(), Demo: s.o.demo,
+		Source: job.task.Source, Statement: job.task.Statement, Flags: givenFlags(s.o.flags),
+	}
+	var err error
+	if settings.Head, err = repo.Head(ctx, p.at.target); err != nil {
+		return nil, err
+	}
+	if !s.o.demo && (job.issue == "" || s.o.repoGiven) {
+		settings.Repo = p.at.target
+	}
+	written, err := disk.MarshalJSON(settings)
+	if err != nil {
+		return nil, err
+	}
+	journal, err := run.Create(job.run, run.Manifest{
+		Kind: run.Solve, ID: job.id, Program: s.d.Program(), Settings: written,
+	})
+	if err != nil {
+		return nil, err
+	}
+	open.onClose(journal.Close)
+	return &record{journal: journal, path: job.run, settings: settings}, nil
+}
+
+// reopenRecord goes on with the run's directory, after a further instruction or without one.
+func (r *resumed) reopenRecord(further bool) (*record, error) {
+	// Otherwise the summary of the earlier end would be mistaken for that of the new one.
+	if err := os.Remove(filepath.Join(r.dir(), attempt.ReportFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	rec := &record{journal: r.journal, path: r.path, settings: r.settings, index: r.chosen()}
+	if further {
+		return rec, r.journal.Note(noteContinued, continuation{Text: r.further})
+	}
+	return rec, r.journal.Note(noteResumed, nil)
+}
+
+// makeAttempt makes an attempt in its directory, and writes its outcome to the run's events, or for an interrupted
+// attempt, a note.
+func (r *record) makeAttempt(ctx context.Context, a attempt.Attempt, at *place, index int) (done played, err error) {
+	job := run.Job{Task: at.task.ID, Group: at.task.ID, Index: index}
+	if done.dir, err = r.journal.Attempt(job); err != nil {
+		return done, err
+	}
+	show := a.OnEvent
+	a.OnEvent = func(e agent.Event) {
+		done.tested = done.tested || e.Kind == agent.EventCall && runsTests.MatchString(commandLine(e.Call))
+		show(e)
+	}
+	done.Result, err = a.Make(ctx, at.task, at.snapshot, done.dir)
+	out := done.Outcome
+	if out.StopReason == agent.Interrupted {
+		return done, errors.Join(err, r.journal.Note(noteInterrupted, job))
+	}
+	around := done.StartTime + done.PatchTime
+	ended := run.Outcome{Job: job, Tries: 1, Result: run.Result{StopReason: out.StopReason, Times: run.Times{
+		Model: out.ModelTime.Seconds(), Environment: (around + out.ToolTime).Seconds(),
+		Total: (around + out.Elapsed).Seconds(),
+	}}}
+	if failed := cmp.Or(done.Err, out.Err, done.PatchErr); failed != nil {
+		ended.Err = failed.Error()
+	}
+	return done, errors.Join(err, r.journal.Record(ended))
+}
+
+// solveSettings are the settings in the manifest of a run of solve: all that it takes to go on with it.
+type solveSettings struct {
+	Task string `json:"task"`
+	Repo string `json:"repo,omitempty"` // on the host; empty if it was cloned for the run
+	// Head is the commit that was checked out when the run began.
+	Head    string `json:"head,omitempty"`
+	Issue   string `json:"issue,omitempty"` // its URL
+	Model   string `json:"model"`
+	Sandbox string `json:"sandbox"`
+	// Source and Statement are the task's.
+	Source    string `json:"source,omitempty"`
+	Statement string `json:"statement,omitempty"`
+	Demo      bool   `json:"demo,omitempty"`
+	// Flags are the flags that were given, with their values.
+	Flags map[string][]string `json:"flags,omitempty"`
+}
+
+// momentary are the flags that a resumed run does not take over, or that have a separate setting.
+var momentary = []string{"repo", "issue-file", "demo", "out", "json", "resume", "continue", "verbose", "allow"}
+
+// givenFlags returns the flags that were given, with paths made absolute. A base URL with a password is left out: no
+// secret is written down.
+func givenFlags(f *pflag.FlagSet) map[string][]string {
+	given := map[string][]string{}
+	f.Visit(func(flag *pflag.Flag) {
+		if slices.Contains(momentary, flag.Name) {
+			return
+		}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			given[flag.Name] = list.GetSlice()
+			return
+		}
+		value := flag.Value.String()
+		switch file, recorded := strings.CutPrefix(value, cli.ReplayPrefix); {
+		case flag.Name == "prompt-pack":
+			value = absolute(value)
+		case flag.Name == "model" && recorded:
+			value = cli.ReplayPrefix + absolute(file)
+		case flag.Name == "base-url":
+			if u, err := url.Parse(value); err != nil || u.User != nil {
+				return
+			}
+		}
+		given[flag.Name] = []string{value}
+	})
+	return given
+}
+
+func absolute(path string) string {
+	if full, err := filepath.Abs(path); err == nil {
+		return full
+	}
+	return path
+}
+
+// restoreFlags sets the recorded flags that are not given now. Those that this program does not know are left out.
+func restoreFlags(f *pflag.FlagSet, recorded map[string][]string) error {
+	for name, values := range recorded {
+		flag := f.Lookup(name)
+		if flag == nil || flag.Changed || slices.Contains(momentary, name) {
+			continue
+		}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			if err := list.Replace(values); err != nil {
+				return cli.Usagef("the run's --%s: %w", name, err)
+			}
+			flag.Changed = true
+			continue
+		}
+		for _, v := range values {
+			if err := f.Set(name, v); err != nil {
+				return cli.Usagef("the run's --%s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
 
 // raced is the progress of one of several attempts.
 type raced struct {
@@ -20,27 +187,6 @@ type raced struct {
 	Text    string
 	// Ended attempts have a line that stays.
 	Ended bool
-}
-
-// checkRace validates the flags of several attempts.
-func (o *solveOptions) checkRace() error {
-	switch {
-	case o.attempts < 1:
-		return cli.Usagef("-k must be at least 1")
-	case o.attempts == 1 && o.verifier.Verifier != "":
-		return cli.Usagef("--verifier chooses among attempts and requires -k 2 or more")
-	case o.attempts > 1 && (o.demo || o.resume != "" || o.further != ""):
-		return cli.Usagef("-k does not go with --demo, --resume or --continue")
-	case o.attempts > 1 && o.confirm:
-		return cli.Usagef("-k does not go with --confirm: nobody can answer for several attempts at once")
-	}
-	if o.attempts > 1 && o.verifier.Verifier == "" {
-		o.verifier.Verifier = "hybrid"
-	}
-	if o.verifier.Parser != "" {
-		o.verifier.Command = o.Test // without a parser, verifiers look for the tests themselves
-	}
-	return o.verifier.Check()
 }
 
 // played is the attempt whose patch is the run's.
@@ -51,20 +197,21 @@ type played struct {
 	choice *cli.RaceResult // of several attempts; nil for one
 }
 
-// play makes the attempt, or several of which one is chosen. The error is about writing their files.
-func (s *solving) play(ctx context.Context, p *plan, rec *record) (played, error) {
+// playPlan makes the attempt, or several of which one is chosen. The error is about writing their files.
+func (s *solving) playPlan(ctx context.Context, p *plan, rec *record) (played, error) {
 	if s.o.attempts > 1 {
-		return s.race(ctx, p, rec)
+		return s.raceAttempts(ctx, p, rec)
 	}
 	a := p.Attempt
 	a.OnEvent = func(e agent.Event) { s.watch.show(e) }
 	a.OnPhase = func(ph attempt.Phase) { s.watch.show(ph) }
 	a.OnReady = func(dir string) { s.watch.show(ready(dir)) }
-	return rec.make(ctx, a, p.at, rec.index)
+	return rec.makeAttempt(ctx, a, p.at, rec.index)
 }
 
-// race makes several attempts at once and returns the chosen one; without a choice, the first that has a result.
-func (s *solving) race(ctx context.Context, p *plan, rec *record) (played, error) {
+// raceAttempts makes several attempts at once and returns the chosen one; without a choice, the first that has a
+// result.
+func (s *solving) raceAttempts(ctx context.Context, p *plan, rec *record) (played, error) {
 	var mu sync.Mutex
 	results := map[int]played{}
 	choice, err := s.d.Race(ctx, cli.Race{
@@ -110,7 +257,7 @@ func (s *solving) playOne(ctx context.Context, p *plan, rec *record, i int) (pla
 		}
 	}
 	a.OnPhase = func(ph attempt.Phase) { s.watch.show(raced{Attempt: i, Text: phaseWords(ph)}) }
-	result, err := rec.make(ctx, a, p.at, i)
+	result, err := rec.makeAttempt(ctx, a, p.at, i)
 	text := fmt.Sprintf("%s after %s, %s changed", result.Outcome.StopReason, cli.Plural(result.Outcome.Steps, "step"),
 		cli.Plural(len(result.Patch.Files), "file"))
 	failed := errors.Join(result.Err, result.PatchErr)

@@ -85,8 +85,8 @@ func newPR(d Deps) *cobra.Command {
 	return cmd
 }
 
-// check validates the flags.
-func (o pullOptions) check() error {
+// checkFlags validates the flags.
+func (o pullOptions) checkFlags() error {
 	switch forge.Via(o.via) {
 	case forge.Auto, forge.Branch, forge.Fork, forge.AGit:
 	default:
@@ -102,7 +102,7 @@ func (o pullOptions) check() error {
 
 // proposeLater opens the pull request of a run that has ended.
 func proposeLater(ctx context.Context, d Deps, name string, o pullOptions) error {
-	if err := o.check(); err != nil {
+	if err := o.checkFlags(); err != nil {
 		return err
 	}
 	past, journal, err := lockEnded(d, name)
@@ -110,7 +110,7 @@ func proposeLater(ctx context.Context, d Deps, name string, o pullOptions) error
 		return err
 	}
 	defer journal.Close()
-	done, err := past.propose(ctx, d, journal, o, func(draft *forge.Draft) { showDraft(d.Err, draft) })
+	done, err := past.proposePatch(ctx, d, journal, o, func(draft *forge.Draft) { showDraft(d.Err, draft) })
 	if err != nil || o.dryRun {
 		return err
 	}
@@ -125,10 +125,10 @@ func proposeLater(ctx context.Context, d Deps, name string, o pullOptions) error
 	return err
 }
 
-// propose pushes the run's patch and opens or updates its pull request, and records that in the journal. show gets what
-// is about to be pushed, before anything leaves the machine; with dryRun, nothing does. Where a person has to agree to
-// a part of it, the error wraps [forge.ErrConcerns], and the draft that was shown names the parts.
-func (s *solveRun) propose(
+// proposePatch pushes the run's patch and opens or updates its pull request, and records that in the journal. show gets
+// what is about to be pushed, before anything leaves the machine; with dryRun, nothing does. Where a person has to
+// agree to a part of it, the error wraps [forge.ErrConcerns], and the draft that was shown names the parts.
+func (s *solveRun) proposePatch(
 	ctx context.Context, d Deps, journal *run.Dir, o pullOptions, show func(*forge.Draft),
 ) (forge.Published, error) {
 	none := forge.Published{}
@@ -138,7 +138,7 @@ func (s *solveRun) propose(
 	if err != nil {
 		return none, err
 	}
-	sum, _ := s.summary()
+	sum, _ := s.readSummary()
 	to, err := pullTarget(ctx, s.settings.Issue, s.settings.Repo)
 	if err != nil {
 		return none, err
@@ -269,8 +269,8 @@ func verifiedBy(report *outcome) string {
 	return cmp.Or(text, "not verified")
 }
 
-// propose opens the pull request that --pr asks for.
-func (c *conclusion) propose(ctx context.Context, report *outcome) error {
+// proposePatch opens the pull request that --pr asks for.
+func (c *conclusion) proposePatch(ctx context.Context, report *outcome) error {
 	if report.Test != nil && report.Test.Verdict == attempt.Broken {
 		report.add("no pull request, because the patch breaks tests: deepswe pr opens one all the same")
 		return nil
@@ -279,7 +279,7 @@ func (c *conclusion) propose(ctx context.Context, report *outcome) error {
 	if err != nil {
 		return err
 	}
-	done, err := past.propose(ctx, c.d, c.journal, pullOptions{via: c.o.pull, allow: c.o.allow},
+	done, err := past.proposePatch(ctx, c.d, c.journal, pullOptions{via: c.o.pull, allow: c.o.allow},
 		func(draft *forge.Draft) { c.watch.show(proposal{draft}) })
 	if done.URL != "" {
 		report.PullRequest = &done

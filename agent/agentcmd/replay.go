@@ -68,7 +68,7 @@ func newReplay(d Deps) *cobra.Command {
 func runReplay(ctx context.Context, d Deps, o replayOptions, args []string) (err error) {
 	choice := cli.SandboxChoice{Env: o.Env, Image: o.Image, Demo: o.demo, Places: o.Places}
 	open := &opened{d: d}
-	defer open.close()
+	defer open.closeAll()
 	var rec *trajectory.Recording
 	if o.demo {
 		rec, err = openDemo(d.Demo)

@@ -72,9 +72,9 @@ type conclusion struct {
 	played
 }
 
-// report delivers the patch where a flag asks for it, and returns the result of the attempt. writeErr is the failure to
-// write the attempt's files.
-func (c *conclusion) report(ctx context.Context, writeErr error) (outcome, error) {
+// reportResult delivers the patch where a flag asks for it, and returns the result of the attempt. writeErr is the
+// failure to write the attempt's files.
+func (c *conclusion) reportResult(ctx context.Context, writeErr error) (outcome, error) {
 	out := c.Outcome
 	patched := len(c.Patch.Diff) > 0
 	submitted := patched && out.StopReason == agent.Submitted
@@ -84,25 +84,25 @@ func (c *conclusion) report(ctx context.Context, writeErr error) (outcome, error
 		Detail: explain(c.Result, c.plan.Limits), diff: c.Patch.Diff,
 		Tokens:  attempt.TokensOf(out.Usage),
 		Seconds: (c.StartTime + out.Elapsed + c.PatchTime).Round(time.Millisecond).Seconds(),
-		Patch:   c.file(attempt.PatchFile), Trajectory: c.file(attempt.TrajectoryFile),
+		Patch:   c.attemptFile(attempt.PatchFile), Trajectory: c.attemptFile(attempt.TrajectoryFile),
 	}
 	if c.plan.Cost != nil {
 		report.Cost = new(c.plan.Cost(out.Usage))
 	}
-	err := c.failure(&report, writeErr)
+	err := c.failureOf(&report, writeErr)
 	if err == nil && submitted {
-		c.verify(ctx, &report)
+		c.verifyPatch(ctx, &report)
 		err = c.journal.Note(noteVerified, verification{Text: verifiedBy(&report)})
 	}
 	if err == nil && (c.o.apply != "" || c.o.branch != "") {
 		if submitted {
-			err = c.deliver(ctx, &report)
+			err = c.deliverPatch(ctx, &report)
 		} else if report.Patch != nil {
 			report.add("not applied, because the agent did not finish (git apply " + *report.Patch + ")")
 		}
 	}
 	if err == nil && c.o.pull != "" && submitted {
-		err = c.propose(ctx, &report)
+		err = c.proposePatch(ctx, &report)
 	}
 	if err == nil && c.o.demo && out.StopReason == agent.Submitted {
 		err = c.checkDemo(ctx)
@@ -111,8 +111,8 @@ func (c *conclusion) report(ctx context.Context, writeErr error) (outcome, error
 	return report, err
 }
 
-// failure is what has kept the attempt from a whole result, if anything has, and completes the report's exit code.
-func (c *conclusion) failure(report *outcome, writeErr error) error {
+// failureOf is what has kept the attempt from a whole result, if anything has, and completes the report's exit code.
+func (c *conclusion) failureOf(report *outcome, writeErr error) error {
 	err := errors.Join(c.Err, c.Outcome.Err)
 	if c.Err != nil && errors.Is(c.Outcome.Err, c.Err) {
 		err = c.Err
@@ -132,8 +132,8 @@ func (c *conclusion) failure(report *outcome, writeErr error) error {
 	return err
 }
 
-// end prints the result, and returns the error that the exit code comes from.
-func (s *solving) end(report outcome, err error) error {
+// printOutcome prints the result, and returns the error that the exit code comes from.
+func (s *solving) printOutcome(report outcome, err error) error {
 	if err != nil {
 		report.Error = err.Error()
 		if report.ExitCode == cli.ExitDone {
@@ -152,8 +152,8 @@ func (s *solving) end(report outcome, err error) error {
 	return &cli.ExitError{Code: report.ExitCode, Err: err}
 }
 
-// file returns the path of a file of the attempt; nil if it was not written.
-func (c *conclusion) file(name string) *string {
+// attemptFile returns the path of a file of the attempt; nil if it was not written.
+func (c *conclusion) attemptFile(name string) *string {
 	path := filepath.Join(c.dir, name)
 	if _, err := os.Lstat(path); err != nil || c.dir == "" {
 		return nil

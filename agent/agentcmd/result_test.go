@@ -85,7 +85,7 @@ func TestFill(t *testing.T) {
 			var o solveOptions
 			o.Env, o.Image, o.Format, o.Context = c.given.env, c.given.image, c.given.format, c.given.context
 			o.Given = func(flag string) bool { return slices.Contains(c.flags, flag) }
-			o.fill(config)
+			o.fillFrom(config)
 			if got := (settings{o.Env, o.Image, o.Format, o.Context}); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}

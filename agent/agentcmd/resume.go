@@ -117,8 +117,8 @@ func (s *solveRun) sinceWork() []run.Note {
 // dir is the directory of the run's attempt.
 func (s *solveRun) dir() string { return s.AttemptDir(s.job()) }
 
-// summary returns the summary of the attempt; false if the attempt has not ended.
-func (s *solveRun) summary() (attempt.Summary, bool) {
+// readSummary returns the summary of the attempt; false if the attempt has not ended.
+func (s *solveRun) readSummary() (attempt.Summary, bool) {
 	sum, err := attempt.ReadSummary(s.dir())
 	return sum, err == nil
 }
@@ -182,20 +182,20 @@ func (s *solving) takeUp(args []string, open *opened) (*resumed, error) {
 	if err != nil {
 		return nil, err
 	}
-	open.add(journal.Close)
+	open.onClose(journal.Close)
 	r := &resumed{solveRun: past, journal: journal, further: text}
 	if text == "" {
 		if r.further, err = unseen(s.d, past); err != nil {
 			return nil, err
 		}
 	}
-	return r, s.restore(past)
+	return r, s.restoreOptions(past)
 }
 
 // unseen returns the instruction that was given to a run that was killed before the model got to see it, which still
 // counts. It refuses a run that there is nothing to go on with.
 func unseen(d Deps, past *solveRun) (string, error) {
-	if sum, ended := past.summary(); ended && sum.StopReason == agent.Submitted && sum.PatchError == "" {
+	if sum, ended := past.readSummary(); ended && sum.StopReason == agent.Submitted && sum.PatchError == "" {
 		name := runName(d, past.path)
 		return "", cli.Usagef("the run %s has ended: the agent submitted its work. deepswe apply %s applies it; "+
 			"solve --continue %s TEXT goes on with a further instruction", name, name, name)
@@ -241,8 +241,8 @@ func progress(past *solveRun) (told, replies int, err error) {
 	return told, replies, err
 }
 
-// restore sets the options that the run began with, unless the command line sets them.
-func (s *solving) restore(past *solveRun) error {
+// restoreOptions sets the options that the run began with, unless the command line sets them.
+func (s *solving) restoreOptions(past *solveRun) error {
 	was := past.settings
 	if was.Statement == "" {
 		return cli.Usagef("%s was made by an older program (%s), which did not keep what it takes to go on with it",
@@ -300,4 +300,35 @@ func shellWord(word string) string {
 		return word
 	}
 	return env.ShellQuote(word)
+}
+
+// lockRun finds a run of solve and opens it for further notes: what it recorded is read once nobody else can add to it.
+// held describes that it is still going on, which is an error of usage.
+func lockRun(d Deps, name string, held func(past *solveRun, err error) error) (*solveRun, *run.Dir, error) {
+	path, err := findRun(d, name, run.Solve)
+	if err != nil {
+		return nil, nil, err
+	}
+	past, err := readSolve(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	journal, err := run.Open(path, run.Solve)
+	if errors.Is(err, run.ErrLocked) {
+		err = held(past, err)
+	}
+	if err != nil {
+		return nil, nil, cli.Usage(err)
+	}
+	if past, err = readSolve(path); err != nil {
+		return nil, nil, errors.Join(err, journal.Close())
+	}
+	return past, journal, nil
+}
+
+// lockEnded is lockRun for a run that should have ended.
+func lockEnded(d Deps, name string) (*solveRun, *run.Dir, error) {
+	return lockRun(d, name, func(past *solveRun, err error) error {
+		return fmt.Errorf("the run %s is still going on: %w", runName(d, past.path), err)
+	})
 }

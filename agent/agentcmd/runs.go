@@ -131,7 +131,7 @@ func describeRun(f run.Listed) runLine {
 
 // status is how a run of solve ended, or that it has not.
 func (s *solveRun) status(alive disk.Liveness) string {
-	sum, ended := s.summary()
+	sum, ended := s.readSummary()
 	switch {
 	case alive == disk.Alive:
 		return "running"
@@ -267,7 +267,7 @@ func aboutSolve(path string) string {
 	line("repository", strings.TrimSuffix(fmt.Sprintf("%s at %.10s", s.settings.Repo, s.settings.Head), " at "))
 	line("issue", cmp.Or(s.settings.Issue, cli.FirstLine(s.settings.Statement, 60)))
 	line("sandbox", s.settings.Sandbox)
-	if sum, ended := s.summary(); ended {
+	if sum, ended := s.readSummary(); ended {
 		t := sum.Seconds
 		line("time", fmt.Sprintf("%s (start %.0fs, model %.0fs, tools %.0fs)",
 			cli.Clock(time.Duration((t.Start+t.Model+t.Tools+t.Patch)*float64(time.Second))), t.Start, t.Model, t.Tools))

@@ -121,7 +121,7 @@ func (s *screen) show(happened any) {
 	case agent.Event:
 		s.event(h)
 	case checked:
-		s.check(h)
+		s.showCheck(h)
 	case proposal:
 		var text strings.Builder
 		showDraft(&text, h.Draft)
@@ -260,7 +260,7 @@ func (s *screen) row(step int, mark, text string) string {
 	return fmt.Sprintf("%s %s %s", number, mark, text)
 }
 
-func (s *screen) check(c checked) {
+func (s *screen) showCheck(c checked) {
 	mark := s.styles.good.Render("passes")
 	if !c.Passed {
 		mark = s.styles.bad.Render("fails")

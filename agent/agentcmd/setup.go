@@ -30,8 +30,8 @@ type installing struct {
 	spec func(env.Task, *repo.Snapshot) env.Spec
 }
 
-// run installs what the project needs, if the user wants that, and returns what is missing all the same.
-func (i installing) run(ctx context.Context) ([]dueLine, error) {
+// setUpProject installs what the project needs, if the user wants that, and returns what is missing all the same.
+func (i installing) setUpProject(ctx context.Context) ([]dueLine, error) {
 	due := sync.OnceValues(func() ([]project.Step, error) { return i.findDue(ctx) })
 	store := setups(i.d.World)
 	plan, err := i.choosePlan(ctx, store, due)
@@ -57,7 +57,7 @@ func (i installing) installPlan(ctx context.Context, store setup.Store, plan set
 		return cli.Usagef("--setup is not possible in %s sandboxes: install what the project needs in the image",
 			i.at.provider.Name())
 	}
-	done, err := i.install(ctx, installer, store, plan.commands)
+	done, err := i.installWith(ctx, installer, store, plan.commands)
 	if failed, ok := errors.AsType[*env.SetupError](err); ok {
 		return i.setupFailed(ctx, plan.commands, failed)
 	}
@@ -81,22 +81,6 @@ func (i installing) installPlan(ctx context.Context, store setup.Store, plan set
 
 // setups is where set-ups are kept.
 func setups(w cli.World) setup.Store { return setup.Store{Dir: w.CacheDir("setups")} }
-
-// checkSetup checks the flag.
-func (o *solveOptions) checkSetup() error {
-	for _, c := range o.Setup {
-		switch {
-		case strings.TrimSpace(c) == "":
-			return cli.Usagef("--setup requires a command, auto or none")
-		case (c == cli.SetupAuto || c == cli.SetupNone) && len(o.Setup) > 1:
-			return cli.Usagef("--setup %s does not go with other commands", c)
-		case c == cli.SetupAuto && o.Env == cli.EnvHost:
-			return cli.Usagef("--setup auto runs nothing on the machine itself (--env host): name the commands with --setup, " +
-				"or use --env bwrap")
-		}
-	}
-	return nil
-}
 
 // choosePlan selects the commands: the given ones, those that the user has agreed to before, or those that the
 // project's files call for. On a terminal, the user is asked about the latter.
@@ -170,8 +154,8 @@ func (i installing) askTools(ctx context.Context, due []project.Step) (_ []proje
 	return project.Ask(ctx, due, sb)
 }
 
-// install runs the commands, or reuses the result of an earlier run.
-func (i installing) install(
+// installWith runs the commands, or reuses the result of an earlier run.
+func (i installing) installWith(
 	ctx context.Context, installer env.Installer, store setup.Store, commands []string,
 ) (done env.Installed, err error) {
 	snapshot := i.at.snapshot
@@ -253,9 +237,9 @@ func missing(s project.Step) string {
 	return fmt.Sprintf("%s is missing (%s)", s.Missing, s.Lock)
 }
 
-// examine returns what looks in the sandbox for the project's Python, and for dependencies that are missing or cannot
-// be used there. Where the sandbox has the machine's programs, these are known already.
-func (i installing) examine() func(context.Context, env.Sandbox) ([]string, error) {
+// sandboxExaminer returns what looks in the sandbox for the project's Python, and for dependencies that are missing or
+// cannot be used there. Where the sandbox has the machine's programs, these are known already.
+func (i installing) sandboxExaminer() func(context.Context, env.Sandbox) ([]string, error) {
 	var once sync.Once
 	return func(ctx context.Context, sb env.Sandbox) ([]string, error) {
 		var notes []string

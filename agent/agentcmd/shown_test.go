@@ -63,16 +63,16 @@ func TestConfirm(t *testing.T) {
 	s := &solving{watch: w, questions: questions{in: strings.NewReader("\nY\nno\nuse make instead\n")}}
 	run := tools.Call{Name: "execute_bash", Args: map[string]string{"cmd": "ls"}}
 	for _, want := range []string{"", "", "The user does not want", "use make instead"} {
-		got, err := s.confirm(t.Context(), run)
+		got, err := s.confirmCall(t.Context(), run)
 		if err != nil || (want == "") != (got == "") || !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 	}
-	if _, err := s.confirm(t.Context(), run); !errors.Is(err, errNoAnswer) {
+	if _, err := s.confirmCall(t.Context(), run); !errors.Is(err, errNoAnswer) {
 		t.Errorf("after the last answer: %v", err)
 	}
 	view := tools.Call{Name: "file_editor", Args: map[string]string{"command": "view"}}
-	if got, err := s.confirm(context.Background(), view); got != "" || err != nil {
+	if got, err := s.confirmCall(context.Background(), view); got != "" || err != nil {
 		t.Errorf("a view is asked about: %q, %v", got, err)
 	}
 }

@@ -1,9 +1,7 @@
 package agentcmd
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"io"
 	"io/fs"
 	"net/http"
@@ -148,7 +146,7 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 			if all {
 				return cmd.Help()
 			}
-			o.parsed(cmd)
+			o.keepParsed(cmd)
 			return runSolve(cmd.Context(), d, o, args)
 		},
 	}
@@ -198,94 +196,7 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 	return cmd
 }
 
-// parsed keeps what the command line has given.
-func (o *solveOptions) parsed(cmd *cobra.Command) {
+// keepParsed keeps what the command line has given.
+func (o *solveOptions) keepParsed(cmd *cobra.Command) {
 	o.repoGiven, o.flags = o.Given("repo"), cmd.Flags()
-}
-
-// complete fills the flags that were not given from the user's configuration, and checks them. The demo is the same
-// everywhere: no configuration changes it.
-func (o *solveOptions) complete(w cli.World) error {
-	var c cli.Config
-	var err error
-	if !o.demo {
-		if c, err = w.LoadConfig(); err != nil {
-			return err
-		}
-		o.fill(c)
-	}
-	if err := o.checkDelivery(w); err != nil {
-		return err
-	}
-	if o.choice, err = o.Choice(c); err != nil {
-		return err
-	}
-	o.choice.Demo = o.demo
-	o.choice.ImageLater = !o.demo && (o.Env == cli.EnvAuto || o.Env == cli.EnvDocker)
-	if o.dockerfile != "" && !o.choice.ImageLater {
-		return cli.Usagef("--dockerfile requires --env docker")
-	}
-	return errors.Join(o.checkRace(), o.checkSetup(), o.Check(), o.checkAgent(), o.choice.Check())
-}
-
-// checkDelivery checks the flags about delivering the patch, and that questions can be asked if they are needed.
-func (o *solveOptions) checkDelivery(w cli.World) error {
-	switch o.apply {
-	case "", applyAll, applyAsk:
-	case "true":
-		o.apply = applyAll
-	case "false":
-		o.apply = ""
-	default:
-		return cli.Usagef("invalid --apply=%s: choose all or ask", o.apply)
-	}
-	if err := (pullOptions{via: cmp.Or(o.pull, string(forge.Auto)), allow: o.allow}).check(); err != nil {
-		return err
-	}
-	if o.maxCost < 0 {
-		return cli.Usagef("--max-cost must not be negative")
-	}
-	if (o.apply == applyAsk || o.confirm) && (o.json || !interactive(w)) {
-		return cli.Usagef("--apply=ask and --confirm require a terminal, and no --json: there is nobody to ask here")
-	}
-	return nil
-}
-
-// checkAgent checks what an agent that is not ours can do.
-func (o *solveOptions) checkAgent() error {
-	if !o.agent.Own() && (o.demo || o.resume != "" || o.further != "" || o.confirm || o.maxCost > 0) {
-		return cli.Usagef("--agent %s does not go with --demo, --resume, --continue, --confirm and --max-cost", o.agent.Name)
-	}
-	return o.agent.Check()
-}
-
-// fill takes from the configuration what was not given.
-func (o *solveOptions) fill(c cli.Config) {
-	if !o.Given("env") {
-		o.Env = cmp.Or(c.Env, o.Env)
-	}
-	// A sandbox that takes no image, asked for by name, goes without the configured one.
-	if !o.Given("image") && (o.Env == cli.EnvAuto || o.Env == cli.EnvDocker) {
-		o.Image = c.Image
-	}
-	if !o.Given("format") {
-		o.Format = cmp.Or(c.Format, o.Format)
-	}
-	if !o.Given("context") && c.Context != 0 {
-		o.Context = c.Context
-	}
-}
-
-// input is the issue that the command line names, or the one of a run that goes on.
-func (o *solveOptions) input(args []string, past *resumed, d Deps) (input, error) {
-	switch {
-	case past != nil:
-		return input{text: past.settings.Statement, url: past.settings.Issue}, nil
-	case !o.demo:
-		return readInput(args, o.issueFile, d.In)
-	case len(args) > 0:
-		return input{}, errors.New("--demo brings its own issue: leave out the argument")
-	}
-	data, err := fs.ReadFile(d.Demo, demoStatement)
-	return input{text: string(data)}, err
 }

@@ -28,15 +28,15 @@ func runSolve(ctx context.Context, d Deps, o *solveOptions, args []string) error
 	s.watch, s.stream = newWatcher(d, o)
 	open := &opened{d: d}
 	report, _, err := s.solve(ctx, args, open)
-	open.close()
-	if err != nil || !s.decides(report) {
-		return s.end(report, err)
+	open.closeAll()
+	if err != nil || !s.asksDecision(report) {
+		return s.printOutcome(report, err)
 	}
 	report.Next = nil // the user is asked
-	if err := s.end(report, nil); err != nil {
+	if err := s.printOutcome(report, nil); err != nil {
 		return err
 	}
-	return s.decide(ctx, report.Run)
+	return s.askDecision(ctx, report.Run)
 }
 
 // solve is the way from the command line to the patch, the cheap and likely failures first. A step gets what the ones
@@ -45,37 +45,37 @@ func (s *solving) solve(ctx context.Context, args []string, open *opened) (outco
 	// What to do: the task, its repository on this machine, and where the run is kept. Nothing is copied yet.
 	job, err := s.admit(ctx, args, open)
 	if err != nil {
-		return s.refuse(ctx, err)
+		return s.refuseStart(ctx, err)
 	}
 	// Who does it.
 	model, err := s.openModel(ctx)
 	if err != nil {
-		return s.refuse(ctx, err)
+		return s.refuseStart(ctx, err)
 	}
 	// Where: sandboxes, with a copy of the repository.
 	at, err := s.openPlace(ctx, job, true, open)
 	if err != nil {
-		return s.refuse(ctx, err)
+		return s.refuseStart(ctx, err)
 	}
 	// How: the limits, what is installed first, and what the model is told.
-	p, err := s.plan(ctx, job, model, at)
+	p, err := s.planAttempt(ctx, job, model, at)
 	if err != nil {
-		return s.refuse(ctx, err)
+		return s.refuseStart(ctx, err)
 	}
 	rec, err := s.openRecord(ctx, job, p, open)
 	if err != nil {
-		return s.refuse(ctx, cli.Usage(err))
+		return s.refuseStart(ctx, cli.Usage(err))
 	}
 	// The work, and what becomes of it.
-	s.watch.show(s.begin(job, p))
-	done, err := s.play(ctx, p, rec)
+	s.watch.show(s.startedWith(job, p))
+	done, err := s.playPlan(ctx, p, rec)
 	end := &conclusion{solving: s, plan: p, record: rec, played: done}
-	report, err := end.report(ctx, err)
+	report, err := end.reportResult(ctx, err)
 	return report, end, err
 }
 
-// refuse is the result of a run that has not begun.
-func (s *solving) refuse(ctx context.Context, err error) (outcome, *conclusion, error) {
+// refuseStart is the result of a run that has not begun.
+func (s *solving) refuseStart(ctx context.Context, err error) (outcome, *conclusion, error) {
 	if ctx.Err() != nil {
 		return outcome{Status: string(agent.Interrupted), ExitCode: cli.ExitInterrupted}, nil, &cli.ExitError{
 			Code: cli.ExitInterrupted, Err: errors.New("interrupted before the first step; nothing was changed"),
@@ -90,20 +90,20 @@ type opened struct {
 	closers []func() error
 }
 
-// add has f called at the end, before those that were added earlier.
-func (o *opened) add(f func() error) { o.closers = append(o.closers, f) }
+// onClose has f called at the end, before those that were added earlier.
+func (o *opened) onClose(f func() error) { o.closers = append(o.closers, f) }
 
-// scratch makes a directory that goes away at the end.
-func (o *opened) scratch(what string) (string, error) {
+// makeScratch makes a directory that goes away at the end.
+func (o *opened) makeScratch(what string) (string, error) {
 	dir, err := disk.MakeScratch("", what)
 	if err == nil {
-		o.add(func() error { return disk.RemoveScratch(dir) })
+		o.onClose(func() error { return disk.RemoveScratch(dir) })
 	}
 	return dir, err
 }
 
-// close gives all of it back. What cannot be is said, and does not change the result.
-func (o *opened) close() {
+// closeAll gives all of it back. What cannot be is said, and does not change the result.
+func (o *opened) closeAll() {
 	var err error
 	for i := len(o.closers) - 1; i >= 0; i-- {
 		err = errors.Join(err, o.closers[i]())
@@ -136,8 +136,8 @@ type plan struct {
 	test  testCommand
 }
 
-// plan composes the attempt of what the flags, the model and the place say, and installs what the project needs.
-func (s *solving) plan(ctx context.Context, job *assignment, model cli.LiveModel, at *place) (*plan, error) {
+// planAttempt composes the attempt of what the flags, the model and the place say, and installs what the project needs.
+func (s *solving) planAttempt(ctx context.Context, job *assignment, model cli.LiveModel, at *place) (*plan, error) {
 	p := &plan{at: at, model: model}
 	var err error
 	if p.Attempt, err = s.o.Attempt(s.d.World, model, s.o.Network); err != nil {
@@ -154,12 +154,12 @@ func (s *solving) plan(ctx context.Context, job *assignment, model cli.LiveModel
 		return nil, err
 	}
 	setup := installing{solving: s, at: at, spec: p.Spec}
-	if p.due, err = setup.run(ctx); err != nil {
+	if p.due, err = setup.setUpProject(ctx); err != nil {
 		return nil, err
 	}
 	p.test = at.test.findAgain(at)
 	if s.o.confirm {
-		p.Review = s.confirm
+		p.Review = s.confirmCall
 	}
 	if err := s.readProject(p); err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (s *solving) plan(ctx context.Context, job *assignment, model cli.LiveModel
 	if !s.o.demo { // which is the same everywhere
 		p.Notes = append(p.Notes, askForTest)
 	}
-	p.Examine = setup.examine()
+	p.Examine = setup.sandboxExaminer()
 	if job.past != nil {
 		p.Reopen, p.Further = true, job.past.further
 	}
@@ -215,8 +215,8 @@ func (s *solving) readProject(p *plan) error {
 	return nil
 }
 
-// begin describes what begins.
-func (s *solving) begin(job *assignment, p *plan) started {
+// startedWith describes what begins.
+func (s *solving) startedWith(job *assignment, p *plan) started {
 	b := started{
 		Run: job.run, Task: p.at.task.ID, Model: p.model.Name, Sandbox: p.at.provider.Name(), Repo: p.at.target,
 		Demo: s.o.demo, Recorded: p.model.IsRecorded(), MaxSteps: s.o.MaxSteps, NotCopied: p.at.snapshot.Omitted,
@@ -228,4 +228,15 @@ func (s *solving) begin(job *assignment, p *plan) started {
 		b.MaxSteps += before
 	}
 	return b
+}
+
+// newWatcher returns the watcher that the flags ask for, and whether it wants the model's text as it arrives.
+func newWatcher(d Deps, o *solveOptions) (w watcher, stream bool) {
+	if o.json {
+		return &jsonWatcher{cli.NewJSONLines(d.Out)}, false
+	}
+	on := cli.ScreenOf(d.Err)
+	s := newScreen(d.Out, on.SeenWith(d.Out), on, newStyles(on.Renderer()))
+	s.verbose = o.verbose
+	return s, on.Live()
 }

@@ -55,7 +55,7 @@ func undo(ctx context.Context, d Deps, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, longestDelivery)
 	defer cancel()
 	last := all[len(all)-1]
-	if err := last.undo(ctx, past.dir()); err != nil {
+	if err := last.takeBack(ctx, past.dir()); err != nil {
 		return err
 	}
 	if last.Applied {
@@ -68,9 +68,9 @@ func undo(ctx context.Context, d Deps, name string) error {
 	return journal.Note(noteUndone, nil)
 }
 
-// undo takes the delivery of the patch in the directory back. A branch comes first, because its removal changes nothing
-// if it fails.
-func (d delivery) undo(ctx context.Context, dir string) error {
+// takeBack takes the delivery of the patch in the directory back. A branch comes first, because its removal changes
+// nothing if it fails.
+func (d delivery) takeBack(ctx context.Context, dir string) error {
 	var patch []byte
 	if d.Applied {
 		path := filepath.Join(dir, attempt.PatchFile)

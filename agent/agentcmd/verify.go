@@ -2,7 +2,6 @@ package agentcmd
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -18,41 +17,12 @@ import (
 	"deepswe/env/project"
 )
 
-// autoTest is the value of --test that means the project's tests as found in its files.
-const autoTest = "auto"
-
-// testCommand is the command that runs the project's tests. One that was found is for the folder that the user is in.
-type testCommand struct {
-	line  string // empty if there is none
-	found bool
-}
-
-// findTest returns the command of --test, which finds it where the flag asks for that.
-func (s *solving) findTest(target string) (testCommand, error) {
-	if s.o.Test != autoTest {
-		return testCommand{line: s.o.Test}, nil
-	}
-	line := project.TestCommand(target, project.FindMachine(s.d.Getenv), nil)
-	if line == "" {
-		return testCommand{}, cli.Usagef("--test auto finds no tests in %s: name the command that runs them", target)
-	}
-	return testCommand{line, true}, nil
-}
-
-// findAgain finds the tests again, because the sandbox is now known, and what a set-up has added to the repository.
-func (t testCommand) findAgain(at *place) testCommand {
-	if t.found {
-		t.line = cmp.Or(project.TestCommand(at.target, at.machine, at.installedBelow(at.target)), t.line)
-	}
-	return t
-}
-
 // runsTests matches commands that run tests.
 var runsTests = regexp.MustCompile(`(?i)\b(tox|nox|mocha|rspec|phpunit|[\w.-]*test[\w.-]*)\b`)
 
-// verify runs the tests with and without the patch, and adds the result to the report.
-func (c *conclusion) verify(ctx context.Context, report *outcome) {
-	trial, ranked := c.trial(report), c.ranked()
+// verifyPatch runs the tests with and without the patch, and adds the result to the report.
+func (c *conclusion) verifyPatch(ctx context.Context, report *outcome) {
+	trial, ranked := c.trialOf(report), c.rankedTests()
 	if trial.Command == "" {
 		switch {
 		case ranked != nil:
@@ -144,9 +114,9 @@ const unaskedTests = 3 * time.Minute
 const askForTest = "Its reviewers want proof: add a test of the fixed behavior to the project's own tests, beside " +
 	"those that are there. It is run on the old code, where it must fail, and on yours, where it must pass."
 
-// trial is how the patch is tested: by --test or, without it, by the tests that it brings. There is no command if it
+// trialOf is how the patch is tested: by --test or, without it, by the tests that it brings. There is no command if it
 // brings none, or nobody knows how to run them.
-func (c *conclusion) trial(report *outcome) attempt.Trial {
+func (c *conclusion) trialOf(report *outcome) attempt.Trial {
 	command := c.plan.test.line
 	if c.plan.test.found {
 		command = c.inFolder(command)
@@ -202,8 +172,8 @@ func (c *conclusion) unproven() string {
 	return "the agent wrote no test that could be run on the old code"
 }
 
-// ranked returns how the tests of the ranking went on the patch; nil if it has run none on it.
-func (c *conclusion) ranked() *cli.RaceTests {
+// rankedTests returns how the tests of the ranking went on the patch; nil if it has run none on it.
+func (c *conclusion) rankedTests() *cli.RaceTests {
 	if c.choice == nil {
 		return nil
 	}
