@@ -28,8 +28,9 @@ RUN is a run of solve: its id, the path of its directory, or last, which is the
 default. The draft goes to the repository of the issue or, for a run without an
 issue's address, to that of the remote origin: GitHub, Gitea, Forgejo or GitLab.
 Where the token may not push there, a fork is made (--via says otherwise; agit
-is a push to Gitea or Forgejo without a fork). For a run on a pull request, its
-branch gets a further commit, and its review threads an answer.
+is a push that opens it by itself: to Gitea and Forgejo without a fork, to
+GitLab by push options). For a run on a pull request, its branch gets a further
+commit, and its review threads an answer.
 
 A second run for the same issue updates its draft. Nothing is ever forced: where
 a branch holds commits of others, nothing is pushed.

@@ -20,7 +20,7 @@ const (
 	Auto   Via = "auto"
 	Branch Via = "branch"
 	Fork   Via = "fork"
-	AGit   Via = "agit" // Gitea: a push alone, without a fork
+	AGit   Via = "agit" // a push alone opens it: Gitea, without a fork, and GitLab, by push options
 )
 
 // Proposal is a change that is to become a pull request or, where To is one, a further commit of it. Title, Summary,
@@ -203,8 +203,8 @@ func (d *Draft) further(ctx context.Context) error {
 
 // choose decides where the branch is pushed to.
 func (d *Draft) choose(ctx context.Context) error {
-	if d.Via == AGit && d.s.kind != Gitea {
-		return fmt.Errorf("%s has no AGit: choose a branch or a fork", d.s.kind)
+	if d.Via == AGit && d.s.kind == GitHub {
+		return errors.New("on GitHub, a push alone opens no pull request: choose a branch or a fork")
 	}
 	if d.Via == Auto {
 		if d.Via = Fork; d.to.Push {
@@ -239,7 +239,7 @@ func (d *Draft) existing(ctx context.Context, base string) (start, parent string
 	ref := "refs/heads/" + d.Branch
 	if found {
 		d.old, d.Updates = &pull, pull.URL
-		if d.Via == AGit {
+		if d.Via == AGit && d.s.kind == Gitea {
 			ref = fmt.Sprintf("refs/pull/%d/head", pull.Number)
 		}
 	}

@@ -16,7 +16,7 @@ var (
 	// shallowRefused matches what a server says that lacks the commits before those of a shallow clone.
 	shallowRefused = env.Pattern(`(?i)shallow update not allowed|unpack`)
 	// pullNamed finds the pull request that a server names after a push.
-	pullNamed = env.Pattern(`/pulls/(\d+)\s`)
+	pullNamed = env.Pattern(`/(?:pulls|merge_requests)/(\d+)\s`)
 	// behind matches what git says where the branch has moved.
 	behind = env.Pattern(`(?i)non-fast-forward|fetch first|stale info|cannot lock ref|\[rejected\]`)
 )
@@ -29,9 +29,13 @@ func (d *Draft) push(ctx context.Context) error {
 	}
 	args := []string{"push", "--no-verify", "--porcelain", "--no-follow-tags"}
 	ref := "refs/heads/" + d.Branch
-	if d.Via == AGit {
+	switch title := d.marked(d.s.kind); {
+	case d.Via == AGit && d.s.kind == Gitea:
 		ref = "refs/for/" + d.Into
-		args = append(args, "-o", "topic="+d.Branch, "-o", "title="+d.marked(d.s.kind))
+		args = append(args, "-o", "topic="+d.Branch, "-o", "title="+title)
+	case d.Via == AGit && d.old == nil:
+		args = append(args, "-o", "merge_request.create", "-o", "merge_request.target="+d.Into,
+			"-o", "merge_request.title="+title, "-o", "merge_request.remove_source_branch")
 	}
 	args = append(args, r.url.String(), d.Commit+":"+ref)
 	whole := false

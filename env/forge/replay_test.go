@@ -8,6 +8,8 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"deepswe/env/forge"
+	"deepswe/env/testkit"
 )
 
 // replayed is a host that answers with the shapes of a forge that is not at hand, and serves a repository through git.
@@ -160,17 +163,27 @@ func TestGitHubDraft(t *testing.T) {
 	}
 }
 
-func TestGitLabDraft(t *testing.T) {
-	project := `{"id":4,"path_with_namespace":"o/r","http_url_to_repo":"HOST/o/r.git","default_branch":"trunk",` +
-		`"web_url":"HOST/o/r","permissions":{"project_access":{"access_level":30},"group_access":null}}`
-	h := replay(t, map[string]string{
-		"GET /api/v4/version":                       `401 {"message":"401 Unauthorized"}`,
-		"GET /api/v4/projects/o%2Fr":                project,
-		"GET /api/v4/projects/o%2Fr/issues/7":       `{"iid":7,"title":"It says three","description":"Say four.","state":"opened","web_url":"HOST/o/r/-/issues/7","author":{"username":"ann"},"user_notes_count":2}`,
-		"GET /api/v4/projects/o%2Fr/issues/7/notes": `[{"body":"changed the label","system":true,"author":{"username":"ann"}},{"body":"Yes.","author":{"username":"ben"}}]`,
+// gitLab replays GitLab: a project, an issue, and what else a test adds.
+func gitLab(t *testing.T, level int, more map[string]string) *replayed {
+	t.Helper()
+	answers := map[string]string{
+		"GET /api/v4/version": `401 {"message":"401 Unauthorized"}`,
+		"GET /api/v4/projects/o%2Fr": fmt.Sprintf(`{"id":4,"path_with_namespace":"o/r","http_url_to_repo":"HOST/o/r.git",
+			"default_branch":"trunk","web_url":"HOST/o/r","permissions":{"project_access":{"access_level":%d},"group_access":null}}`, level),
+		"GET /api/v4/projects/o%2Fr/issues/7": `{"iid":7,"title":"It says three","description":"Say four.","state":"opened",
+			"web_url":"HOST/o/r/-/issues/7","author":{"username":"ann"},"user_notes_count":2}`,
+		"GET /api/v4/projects/o%2Fr/issues/7/notes": `[{"body":"changed the label","system":true,"author":{"username":"ann"}},
+			{"body":"Yes.","author":{"username":"ben"}}]`,
 		"GET /api/v4/projects/o%2Fr/merge_requests": `[]`,
-		"POST /api/v4/projects/4/merge_requests":    `{"iid":3,"web_url":"HOST/o/r/-/merge_requests/3","title":"Draft: x","state":"opened","draft":true,"source_project_id":4}`,
-	})
+		"POST /api/v4/projects/4/merge_requests": `{"iid":3,"web_url":"HOST/o/r/-/merge_requests/3","title":"Draft: x",
+			"state":"opened","draft":true,"source_project_id":4}`,
+	}
+	maps.Copy(answers, more)
+	return replay(t, answers)
+}
+
+func TestGitLabDraft(t *testing.T) {
+	h := gitLab(t, 30, nil)
 	page := h.URL + "/o/r/-/issues/7"
 	c := h.client(t, "GITLAB_TOKEN")
 	issue, err := readIssue(t.Context(), c, page)
@@ -187,6 +200,102 @@ func TestGitLabDraft(t *testing.T) {
 	if !strings.HasPrefix(fmt.Sprint(sent["title"]), "Draft: ") || sent["source_branch"] != "deepswe/issue-7" ||
 		sent["target_project_id"] != 4.0 || !strings.Contains(sent["description"].(string), "Fixes #7") {
 		t.Errorf("sent %v", sent)
+	}
+}
+
+// A guest's branch goes to a fork, from whose project the merge request is opened for the other.
+func TestGitLabFork(t *testing.T) {
+	h := gitLab(t, 10, map[string]string{
+		"GET /api/v4/projects/o%2Fr/forks":       `[]`,
+		"POST /api/v4/projects/o%2Fr/fork":       `201 {"id":5,"path_with_namespace":"bot/r","http_url_to_repo":"HOST/bot/r.git"}`,
+		"POST /api/v4/projects/5/merge_requests": `201 {"iid":3,"web_url":"HOST/o/r/-/merge_requests/3","title":"Draft: x"}`,
+	})
+	git(t, h.git.root, "clone", "-q", "--bare", h.git.served, "served/bot/r.git")
+	git(t, h.git.root, "-C", "served/bot/r.git", "config", "http.receivepack", "true")
+	p := proposal(t, h.URL+"/o/r/-/issues/7")
+	p.Patch = []byte(three)
+	done, d, err := publish(t, h.client(t, "GITLAB_TOKEN"), p)
+	if err != nil || done.Number != 3 || d.From != "bot/r" {
+		t.Fatalf("got %+v, %v", done, err)
+	}
+	if sent := h.body(t, "POST /api/v4/projects/5/merge_requests"); sent["target_project_id"] != 4.0 {
+		t.Errorf("sent %v", sent)
+	}
+}
+
+// A push with options opens the merge request, which then gets its text.
+func TestGitLabPushOptions(t *testing.T) {
+	h := gitLab(t, 30, map[string]string{
+		"PUT /api/v4/projects/o%2Fr/merge_requests/3": `{}`,
+		"GET /api/v4/projects/o%2Fr/merge_requests/3": `{"iid":3,"web_url":"HOST/o/r/-/merge_requests/3","title":"Draft: x",
+			"state":"opened","draft":true,"sha":"SHA","source_branch":"deepswe/issue-7","source_project_id":4}`,
+		"GET /api/v4/projects/4": `{"id":4,"path_with_namespace":"o/r","http_url_to_repo":"HOST/o/r.git"}`,
+	})
+	git(t, h.git.served, "config", "receive.advertisePushOptions", "true")
+	hook := filepath.Join(h.git.served, "hooks", "post-receive")
+	testkit.WriteFile(t, hook, "#!/bin/sh\nenv | grep GIT_PUSH_OPTION_ >options\n"+
+		"echo; echo 'View merge request for deepswe/issue-7:'; echo '  "+h.URL+"/o/r/-/merge_requests/3'; echo\n")
+	if err := os.Chmod(hook, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := proposal(t, h.URL+"/o/r/-/issues/7")
+	p.Patch, p.Via = []byte(three), forge.AGit
+	done, _, err := publish(t, h.client(t, "GITLAB_TOKEN"), p)
+	if err != nil || done.Number != 3 || !done.Draft {
+		t.Fatalf("got %+v, %v", done, err)
+	}
+	options, err := os.ReadFile(filepath.Join(h.git.served, "options"))
+	for _, want := range []string{"=merge_request.create\n", "=merge_request.target=trunk\n", "=merge_request.title=Draft: Say hello"} {
+		if err != nil || !strings.Contains(string(options), want) {
+			t.Errorf("%q is missing in %s, %v", want, options, err)
+		}
+	}
+	text := h.body(t, "PUT /api/v4/projects/o%2Fr/merge_requests/3")["description"]
+	if !strings.Contains(fmt.Sprint(text), "Fixes #7") {
+		t.Errorf("its text is %q", text)
+	}
+}
+
+// The open discussions and failed jobs of a merge request are a task; its branch gets a commit, each discussion an answer.
+func TestGitLabReview(t *testing.T) {
+	h := gitLab(t, 30, map[string]string{
+		"GET /api/v4/projects/o%2Fr/merge_requests/3": `{"iid":3,"web_url":"HOST/o/r/-/merge_requests/3","title":"Say four",
+			"state":"opened","sha":"SHA","source_branch":"trunk","target_branch":"trunk","source_project_id":4}`,
+		"GET /api/v4/projects/4": `{"id":4,"path_with_namespace":"o/r","http_url_to_repo":"HOST/o/r.git"}`,
+		"GET /api/v4/projects/o%2Fr/merge_requests/3/discussions": `[
+			{"id":"d0","notes":[{"id":1,"body":"added 1 commit","system":true}]},
+			{"id":"d1","notes":[{"id":2,"body":"Old.","resolvable":true,"resolved":true}]},
+			{"id":"d2","notes":[{"id":3,"body":"Nice.","resolvable":false}]},
+			{"id":"d3","notes":[{"id":4,"body":"Say five.","resolvable":true,"author":{"username":"ben"},
+			"position":{"new_path":"file.txt","new_line":1}},{"id":5,"body":"Please.","resolvable":true,"author":{"username":"ann"}}]}]`,
+		"GET /api/v4/projects/o%2Fr/merge_requests/3/pipelines":             `[{"id":9,"status":"failed","project_id":4},{"id":8,"status":"success"}]`,
+		"GET /api/v4/projects/4/pipelines/9/jobs":                           `[{"id":1,"name":"test","failure_reason":"script_failure"},{"id":2,"name":"lint","allow_failure":true}]`,
+		"GET /api/v4/projects/4/jobs/1/trace":                               "\x1b[31m--- FAIL: TestThree",
+		"POST /api/v4/projects/o%2Fr/merge_requests/3/discussions/d3/notes": `201 {"id":6}`,
+	})
+	a, err := forge.Parse(h.URL + "/o/r/-/merge_requests/3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := h.client(t, "GITLAB_TOKEN")
+	review, err := c.Review(t.Context(), a)
+	if err != nil || len(review.Threads) != 1 || len(review.Checks) != 1 {
+		t.Fatalf("got %+v, %v", review, err)
+	}
+	for _, want := range []string{"[thread 4] file.txt, line 1:\n@ben:\nSay five.\n@ann:\nPlease.",
+		"The check test failed: script_failure\n[31m--- FAIL: TestThree"} {
+		if !strings.Contains(review.Statement(), want) {
+			t.Errorf("%q is missing in\n%s", want, review.Statement())
+		}
+	}
+	p := proposal(t, a.String())
+	p.Patch, p.Answers = []byte(strings.Replace(three, "+four", "+five", 1)), map[string]string{"4": "It says five."}
+	if done, _, err := publish(t, c, p); err != nil || done.Answered != 1 || !done.Updated {
+		t.Errorf("got %+v, %v", done, err)
+	}
+	reply := h.body(t, "POST /api/v4/projects/o%2Fr/merge_requests/3/discussions/d3/notes")["body"]
+	if !strings.HasPrefix(fmt.Sprint(reply), "It says five.") {
+		t.Errorf("the reply is %q", reply)
 	}
 }
 
