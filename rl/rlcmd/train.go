@@ -1,6 +1,7 @@
 package rlcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,7 @@ goes on with --resume, with the same steps that it would have taken.
 --simulate plays the loop of the configuration, with its tasks, workers, gates
 and staleness, while replies, tools, gradings and updates only take time (the
 section simulate says how much): what a cluster needs, before one is rented.
+With --nodes, servers and sizes are those of --print.
 
 --print writes what starts the run with its servers (Postgres, SkyRL, vLLM) on
 --nodes with --gpus each, of 80 GB: a file for Docker Compose, a job for Slurm,
@@ -97,8 +99,8 @@ func newTrain(d Deps) *cobra.Command {
 	f.BoolVar(&t.dryRun, "dry-run", false, "print the complete configuration and stop")
 	f.BoolVar(&t.simulate, "simulate", false, "play the loop on a simulated cluster, and print what it needs")
 	f.StringVar(&t.form, "print", "", "write what starts the run with its servers: "+strings.Join(recipe.Kinds(), ", "))
-	f.IntVar(&t.nodes, "nodes", 1, "with --print: `N` nodes with GPUs")
-	f.IntVar(&t.gpus, "gpus", 8, "with --print: `N` GPUs on each node")
+	f.IntVar(&t.nodes, "nodes", 0, "with --print or --simulate: on `N` nodes with GPUs (default of --print: 1)")
+	f.IntVar(&t.gpus, "gpus", 8, "with --nodes: `N` GPUs of 80 GB on each node")
 	f.BoolVar(&t.resume, "resume", false, "go on with the run in the directory")
 	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
 	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, report and rollouts at `ADDRESS`")
@@ -125,6 +127,11 @@ func (t *training) execute(ctx context.Context) error {
 	if t.form != "" {
 		return cli.Usage(t.recipe(c))
 	}
+	if t.simulate && t.nodes > 0 {
+		if _, c, err = t.planned(c); err != nil {
+			return cli.Usage(fmt.Errorf("--nodes: %w", err))
+		}
+	}
 	if t.simulate && c.Objective == config.Imitation {
 		return cli.Usagef("--simulate is about rollouts, and objective %s has none", c.Objective)
 	}
@@ -132,6 +139,9 @@ func (t *training) execute(ctx context.Context) error {
 		s, err := lab.Simulate(ctx, c)
 		if err == nil {
 			_, err = io.WriteString(t.deps.Out, s.String())
+		}
+		if err == nil && t.nodes > 0 {
+			_, err = fmt.Fprintf(t.deps.Out, "%-24s%.1f\n", "GPU-hours a step", s.Step.Hours()*float64(t.nodes*t.gpus))
 		}
 		return err
 	}
@@ -178,22 +188,31 @@ func (t *training) execute(ctx context.Context) error {
 
 // recipe writes what starts the run with its servers.
 func (t *training) recipe(c config.Config) error {
-	if !slices.Contains(recipe.Kinds(), t.form) || t.nodes < 1 || t.gpus < 1 {
-		return fmt.Errorf("invalid --print %q on %d x %d GPUs: choose %s, and 1 or more of each", t.form, t.nodes, t.gpus,
-			strings.Join(recipe.Kinds(), ", "))
+	if !slices.Contains(recipe.Kinds(), t.form) {
+		return fmt.Errorf("invalid --print %q: choose %s", t.form, strings.Join(recipe.Kinds(), ", "))
 	}
-	r, err := recipe.New(t.form, c, t.nodes, t.gpus)
+	r, c, err := t.planned(c)
 	if err != nil {
-		return fmt.Errorf("--print: %w", err)
-	}
-	text, err := c.YAML()
-	if err != nil {
-		return err
-	}
-	if c, err = config.Load(text, builtin.Parts(), r.Settings()...); err != nil {
 		return fmt.Errorf("--print: %w", err)
 	}
 	return r.Write(t.deps.Out, c)
+}
+
+// planned returns the configuration with what it needs on the nodes.
+func (t *training) planned(c config.Config) (*recipe.Recipe, config.Config, error) {
+	if t.nodes < 0 || t.gpus < 1 {
+		return nil, c, fmt.Errorf("%d nodes with %d GPUs: want 1 or more of each", t.nodes, t.gpus)
+	}
+	r, err := recipe.New(cmp.Or(t.form, recipe.Kubernetes), c, cmp.Or(t.nodes, 1), t.gpus)
+	if err != nil {
+		return nil, c, err
+	}
+	text, err := c.YAML()
+	if err != nil {
+		return nil, c, err
+	}
+	c, err = config.Load(text, builtin.Parts(), r.Settings()...)
+	return r, c, err
 }
 
 // gcPercent starts a garbage collection when the heap has grown by a third, rather than doubled. Rollouts stay in

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"time"
 
 	"deepswe/rl/train/config"
 )
@@ -25,6 +26,9 @@ type Plan struct {
 	Replicas, PerNode int
 	// Rollouts is how many of full length sample at once without losing their cache.
 	Rollouts int
+	// Update is the trainer's time for the rollouts of a step, and Forward the part of it that is the forward pass.
+	Update  time.Duration
+	Forward float64
 }
 
 const (
@@ -32,6 +36,8 @@ const (
 	memory = 80.0
 	// ownShare is the part of the memory for the engines of the trainer, share that for vLLM servers.
 	ownShare, share = 0.6, 0.85
+	// speed of a GPU in FLOP/s, 30% of what it could, and fullness of the context in the mean.
+	speed, fullness = 3e14, 0.6
 )
 
 var billions = regexp.MustCompile(`(?i)([0-9]+(?:\.[0-9]+)?)B\b`)
@@ -45,20 +51,26 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 	p.Billions, _ = strconv.ParseFloat(size[1], 64)
 	p.Rank, _ = strconv.Atoi(keys["trainer.rank"])
 	p.Length, _ = strconv.Atoi(keys["trainer.max_length"])
-	weights := 2 * p.Billions
+	weights, state := 2*p.Billions, 4*p.Billions
+	if p.Rank == 0 {
+		state = 16 * p.Billions
+	}
 	for p.Tensor < gpus && weights > memory/4*float64(p.Tensor) {
 		p.Tensor *= 2
 	}
+	// Rollouts take longer than updates: a quarter trains, and more only if the training state needs it.
 	p.TrainerNodes, p.TrainerGPUs = nodes, gpus
 	switch {
 	case p.Rank == 0 || nodes*gpus == 1:
 	case nodes == 1:
-		p.TrainerGPUs = max(1, gpus/2)
+		for p.TrainerGPUs = max(1, gpus/4); p.TrainerGPUs < gpus/2 && state > memory/2*float64(p.TrainerGPUs); {
+			p.TrainerGPUs *= 2
+		}
 		p.Tensor = min(p.Tensor, gpus-p.TrainerGPUs)
 		p.PerNode = (gpus - p.TrainerGPUs) / p.Tensor
 		p.Replicas = p.PerNode
 	default:
-		p.TrainerNodes = nodes / 2
+		p.TrainerNodes = max(1, nodes/4)
 		p.PerNode = gpus / p.Tensor
 		p.Replicas = (nodes - p.TrainerNodes) * p.PerNode
 	}
@@ -66,10 +78,6 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 	p.Engines = max(1, train/p.Tensor)
 	if p.Billions > 16 {
 		p.Sequence = p.TrainerGPUs
-	}
-	state := 4 * p.Billions
-	if p.Rank == 0 {
-		state = 16 * p.Billions
 	}
 	if fits := memory / 2 * float64(train); state > fits {
 		return p, fmt.Errorf("the training state of %s takes %.0f GB, and %d GPUs have %.0f GB for it; to fix: give more "+
@@ -85,6 +93,19 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 		return p, fmt.Errorf("%d GPUs of %.0f GB have no room for a rollout of %d tokens beside the %.0f GB of %s; to fix: "+
 			"give more --gpus, or a lower trainer.max_length", p.Tensor, memory, p.Length, weights, p.Model)
 	}
+	// For each token, 2 FLOP a parameter for a forward pass, and for gradients those again, to recompute what is not kept,
+	// and 2 each for activations and weights. The trainer makes one forward pass more, by itself.
+	work := 2.0 + 2 + 2 + 2 + 2
+	if p.Rank > 0 {
+		work -= 2
+	}
+	context := p.Length
+	if n, _ := strconv.Atoi(keys["environment.context"]); n > 0 {
+		context = min(context, n)
+	}
+	tokens := fullness * float64(context*c.Rollouts.Tasks*c.Rollouts.Group)
+	p.Update = time.Duration(work * p.Billions * 1e9 * tokens / (speed * float64(train)) * float64(time.Second))
+	p.Forward = 2 / work
 	if limit := c.Rollouts.Models; limit > 0 {
 		p.Rollouts = min(p.Rollouts, limit)
 	}
@@ -92,7 +113,7 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 }
 
 // perToken returns the GB of cache for a token: 4 KiB for each layer with 8 heads for keys and values of 128 numbers, as
-// models of this size have.
+// such models have.
 func perToken(billions float64) float64 {
 	layers := 36.0
 	switch {

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 	"text/template"
+	"time"
 
 	"deepswe/rl/train/config"
 )
@@ -61,6 +62,10 @@ func (r *Recipe) Settings() []string {
 		"trainer.base_url=" + r.Trainer(), fmt.Sprintf("rollouts.models=%d", r.Rollouts),
 		fmt.Sprintf("rollouts.workers=%d", min(r.config.Rollouts.Workers, r.Rollouts*5/4)),
 		fmt.Sprintf("simulate.colocated=%v", r.Replicas == 0),
+	}
+	if l := r.config.Simulate; l == nil || l.Update == 0 {
+		set = append(set, fmt.Sprintf("simulate.update=%s", r.Update.Round(time.Second)),
+			fmt.Sprintf("simulate.forward=%g", r.Forward))
 	}
 	for key, value := range r.keys {
 		if strings.HasPrefix(key, "environment.") && value != "" &&

@@ -26,7 +26,8 @@ import (
 	"deepswe/rl/train/recipe"
 )
 
-const short = "trainer.max_length=32768 algorithm.max_length=32768 stages=[] optimizer.learning_rate=2e-5 trainer.rank=32"
+const short = "trainer.max_length=32768 algorithm.max_length=32768 stages=[] optimizer.learning_rate=2e-5 " +
+	"trainer.rank=32"
 
 // clusters are the sizes that docs/recipes.md describes.
 var clusters = []struct {
@@ -37,7 +38,7 @@ var clusters = []struct {
 }{
 	{"one GPU", 1, 1, "trainer.model=Qwen/Qwen3-8B " + short, 6},
 	{"one node", 1, 8, short, 24},
-	{"eight nodes", 8, 8, short, 192},
+	{"eight nodes", 8, 8, short, 288},
 	{"eight nodes, all weights", 8, 8, "", 112},
 }
 
@@ -275,8 +276,8 @@ func TestSlurmJob(t *testing.T) {
 			calls := filepath.Join(dir, "calls")
 			for _, resumed := range []bool{false, true} {
 				cmd := exec.CommandContext(t.Context(), "bash", "-c", "set -euo pipefail\n"+standIns+text)
-				cmd.Env = append(os.Environ(), "SHARED="+dir, "DATA="+dir+"/tasks", "SLURM_JOB_ID=1", "SLURM_JOB_NODELIST=node[0-7]",
-					fmt.Sprintf("SLURM_NNODES=%d", c.nodes), "calls="+calls)
+				cmd.Env = append(os.Environ(), "SHARED="+dir, "DATA="+dir+"/tasks", "SLURM_JOB_ID=1",
+					"SLURM_JOB_NODELIST=node[0-7]", fmt.Sprintf("SLURM_NNODES=%d", c.nodes), "calls="+calls)
 				cmd.WaitDelay = 1
 				if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 					t.Fatalf("%v\n%s", err, out)
@@ -291,7 +292,7 @@ func TestSlurmJob(t *testing.T) {
 			if strings.Count(log, "vllm serve") != 2*samplers || (samplers == 0) != (c.gpus == 1 || c.set == "") {
 				t.Errorf("%d samplers:\n%s", samplers, log)
 			}
-			if joined := strings.Count(log, "ray start"); c.nodes > 1 && joined != 2*4 && joined != 2*8 {
+			if joined := strings.Count(log, "ray start"); c.nodes > 1 && joined != 2*2 && joined != 2*8 {
 				t.Errorf("%d nodes joined:\n%s", joined, log)
 			}
 			got, err := config.Load(must(os.ReadFile(filepath.Join(dir, "got.yaml"))), builtin.Parts())
