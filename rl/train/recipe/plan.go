@@ -19,9 +19,11 @@ type Plan struct {
 	Rank     int
 	// Length is the longest row in tokens.
 	Length int
-	// The trainer has TrainerGPUs on each of TrainerNodes. Its Engines, of Tensor GPUs each, sample if there are no
-	// Replicas. Sequence is the number of GPUs that share a row.
-	TrainerNodes, TrainerGPUs, Engines, Tensor, Sequence int
+	// SkyRL has RayGPUs on each of RayNodes, of which TrainerGPUs on each of TrainerNodes train. Its Engines, of Tensor GPUs
+	// each, sample if there are no Replicas: those of the trainer, in turns with it, if it is Colocated, else the others.
+	// Sequence is the number of GPUs that share a row.
+	RayNodes, RayGPUs, TrainerNodes, TrainerGPUs, Engines, Tensor, Sequence int
+	Colocated                                                               bool
 	// Replicas are vLLM servers of Tensor GPUs each, PerNode of them on a node.
 	Replicas, PerNode int
 	// Rollouts is how many of full length sample at once without losing their cache.
@@ -58,24 +60,18 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 	for p.Tensor < gpus && weights > memory/4*float64(p.Tensor) {
 		p.Tensor *= 2
 	}
-	// Rollouts take longer than updates: a quarter trains, and more only if the training state needs it.
 	p.TrainerNodes, p.TrainerGPUs = nodes, gpus
-	switch {
-	case p.Rank == 0 || nodes*gpus == 1:
-	case nodes == 1:
-		for p.TrainerGPUs = max(1, gpus/4); p.TrainerGPUs < gpus/2 && state > memory/2*float64(p.TrainerGPUs); {
-			p.TrainerGPUs *= 2
-		}
-		p.Tensor = min(p.Tensor, gpus-p.TrainerGPUs)
-		p.PerNode = (gpus - p.TrainerGPUs) / p.Tensor
-		p.Replicas = p.PerNode
-	default:
-		p.TrainerNodes = max(1, nodes/4)
-		p.PerNode = gpus / p.Tensor
-		p.Replicas = (nodes - p.TrainerNodes) * p.PerNode
-	}
+	sampling := p.split(state)
 	train := p.TrainerNodes * p.TrainerGPUs
+	p.RayNodes, p.RayGPUs = p.TrainerNodes, p.TrainerGPUs
 	p.Engines = max(1, train/p.Tensor)
+	switch {
+	case p.Colocated:
+	case p.Rank == 0: // vLLM loads adapters only, so SkyRL has to give its engines the weights
+		p.RayNodes, p.RayGPUs, p.Engines = nodes, gpus, sampling
+	default:
+		p.Replicas, p.PerNode = sampling, sampling/max(1, nodes-p.TrainerNodes)
+	}
 	if p.Billions > 16 {
 		p.Sequence = p.TrainerGPUs
 	}
@@ -83,8 +79,8 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 		return p, fmt.Errorf("the training state of %s takes %.0f GB, and %d GPUs have %.0f GB for it; to fix: give more "+
 			"--nodes or --gpus", p.Model, state, train, fits)
 	}
-	engines, part := p.Replicas, share
-	if engines == 0 {
+	engines, part := sampling, share
+	if p.Colocated {
 		engines, part = p.Engines, ownShare
 	}
 	cache := perToken(p.Billions) * float64(p.Length)
@@ -110,6 +106,27 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 		p.Rollouts = min(p.Rollouts, limit)
 	}
 	return p, nil
+}
+
+// split gives the trainer its GPUs, and returns how many engines the others have room for. Rollouts take longer than
+// updates: a quarter trains, and more only if the training state needs it.
+func (p *Plan) split(state float64) (engines int) {
+	fits := func(gpus int) bool { return state <= memory/2*float64(gpus) }
+	switch {
+	case p.Nodes*p.GPUs == 1:
+		p.Colocated = true
+		return 0
+	case p.Nodes == 1:
+		for p.TrainerGPUs = max(1, p.GPUs/4); p.TrainerGPUs < p.GPUs/2 && !fits(p.TrainerGPUs); {
+			p.TrainerGPUs *= 2
+		}
+		p.Tensor = min(p.Tensor, p.GPUs-p.TrainerGPUs)
+		return (p.GPUs - p.TrainerGPUs) / p.Tensor
+	}
+	for p.TrainerNodes = max(1, p.Nodes/4); p.TrainerNodes < p.Nodes-1 && !fits(p.TrainerNodes*p.GPUs); {
+		p.TrainerNodes++
+	}
+	return (p.Nodes - p.TrainerNodes) * (p.GPUs / p.Tensor)
 }
 
 // perToken returns the GB of cache for a token: 4 KiB for each layer with 8 heads for keys and values of 128 numbers, as

@@ -61,7 +61,7 @@ func (r *Recipe) Settings() []string {
 	set := []string{
 		"trainer.base_url=" + r.Trainer(), fmt.Sprintf("rollouts.models=%d", r.Rollouts),
 		fmt.Sprintf("rollouts.workers=%d", min(r.config.Rollouts.Workers, r.Rollouts*5/4)),
-		fmt.Sprintf("simulate.colocated=%v", r.Replicas == 0),
+		fmt.Sprintf("simulate.colocated=%v", r.Colocated),
 	}
 	if l := r.config.Simulate; l == nil || l.Update == 0 {
 		set = append(set, fmt.Sprintf("simulate.update=%s", r.Update.Round(time.Second)),
@@ -146,8 +146,12 @@ func (r *Recipe) Write(w io.Writer, c config.Config) error {
 
 // backend is SkyRL's configuration.
 func (r *Recipe) backend() map[string]any {
+	part := ownShare
+	if r.Replicas == 0 && !r.Colocated {
+		part = share
+	}
 	return map[string]any{
-		"trainer.placement.colocate_all":                    true,
+		"trainer.placement.colocate_all":                    r.Replicas > 0 || r.Colocated,
 		"trainer.placement.policy_num_nodes":                r.TrainerNodes,
 		"trainer.placement.policy_num_gpus_per_node":        r.TrainerGPUs,
 		"trainer.policy.sequence_parallel_size":             r.Sequence,
@@ -157,7 +161,7 @@ func (r *Recipe) backend() map[string]any {
 		"trainer.micro_forward_batch_size_per_gpu":          1,
 		"generator.inference_engine.num_engines":            r.Engines,
 		"generator.inference_engine.tensor_parallel_size":   r.Tensor,
-		"generator.inference_engine.gpu_memory_utilization": ownShare,
+		"generator.inference_engine.gpu_memory_utilization": part,
 		"generator.inference_engine.engine_init_kwargs":     map[string]any{"max_model_len": r.Length},
 	}
 }

@@ -39,7 +39,7 @@ var clusters = []struct {
 	{"one GPU", 1, 1, "trainer.model=Qwen/Qwen3-8B " + short, 6},
 	{"one node", 1, 8, short, 24},
 	{"eight nodes", 8, 8, short, 288},
-	{"eight nodes, all weights", 8, 8, "", 112},
+	{"eight nodes, all weights", 8, 8, "", 144},
 }
 
 // printed is a recipe of deepswe-32b, with its configuration.
@@ -316,7 +316,7 @@ func TestRefusals(t *testing.T) {
 		want        string
 	}{
 		{recipe.Compose, "seed=1", 2, 8, "compose is for one node"},
-		{recipe.Slurm, "seed=1", 1, 8, "takes 512 GB, and 8 GPUs have 320 GB"},
+		{recipe.Slurm, "seed=1", 1, 8, "takes 512 GB, and 4 GPUs have 160 GB"},
 		{recipe.Slurm, "trainer.model=mine", 1, 8, "does not tell its size"},
 	} {
 		cfg, err := config.Load(data, builtin.Parts(), c.set)
