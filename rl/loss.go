@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
+	"regexp"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -49,6 +52,9 @@ func Loss(rows []Row, current, old [][]float64, o Objective, grad [][]float64) (
 	return s, nil
 }
 
+// wordStart is where a word begins in the name of a field.
+var wordStart = regexp.MustCompile(`([a-z])([A-Z])`)
+
 // resolve fills in the defaults and refuses invalid values.
 func (o Objective) resolve() (Objective, error) {
 	o.ClipLow, o.ClipHigh = cmp.Or(o.ClipLow, 0.2), cmp.Or(o.ClipHigh, 0.28)
@@ -60,23 +66,12 @@ func (o Objective) resolve() (Objective, error) {
 		return o, fmt.Errorf("objective: surrogate %w", err)
 	}
 	c := o.Corrections
-	for _, v := range []struct {
-		name  string
-		value float64
-	}{
-		{"clip low", o.ClipLow}, {"clip high", o.ClipHigh}, {"dual clip", o.DualClip}, {"entropy", o.Entropy},
-		{"ratio min", o.RatioMin}, {"ratio max", o.RatioMax}, {"mismatch penalty", o.MismatchPenalty},
-		{"gate positive", o.GatePositive}, {"gate negative", o.GateNegative},
-		{"truncate token", c.TruncateToken}, {"truncate sequence", c.TruncateSequence},
-		{"geometric min", c.GeometricMin}, {"geometric max", c.GeometricMax},
-		{"product min", c.ProductMin}, {"product max", c.ProductMax},
-		{"veto below", c.VetoBelow}, {"veto above", c.VetoAbove},
-		{"token min", c.TokenMin}, {"token max", c.TokenMax},
-		{"divergence tv", c.DivergenceTV}, {"divergence kl", c.DivergenceKL},
-		{"divergence low", c.DivergenceLow},
-	} {
-		if !(v.value >= 0) || math.IsInf(v.value, 1) {
-			return o, fmt.Errorf("objective: %s is %v; want 0 or more", v.name, v.value)
+	for _, numbers := range []any{o, c} {
+		for f, v := range reflect.ValueOf(numbers).Fields() {
+			if v.Kind() == reflect.Float64 && (!(v.Float() >= 0) || math.IsInf(v.Float(), 1)) {
+				name := strings.ToLower(wordStart.ReplaceAllString(f.Name, "$1 $2"))
+				return o, fmt.Errorf("objective: %s is %v; want 0 or more", name, v.Float())
+			}
 		}
 	}
 	truncates := c.TruncateToken > 0 || c.TruncateSequence > 0

@@ -50,14 +50,8 @@ type compareRow struct {
 
 // measured returns the metric by which variants are compared: the validation or, without one, the training reward.
 func measured(variants []Variant) (metric, title string) {
-	for _, v := range variants {
-		for _, run := range v.Runs {
-			for _, p := range run.Points {
-				if _, ok := p.Values["val/pass@1"]; ok {
-					return "val/pass@1", "Validation pass@1"
-				}
-			}
-		}
+	if anyPoint(variants, func(p metrics.Point) bool { _, ok := p.Values["val/pass@1"]; return ok }) {
+		return "val/pass@1", "Validation pass@1"
 	}
 	return "reward/mean", "Mean reward of the training rollouts"
 }
@@ -111,7 +105,7 @@ which also counts how soon it was learned. <em>Difference</em> is to the first v
 		chartOf("Effective groups", "groups/effective", main, false),
 		chartOf("Turns of a rollout", "turns/mean", main, false),
 	)})
-	return p.write(w)
+	return p.write(w, "page")
 }
 
 // submitted is the metric of what is solved and submitted as well.
@@ -119,16 +113,17 @@ const submitted = "val/submitted_pass@1"
 
 // submits reports whether something that was solved was not submitted.
 func submits(variants []Variant) bool {
-	for _, v := range variants {
-		for _, run := range v.Runs {
-			for _, p := range run.Points {
-				if s, ok := p.Values[submitted]; ok && s != p.Values["val/pass@1"] {
-					return true
-				}
-			}
-		}
-	}
-	return false
+	return anyPoint(variants, func(p metrics.Point) bool {
+		s, ok := p.Values[submitted]
+		return ok && s != p.Values["val/pass@1"]
+	})
+}
+
+// anyPoint reports whether a point of a run is one.
+func anyPoint(variants []Variant, is func(metrics.Point) bool) bool {
+	return slices.ContainsFunc(variants, func(v Variant) bool {
+		return slices.ContainsFunc(v.Runs, func(r SeedRun) bool { return slices.ContainsFunc(r.Points, is) })
+	})
 }
 
 // lines are the paragraphs of a text.

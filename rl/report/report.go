@@ -58,26 +58,21 @@ type tableRow struct {
 	Spark                      template.HTML
 }
 
-func (p page) write(w io.Writer) error {
+// write writes a part of the page: page is all of it.
+func (p page) write(w io.Writer, part string) error {
 	t, err := template.New("page").Parse(pageTemplate)
 	if err != nil {
 		return fmt.Errorf("page template: %w", err)
 	}
 	p.Style = template.CSS(plot.Style)
-	return t.Execute(w, p)
+	return t.ExecuteTemplate(w, part, p)
 }
 
 // WriteRun writes the page of a run, which may be live or have no points at all.
-func WriteRun(w io.Writer, r Run) error { return newPage(r).write(w) }
+func WriteRun(w io.Writer, r Run) error { return newPage(r).write(w, "page") }
 
 // WriteBody writes the part of the page below its heading, for a page around it that has the style of package plot.
-func WriteBody(w io.Writer, r Run) error {
-	t, err := template.New("page").Parse(pageTemplate)
-	if err != nil {
-		return fmt.Errorf("page template: %w", err)
-	}
-	return t.ExecuteTemplate(w, "body", newPage(r))
-}
+func WriteBody(w io.Writer, r Run) error { return newPage(r).write(w, "body") }
 
 func newPage(r Run) page {
 	s := collect(r.Points)

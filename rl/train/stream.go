@@ -196,12 +196,11 @@ func (s *stream) failure() error {
 func (s *stream) complete(most int) []*group {
 	var ready []*group
 	due := 0 // groups under way that no later update may learn from
+	last := func(g *group) bool { return g.begun && s.updates-g.born >= s.staleness }
 	for _, g := range s.groups {
-		last := g.begun && s.updates-g.born >= s.staleness
-		switch {
-		case g.left == 0:
+		if g.left == 0 {
 			ready = append(ready, g)
-		case last:
+		} else if last(g) {
 			due++
 		}
 	}
@@ -209,15 +208,12 @@ func (s *stream) complete(most int) []*group {
 	// Groups that no later update may learn from come first. There is room for all of them, because admission is limited.
 	var taken []*group
 	for _, g := range ready {
-		if g.begun && s.updates-g.born >= s.staleness && len(taken) < most {
+		if last(g) && len(taken) < most {
 			taken = append(taken, g)
 		}
 	}
 	for _, g := range ready {
-		if len(taken) >= most-due {
-			break
-		}
-		if s.updates-g.born < s.staleness {
+		if s.updates-g.born < s.staleness && len(taken) < most-due {
 			taken = append(taken, g)
 		}
 	}

@@ -64,34 +64,33 @@ func (e *Embedded) Complete(c *config.Config) error {
 // Open creates a policy with random weights.
 func (e *Embedded) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
 	own := embedded.Options{Hidden: e.Hidden, Blind: e.Blind, Seed: o.Seed, Dir: o.Dir, Workers: o.Workers}
-	if e.Demonstrations != "" {
-		all, err := readDemonstrations(ctx, e.Demonstrations)
-		if err != nil {
+	var all []embedded.Demonstration
+	var err error
+	switch {
+	case e.Demonstrations != "":
+		if all, err = readDemonstrations(ctx, e.Demonstrations); err != nil {
 			return part.Trainer{}, fmt.Errorf("demonstrations: %w", err)
 		}
 		own.Lexicon = embedded.LexiconOf(all)
 		own.Reply = max(minReply, own.Lexicon.LongestReply(all))
-		t, err := embedded.New(own)
-		if err != nil {
-			return part.Trainer{}, err
-		}
-		a := apprentice{Trainer: t, settings: *e, demonstrations: all, dir: o.Dir}
-		return part.Trainer{Trainer: t, Accepts: t.Accepts, WarmStart: a.WarmStart}, nil
-	}
-	if o.Language == nil {
+	case o.Language == nil:
 		return part.Trainer{}, errors.New("the embedded policy cannot read this environment; " +
 			"to fix: set trainer.demonstrations, or use the environment frozenlake, or another trainer")
+	default:
+		if own.Language, err = o.Language(); err != nil {
+			return part.Trainer{}, err
+		}
 	}
-	language, err := o.Language()
-	if err != nil {
-		return part.Trainer{}, err
-	}
-	own.Language = language
 	t, err := embedded.New(own)
 	if err != nil {
 		return part.Trainer{}, err
 	}
-	return part.Trainer{Trainer: t, Accepts: t.Accepts}, nil
+	opened := part.Trainer{Trainer: t, Accepts: t.Accepts}
+	if all != nil {
+		a := apprentice{Trainer: t, settings: *e, demonstrations: all, dir: o.Dir}
+		opened.WarmStart = a.WarmStart
+	}
+	return opened, nil
 }
 
 // minReply is the smallest limit of a reply, in tokens: a little longer than a call with a line of a program.
