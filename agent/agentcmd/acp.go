@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -159,12 +160,8 @@ func (h *acpHost) List(_ context.Context, cwd string) ([]acp.Session, error) {
 		if err != nil || s.settings.Repo == "" || cwd != "" && s.settings.Repo != cwd {
 			continue
 		}
-		updated := s.Last
-		if updated.IsZero() {
-			updated = f.Manifest.Created
-		}
 		all = append(all, acp.Session{ID: filepath.Base(f.Path), Cwd: s.settings.Repo,
-			Title: cli.FirstLine(s.settings.Statement, 80), Updated: updated.UTC().Format(time.RFC3339)})
+			Title: cli.FirstLine(s.settings.Statement, 80), Updated: cmp.Or(s.Last, f.Manifest.Created).UTC().Format(time.RFC3339)})
 	}
 	return all, nil
 }

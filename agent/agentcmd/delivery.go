@@ -127,18 +127,16 @@ func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 	}
 	sum, _ := past.readSummary()
 	done := delivery{Repo: dir, Branch: branch, Applied: branch == ""}
-	if branch == "" {
-		err = applyPatch(ctx, d, past, dir, patch)
-	} else {
-		text := commitMessage(s, sum.Answer)
-		done.Commit, done.Parent, err = commitPatch(ctx, dir, branch, text, patch, s.Head)
-	}
-	if err != nil {
-		return err
-	}
-	if branch == "" {
+	if done.Applied {
+		if err := applyPatch(ctx, d, past, dir, patch); err != nil {
+			return err
+		}
 		fmt.Fprintf(d.Out, "applied to %s: %s\n", cli.Plain(dir), cli.Plain(strings.Join(sum.Files, ", ")))
 	} else {
+		text := commitMessage(s, sum.Answer)
+		if done.Commit, done.Parent, err = commitPatch(ctx, dir, branch, text, patch, s.Head); err != nil {
+			return err
+		}
 		fmt.Fprintf(d.Out, "committed as %s (%.10s)%s\n", cli.Plain(branch), done.Commit, beginsElsewhere(done, s.Head))
 	}
 	return noteDelivery(ctx, journal, done, patch)

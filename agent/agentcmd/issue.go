@@ -28,14 +28,6 @@ const maxStatement = 1 << 20
 // issueNumber is how people name an issue: #12 of the repository's own origin, or owner/repo#12 on GitHub.
 var issueNumber = regexp.MustCompile(`^([\w.-]+/[\w.-]+)?#(\d+)$`)
 
-// issueURL returns the address of an issue on GitHub; empty if the repository is not named.
-func issueURL(repository, number string) string {
-	if repository == "" {
-		return ""
-	}
-	return "https://github.com/" + repository + "/issues/" + number
-}
-
 // input is what solve works on: a text, or the address of an issue. For an issue of the repository's origin, only the
 // number is known at first.
 type input struct {
@@ -67,7 +59,11 @@ func readInput(args []string, file string, stdin io.Reader) (input, error) {
 		return input{}, fmt.Errorf("%s is a file: is its content the issue? To fix: --issue-file %s", text, text)
 	}
 	if m := issueNumber.FindStringSubmatch(text); m != nil {
-		return input{number: m[2], url: issueURL(m[1], m[2])}, nil
+		in := input{number: m[2]}
+		if m[1] != "" {
+			in.url = "https://github.com/" + m[1] + "/issues/" + m[2]
+		}
+		return in, nil
 	}
 	if u, err := url.Parse(text); err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
 		!strings.ContainsAny(text, " \n") {

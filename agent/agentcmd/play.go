@@ -165,13 +165,6 @@ func restoreFlags(f *pflag.FlagSet, recorded map[string][]string) error {
 		if flag == nil || flag.Changed || slices.Contains(momentary, name) {
 			continue
 		}
-		if list, ok := flag.Value.(pflag.SliceValue); ok {
-			if err := list.Replace(values); err != nil {
-				return cli.Usagef("the run's --%s: %w", name, err)
-			}
-			flag.Changed = true
-			continue
-		}
 		for _, v := range values {
 			if err := f.Set(name, v); err != nil {
 				return cli.Usagef("the run's --%s: %w", name, err)

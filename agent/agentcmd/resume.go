@@ -207,38 +207,46 @@ func unseen(d Deps, past *solveRun) (string, error) {
 			asked = append(asked, c)
 		}
 	}
-	told, _, err := progress(past)
-	if err != nil || len(asked) <= told {
+	l, err := past.readLog()
+	if err != nil || len(asked) <= l.told {
 		return "", cli.Usage(err)
 	}
 	return asked[len(asked)-1].Text, nil
 }
 
-// progress counts what the log of a run's attempt holds: the instructions after the opening, and the replies until it
-// ended last.
-func progress(past *solveRun) (told, replies int, err error) {
-	f, err := os.Open(filepath.Join(past.dir(), attempt.StepsFile))
+// soFar is what the log of a run's attempt holds.
+type soFar struct {
+	format  string // of the conversation; empty where none has begun
+	told    int    // instructions after the opening
+	replies int    // until it ended last
+}
+
+// readLog reads the log of the run's attempt.
+func (s *solveRun) readLog() (l soFar, err error) {
+	f, err := os.Open(filepath.Join(s.dir(), attempt.StepsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, 0, nil
+		return l, nil
 	}
 	if err != nil {
-		return 0, 0, err
+		return l, err
 	}
 	defer f.Close()
 	events, err := trajectory.ReadEvents(f)
-	opened, all := false, 0
+	opened, replies := false, 0
 	for _, e := range events {
 		switch {
+		case e.Kind == trajectory.KindHeader:
+			l.format = e.Header.Format
 		case e.Kind == trajectory.KindReply:
-			all++
+			replies++
 		case e.Kind == trajectory.KindStop:
-			replies = all
+			l.replies = replies
 		case opened && e.Kind == trajectory.KindMessage && agent.IsFurther(*e.Message):
-			told++
+			l.told++
 		}
 		opened = opened || e.Kind == trajectory.KindReply || e.Kind == trajectory.KindStop
 	}
-	return told, replies, err
+	return l, err
 }
 
 // restoreOptions sets the options that the run began with, unless the command line sets them.
@@ -248,22 +256,23 @@ func (s *solving) restoreOptions(past *solveRun) error {
 		return cli.Usagef("%s was made by an older program (%s), which did not keep what it takes to go on with it",
 			past.path, past.Manifest.Program)
 	}
-	if format := recordedFormat(past); format != "" {
-		if s.o.Given("format") && s.o.Format != format {
+	flags := map[string][]string{}
+	maps.Copy(flags, was.Flags)
+	if l, err := past.readLog(); err == nil && l.format != "" {
+		if s.o.Given("format") && s.o.Format != l.format {
 			return cli.Usagef("--format %s: the conversation of %s is in the format %s, and stays in it", s.o.Format,
-				runName(s.d, past.path), format)
+				runName(s.d, past.path), l.format)
 		}
-		was.Flags = withFlag(was.Flags, "format", format)
+		flags["format"] = []string{l.format}
 	}
-	if len(was.Flags["model"]) == 0 && !was.Demo {
-		was.Flags = withFlag(was.Flags, "model", was.Model)
+	if len(flags["model"]) == 0 && !was.Demo {
+		flags["model"] = []string{was.Model}
 	}
 	if s.o.further != "" { // with the chosen one of several attempts
-		was.Flags = maps.Clone(was.Flags)
-		delete(was.Flags, "attempts")
-		delete(was.Flags, "verifier")
+		delete(flags, "attempts")
+		delete(flags, "verifier")
 	}
-	if err := restoreFlags(s.o.flags, was.Flags); err != nil {
+	if err := restoreFlags(s.o.flags, flags); err != nil {
 		return err
 	}
 	s.o.demo = was.Demo
@@ -271,25 +280,6 @@ func (s *solving) restoreOptions(past *solveRun) error {
 		s.o.repo, s.o.repoGiven = was.Repo, true
 	}
 	return nil
-}
-
-func withFlag(flags map[string][]string, name, value string) map[string][]string {
-	all := map[string][]string{name: {value}}
-	for k, v := range flags {
-		if k != name {
-			all[k] = v
-		}
-	}
-	return all
-}
-
-// recordedFormat is the format of the run's conversation; empty where none has begun.
-func recordedFormat(past *solveRun) string {
-	rec, err := trajectory.Open(filepath.Join(past.dir(), attempt.StepsFile))
-	if err != nil {
-		return ""
-	}
-	return rec.Header.Format
 }
 
 var plainWord = regexp.MustCompile(`^[\w./-]+$`)

@@ -151,6 +151,19 @@ func (s *solveRun) delivered() (applied bool, branch string) {
 	return applied, branch
 }
 
+// deliveredWords says where a patch was delivered; empty if it was not.
+func deliveredWords(applied bool, branch string) string {
+	switch {
+	case applied && branch != "":
+		return "applied, and committed as " + branch
+	case applied:
+		return "applied"
+	case branch != "":
+		return "committed as " + branch
+	}
+	return ""
+}
+
 // deliveries returns those after the last work on the patch that were not taken back.
 func (s *solveRun) deliveries() []delivery {
 	var all []delivery
@@ -273,13 +286,6 @@ func aboutSolve(path string) string {
 			cli.Clock(time.Duration((t.Start+t.Model+t.Tools+t.Patch)*float64(time.Second))), t.Start, t.Model, t.Tools))
 	}
 	line("pull", s.proposed())
-	switch applied, branch := s.delivered(); {
-	case applied && branch != "":
-		line("delivered", "applied, and committed as "+branch)
-	case applied:
-		line("delivered", "applied")
-	case branch != "":
-		line("delivered", "committed as "+branch)
-	}
+	line("delivered", deliveredWords(s.delivered()))
 	return b.String()
 }

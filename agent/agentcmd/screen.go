@@ -300,34 +300,27 @@ func (s *screen) finish(o outcome) error {
 	}
 	s.chosen(o.Choice)
 	s.answer(o.Answer)
-	switch {
-	case o.Applied && o.Branch != "":
-		s.Line("applied, and committed as " + o.Branch)
-	case o.Applied:
-		s.Line("applied")
-	case o.Branch != "":
-		s.Line("committed as " + o.Branch)
+	if where := deliveredWords(o.Applied, o.Branch); where != "" {
+		s.Line(where)
 	}
 	s.omissions("not in the patch: ", o.Omitted)
-	for _, entry := range []struct {
-		name  string
-		value *string
-	}{{"patch", o.Patch}, {"trajectory", o.Trajectory}} {
-		if entry.value != nil {
-			s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", entry.name)) + *entry.value)
+	for i, path := range []*string{o.Patch, o.Trajectory} {
+		if path != nil {
+			s.labelled([]string{"patch", "trajectory"}[i], *path)
 		}
 	}
 	for i, command := range o.Next {
-		label := "next"
-		if i > 0 {
-			label = "or"
-		}
-		s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", label)) + command)
+		s.labelled([]string{"next", "or"}[min(i, 1)], command)
 	}
 	if len(o.diff) == 0 || s.shared {
 		return lost
 	}
 	return cli.WriteText(s.out, o.diff)
+}
+
+// labelled shows a text after a label.
+func (s *screen) labelled(label, text string) {
+	s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", label)) + text)
 }
 
 // sentence shows what was reached, and the tests that prove it.

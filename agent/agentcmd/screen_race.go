@@ -42,7 +42,7 @@ func (s *screen) chosen(c *cli.RaceResult) {
 	}
 	line := func(label, text string) {
 		for _, l := range wrap(cli.Plain(text), s.Width()-12) {
-			s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", label)) + l)
+			s.labelled(label, l)
 			label = ""
 		}
 	}
@@ -56,7 +56,7 @@ func (s *screen) chosen(c *cli.RaceResult) {
 	for _, i := range slices.Sorted(maps.Keys(c.Losers)) {
 		line("", fmt.Sprintf("not #%d: %s", i, c.Losers[i]))
 	}
-	s.Line(s.styles.dim.Render(fmt.Sprintf("%-11s", "ranking")) + c.Report)
+	s.labelled("ranking", c.Report)
 }
 
 // mostRacers is how many attempts have a live line each.

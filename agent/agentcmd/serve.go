@@ -53,7 +53,7 @@ func serveRuns(ctx context.Context, d Deps, address string, args []string) error
 	if err != nil {
 		return cli.Usagef("invalid --serve %q: want HOST:PORT, as in 127.0.0.1:8080", address)
 	}
-	g := &gate{pages: h, host: host, session: newToken(), token: newToken()}
+	g := &gate{pages: h, host: host, session: rand.Text(), token: rand.Text()}
 	at, stop, err := cli.Serve(address, g)
 	if err != nil {
 		return cli.Usage(err)
@@ -171,8 +171,6 @@ func openBrowser(d Deps, address string) {
 	}
 }
 
-func newToken() string { return rand.Text() }
-
 // gate admits the browser that knows the token. A token in an address is good for one browser, because addresses are
 // kept in histories: it is exchanged for a cookie, and a new token is printed for the next browser.
 type gate struct {
@@ -224,7 +222,7 @@ func (g *gate) redeem(token string) bool {
 	if !same(token, g.token) {
 		return false
 	}
-	g.token = newToken()
+	g.token = rand.Text()
 	g.say(g.token)
 	return true
 }

@@ -3,6 +3,7 @@ package agentcmd
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -25,7 +26,7 @@ func TestGate(t *testing.T) {
 	var said []string
 	pages := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "page "+r.URL.String()) }
 	g := &gate{
-		pages: http.HandlerFunc(pages), host: "127.0.0.1", session: newToken(), token: newToken(),
+		pages: http.HandlerFunc(pages), host: "127.0.0.1", session: rand.Text(), token: rand.Text(),
 		say: func(token string) { said = append(said, token) },
 	}
 	first := g.token

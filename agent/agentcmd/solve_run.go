@@ -224,8 +224,8 @@ func (s *solving) startedWith(job *assignment, p *plan) started {
 	}
 	if job.past != nil {
 		b.Resumed = true
-		_, before, _ := progress(job.past.solveRun) // they do not count against the limit
-		b.MaxSteps += before
+		l, _ := job.past.readLog()
+		b.MaxSteps += l.replies // which do not count against the limit
 	}
 	return b
 }

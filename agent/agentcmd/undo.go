@@ -98,12 +98,11 @@ func (d delivery) takeBack(ctx context.Context, dir string) error {
 	if !d.Applied {
 		return nil
 	}
-	if err := repo.Unapply(ctx, d.Repo, patch); errors.Is(err, repo.ErrConflict) {
+	err := repo.Unapply(ctx, d.Repo, patch)
+	if errors.Is(err, repo.ErrConflict) {
 		return cli.Usagef("%w. No file was changed", err)
-	} else if err != nil {
-		return err
 	}
-	return nil
+	return err
 }
 
 // differences names the files that are no longer as the patch left them.
