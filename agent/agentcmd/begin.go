@@ -67,8 +67,7 @@ type beginning struct {
 	found     surroundings
 	questions questions
 
-	server cli.ModelServer // the chosen one, without an address if there is none
-	model  llm.ServedModel
+	option        // the chosen one, without an address if there is none
 	key    string // a new one
 	format string // what the trial of a tool call calls for; empty for the model's own
 }
@@ -101,7 +100,7 @@ func (b *beginning) chooseModel(ctx context.Context) error {
 		case answeredWith(s.Problem, http.StatusUnauthorized) && s.Name == "":
 			return b.askKey(ctx, s)
 		case answeredWith(s.Problem, http.StatusNotFound) && s.BaseURL == wanted.BaseURL && wanted.Model != "":
-			b.server, b.model = s, llm.ServedModel{ID: wanted.Model}
+			b.option = option{s, llm.ServedModel{ID: wanted.Model}}
 			return nil
 		}
 		for _, m := range s.Models {
@@ -111,7 +110,7 @@ func (b *beginning) chooseModel(ctx context.Context) error {
 	for _, o := range options {
 		named := o.model.ID == wanted.Model || o.model.ID == wanted.Model+":latest"
 		if o.server.BaseURL == wanted.BaseURL && (named || wanted.Model == "" && len(o.server.Models) == 1) {
-			b.server, b.model = o.server, o.model
+			b.option = o
 			return nil
 		}
 	}
@@ -125,7 +124,7 @@ func (b *beginning) chooseModel(ctx context.Context) error {
 // load another may unload it.
 func (b *beginning) pickModel(ctx context.Context, options []option) error {
 	if len(options) == 1 {
-		b.server, b.model = options[0].server, options[0].model
+		b.option = options[0]
 		return nil
 	}
 	slices.SortStableFunc(options, func(x, y option) int { return cmp.Compare(rank(y.model), rank(x.model)) })
@@ -144,7 +143,7 @@ func (b *beginning) pickModel(ctx context.Context, options []option) error {
 			at = slices.IndexFunc(options, func(o option) bool { return o.model.ID == answer })
 		}
 		if at >= 0 && at < len(options) {
-			b.server, b.model = options[at].server, options[at].model
+			b.option = options[at]
 			return nil
 		}
 		b.say("There is no model %s.", cli.Plain(answer))
@@ -212,7 +211,7 @@ func (b *beginning) chooseAt(ctx context.Context, s cli.ModelServer) error {
 	}
 	if len(options) == 0 {
 		name, err := b.askLine(ctx, "Name of the model:")
-		b.server, b.model = s, llm.ServedModel{ID: name}
+		b.option = option{s, llm.ServedModel{ID: name}}
 		return err
 	}
 	return b.pickModel(ctx, options)
@@ -278,25 +277,22 @@ func (b *beginning) callsTools(ctx context.Context) (bool, error) {
 // writeConfig shows what is to be written to the configuration, asks, and writes it. What is in force already is not.
 func (b *beginning) writeConfig(ctx context.Context) error {
 	in := b.d.ResolveModel(b.config, "", "")
-	var lines [][2]string
-	if b.server.BaseURL != in.BaseURL {
-		lines = append(lines, [2]string{"base_url", b.server.BaseURL})
+	var lines []cli.Setting
+	add := func(key, value string, missing bool) {
+		if missing {
+			lines = append(lines, cli.Setting{Key: key, Value: value})
+		}
 	}
-	if b.model.ID != in.Model && (len(b.server.Models) != 1 || in.Model != "") {
-		lines = append(lines, [2]string{"model", b.model.ID})
-	}
-	if b.key != "" {
-		lines = append(lines, [2]string{"api_key", b.key})
-	}
-	if b.format != "" {
-		lines = append(lines, [2]string{"format", b.format})
-	}
+	add("base_url", b.server.BaseURL, b.server.BaseURL != in.BaseURL)
+	add("model", b.model.ID, b.model.ID != in.Model && (len(b.server.Models) != 1 || in.Model != ""))
+	add("api_key", b.key, b.key != "")
+	add("format", b.format, b.format != "")
 	if len(lines) == 0 {
 		return nil
 	}
 	b.say("\nFor %s:", b.d.ConfigPath())
 	for _, l := range lines {
-		b.say("  %s: %s", l[0], shownValue(cli.Setting{Key: l[0], Value: l[1]}))
+		b.say("  %s: %s", l.Key, shownValue(l))
 	}
 	answer, err := b.askLine(ctx, "Write this? [Y/n]")
 	if err != nil {
@@ -307,7 +303,7 @@ func (b *beginning) writeConfig(ctx context.Context) error {
 		return nil
 	}
 	for _, l := range lines {
-		if err := setConfig(b.d, l[0], l[1]); err != nil {
+		if err := setConfig(b.d, l.Key, l.Value); err != nil {
 			return err
 		}
 	}

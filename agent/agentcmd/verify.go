@@ -95,17 +95,7 @@ func verdictOn(c attempt.Check) string {
 }
 
 // named names a few tests.
-func named(tests []string) string { return namedOf(tests, len(tests)) }
-
-// namedOf names a few of some tests, the first of which are known.
-func namedOf(tests []string, all int) string {
-	const most = 3
-	text := strings.Join(tests[:min(most, len(tests))], ", ")
-	if more := all - most; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
+func named(tests []string) string { return cli.SomeOf(tests, len(tests)) }
 
 // unaskedTests bounds a run of tests that nobody has asked for.
 const unaskedTests = 3 * time.Minute
@@ -205,7 +195,7 @@ func rankedCounts(t cli.RaceTests) string {
 		}
 		text := fmt.Sprintf("%d of %d %s tests pass", c.Passed, c.Tests, kind)
 		if c.Passed < c.Tests {
-			text += ", " + failed + " " + namedOf(c.Failed, c.Tests-c.Passed)
+			text += ", " + failed + " " + cli.SomeOf(c.Failed, c.Tests-c.Passed)
 		}
 		parts = append(parts, text)
 	}

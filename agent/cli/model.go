@@ -59,8 +59,8 @@ type LiveModel struct {
 	Endpoint *llm.Client
 }
 
-// OpenEndpoint opens a live endpoint and asks which model it serves, so that a wrong address is noticed at once.
-func (w World) OpenEndpoint(ctx context.Context, c ModelChoice) (LiveModel, error) {
+// openEndpoint opens a live endpoint and asks which model it serves, so that a wrong address is noticed at once.
+func (w World) openEndpoint(ctx context.Context, c ModelChoice) (LiveModel, error) {
 	if w.OpenModel != nil {
 		return w.OpenModel(ctx, c)
 	}
@@ -188,7 +188,7 @@ func (o *ModelFlags) Check() error {
 		}
 		o.pack = &pack
 	}
-	_, err := o.ActionFormat()
+	_, err := o.actionFormat()
 	return err
 }
 
@@ -232,8 +232,8 @@ func (o *ModelFlags) compaction(recorded bool) func(agent.Format) agent.Compacti
 	}
 }
 
-// ActionFormat returns the format that the flags select, or nil if the model's name determines it.
-func (o *ModelFlags) ActionFormat() (agent.Format, error) {
+// actionFormat returns the format that the flags select, or nil if the model's name determines it.
+func (o *ModelFlags) actionFormat() (agent.Format, error) {
 	if o.Format == autoFormat {
 		return nil, nil
 	}
@@ -259,7 +259,7 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	}
 	choice := w.ResolveModel(c, o.BaseURL, o.Name)
 	choice.Continue, choice.Patience = o.continuation(), o.Patience
-	m, err := w.OpenEndpoint(ctx, choice)
+	m, err := w.openEndpoint(ctx, choice)
 	if err != nil {
 		return m, err
 	}
@@ -333,7 +333,7 @@ func (m LiveModel) IsRecorded() bool {
 
 // Attempt returns the part of an attempt that the flags determine. Call Check first.
 func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attempt, error) {
-	format, err := o.ActionFormat()
+	format, err := o.actionFormat()
 	if err != nil {
 		return attempt.Attempt{}, err
 	}

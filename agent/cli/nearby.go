@@ -134,19 +134,11 @@ func (s *ModelServer) List(ctx context.Context, key string) {
 	if s.Problem = err; err == nil && len(s.Models) == 0 {
 		s.Problem = errNoModels
 	}
-	s.measure(ctx, key)
+	s.measure(ctx, client)
 }
 
 // measure asks for the context that the first models have.
-func (s *ModelServer) measure(ctx context.Context, key string) {
-	o := llm.Options{BaseURL: s.BaseURL, APIKey: key, MaxRetries: -1}
-	if key == "" {
-		o.Transport = direct()
-	}
-	client, err := llm.New(o)
-	if err != nil {
-		return
-	}
+func (s *ModelServer) measure(ctx context.Context, client *llm.Client) {
 	var measuring sync.WaitGroup
 	for i := range s.Models[:min(len(s.Models), mostMeasured)] {
 		s.Name = cmp.Or(s.Models[i].Server(), s.Name)
@@ -166,18 +158,19 @@ func answering(ctx context.Context, places []ModelServer) []ModelServer {
 	var asking sync.WaitGroup
 	for i := range places {
 		asking.Go(func() {
-			if places[i].ask(ctx) != nil {
+			client, err := llm.New(llm.Options{BaseURL: places[i].BaseURL, MaxRetries: -1, Transport: direct()})
+			if err != nil || places[i].askList(ctx) != nil {
 				places[i].Models = nil
 			}
-			places[i].measure(ctx, "")
+			places[i].measure(ctx, client)
 		})
 	}
 	asking.Wait()
 	return slices.DeleteFunc(places, func(s ModelServer) bool { return len(s.Models) == 0 })
 }
 
-// ask reads the list of models of whatever listens at the address.
-func (s *ModelServer) ask(ctx context.Context) error {
+// askList reads the list of models of whatever listens at the address.
+func (s *ModelServer) askList(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.BaseURL+"/models", http.NoBody)
@@ -204,9 +197,6 @@ func (s *ModelServer) ask(ctx context.Context) error {
 		return err
 	}
 	s.Models = slices.DeleteFunc(s.Models, func(m llm.ServedModel) bool { return m.ID == "" })
-	if len(s.Models) == 0 {
-		return errNoModels
-	}
 	return nil
 }
 
@@ -224,12 +214,7 @@ func advise(found []ModelServer) (what, command string) {
 		for _, m := range s.Models {
 			names = append(names, m.ID)
 		}
-		const most = 3
-		models := strings.Join(names[:min(most, len(names))], ", ")
-		if more := len(names) - most; more > 0 {
-			models += fmt.Sprintf(" and %d more", more)
-		}
-		all = append(all, fmt.Sprintf("%s answers at %s (%s)", s.Name, s.BaseURL, Plain(models)))
+		all = append(all, fmt.Sprintf("%s answers at %s (%s)", s.Name, s.BaseURL, Plain(SomeOf(names, len(names)))))
 	}
 	command = "export DEEPSWE_BASE_URL=" + found[0].BaseURL
 	if len(found[0].Models) > 1 {

@@ -109,7 +109,7 @@ func (o *VerifierFlags) OpenJudge(ctx context.Context, w World, model *LiveModel
 		words = append(words, "--base-url", "--judge-url")
 	}
 	choice.Hints = strings.NewReplacer(words...)
-	judge, err = w.OpenEndpoint(ctx, choice)
+	judge, err = w.openEndpoint(ctx, choice)
 	return judge, o.JudgeURL == "" && o.JudgeModel == "", err
 }
 

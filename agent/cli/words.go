@@ -119,3 +119,13 @@ func Plural(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// SomeOf names the first three of some things, of which there are all, and says how many more there are.
+func SomeOf(names []string, all int) string {
+	const most = 3
+	text := strings.Join(names[:min(most, len(names))], ", ")
+	if more := all - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
