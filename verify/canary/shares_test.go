@@ -59,6 +59,7 @@ func count(w Writer, s Source, counts map[string]float64, tests *float64) {
 	if err != nil {
 		return
 	}
+	words := wordsOf(s.Data)
 	for _, id := range found.ids(s.Name) {
 		t, ok := found.find(id)
 		if !ok {
@@ -68,7 +69,7 @@ func count(w Writer, s Source, counts map[string]float64, tests *float64) {
 		m := &maker{options: Options{Sources: []Source{s}, Record: "/tmp/record", Rand: random(1)}}
 		best, at := "none", 4
 		from, to := t.extent()
-		wrong := t.mutations(newChance(random(1), s.Data[from:to], wordsOf(s.Data)))
+		wrong := t.mutations(newChance(random(1), s.Data[from:to], words))
 		for _, one := range append(m.withhold(0, t), wrong...) {
 			if len(one.ways) > 0 && rank(one) < at {
 				at = rank(one)
