@@ -535,23 +535,25 @@ func ignored(t *testing.T, name string) bool {
 	return exec.CommandContext(t.Context(), "git", "check-ignore", "-q", name).Run() == nil
 }
 
-// Every command of docs/mine.md is executed by its script, as it is there.
-func TestMinePage(t *testing.T) {
-	page, err := os.ReadFile("docs/mine.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	script, err := os.ReadFile("testdata/script/mine.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := regexp.MustCompile(`(?m)^    (deepswe .*)$`).FindAllStringSubmatch(string(page), -1)
-	for _, c := range commands {
-		if !strings.Contains(string(script), "\nexec "+c[1]+"\n") {
-			t.Errorf("nothing executes %s", c[1])
+// Every command of these pages is executed by a script, as it is there.
+func TestPagesOfCommands(t *testing.T) {
+	for _, page := range []string{"mine", "looking"} {
+		text, err := os.ReadFile("docs/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	if len(commands) < 6 {
-		t.Errorf("the page has %d commands", len(commands))
+		executed, err := os.ReadFile("testdata/script/" + page + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands := regexp.MustCompile(`(?m)^    (deepswe .*)$`).FindAllStringSubmatch(string(text), -1)
+		for _, c := range commands {
+			if !strings.Contains(string(executed), "exec "+c[1]) {
+				t.Errorf("%s: nothing executes %s", page, c[1])
+			}
+		}
+		if len(commands) < 6 {
+			t.Errorf("%s has %d commands", page, len(commands))
+		}
 	}
 }

@@ -154,12 +154,12 @@ func viewRun(d Deps, o viewOptions, path string, r *run.Reader) error {
 		outcomes[dir] = ended
 	}
 	if report := filepath.Join(path, "report.html"); m.Kind == run.Train {
-		if _, err := os.Lstat(report); err == nil {
-			fmt.Fprintln(out, cli.Plain(report))
-		}
 		fmt.Fprintln(out)
 		if err := d.Training(out, path, 0); err != nil {
 			return err
+		}
+		if _, err := os.Lstat(report); err == nil {
+			fmt.Fprintln(out, "\n"+cli.Plain(report))
 		}
 	} else {
 		fmt.Fprintln(out, tally(r.Outcomes))

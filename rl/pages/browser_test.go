@@ -16,7 +16,8 @@ import (
 func site(t *testing.T) (url, parent string) {
 	t.Helper()
 	parent = t.TempDir()
-	sample{model: "Qwen3-32B", tasks: 10, k: 4, skill: .45}.write(t, filepath.Join(parent, "qwen-32b"))
+	large := sample{model: "Qwen3-32B", tasks: 10, k: 4, skill: .45}
+	large.rank(t, large.write(t, filepath.Join(parent, "qwen-32b")), filepath.Join(parent, "chosen"))
 	sample{model: "Qwen3-8B", tasks: 10, k: 4, skill: .3}.write(t, filepath.Join(parent, "qwen-8b"))
 	if err := os.Rename(trainedRun(t), filepath.Join(parent, "lake")); err != nil {
 		t.Fatal(err)
@@ -43,6 +44,7 @@ func TestScreens(t *testing.T) {
 		"task": "/qwen-32b/task?name=django__django-11000", "rollout": "/qwen-32b/rollout?" + firstRollout,
 		"log": "/qwen-32b/log?" + firstRollout, "compare": "/-/compare?run=qwen-8b&run=qwen-32b", "training": "/lake/",
 		"step": "/lake/step/1", "tokens": "/lake/rollout?step=1&group=000001.0&attempt=0", "visits": "/lake/tasks",
+		"ranking": "/qwen-32b/ranking", "overlay": "/-/compare?run=lake&run=lake",
 	} {
 		p.open(url + path)
 		for _, width := range []int{1280, 420} {
@@ -113,6 +115,18 @@ func TestKeysAndForms(t *testing.T) {
 	p.eval(`[...document.querySelectorAll("circle.touch")].find(c => c.textContent.includes("step 2:"))` +
 		`.dispatchEvent(new MouseEvent("click", {bubbles: true}))`)
 	p.wait(`location.pathname === "/lake/step/2"`)
+
+	p.open(url + "/lake/")
+	p.drag(`document.querySelector("[data-zoom] svg[data-from]")`, .55, .99)
+	p.wait(`location.search === "?from=2&to=3" && document.readyState === "complete"`)
+	p.wait(`document.querySelector(".subtitle").textContent.startsWith("Steps 2 to 3") && ` +
+		`document.querySelector("svg[data-from]").dataset.from === "2"`)
+	p.open(url + "/lake/rollout?step=1&group=000001.0&attempt=0")
+	p.press("]")
+	p.wait(`location.search.includes("attempt=1") && document.readyState === "complete"`)
+	p.eval(`(() => { const f = document.querySelector("form.filter"); f.find.value = "token"; f.submit(); })()`)
+	p.wait(`location.search.includes("find=token") && location.search.includes("step=1") && ` +
+		`document.readyState === "complete" && document.querySelector("h1").textContent.endsWith("#1")`)
 	for _, said := range b.complaints {
 		t.Error(said)
 	}
@@ -187,8 +201,12 @@ func TestHostileBrowser(t *testing.T) {
 	if got := p.eval(`document.getElementById("s190").querySelectorAll(".body").length`); got != "0" {
 		t.Errorf("a step that is folded is loaded: %s", got)
 	}
-	p.eval(`document.getElementById("s190").open = true`)
+	p.eval(`document.getElementById("s190").open = true; document.getElementById("s190").scrollIntoView()`)
 	p.wait(`document.getElementById("s190").querySelectorAll(".body pre").length > 0`)
+	p.press("F")
+	if got := p.eval(`document.getElementById("s40").querySelectorAll(".body").length`); got != "0" {
+		t.Errorf("unfolding all loads what is not seen: %s", got)
+	}
 }
 
 // writePage writes a run as a page.

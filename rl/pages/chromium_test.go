@@ -33,8 +33,13 @@ func startBrowser(t testing.TB) *browser {
 	if err != nil {
 		testkit.Skip(t, "chromium", err)
 	}
+	profile, err := os.MkdirTemp("", "chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(profile) }) // in which its children may write for a moment longer
 	c := exec.Command(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-		"--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(), "--remote-debugging-port=0", "about:blank")
+		"--disable-dev-shm-usage", "--user-data-dir="+profile, "--remote-debugging-port=0", "about:blank")
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -199,6 +204,29 @@ func (p *tab) press(keys ...string) {
 			"type": "keyDown", "key": key, "text": text, "windowsVirtualKeyCode": code,
 		})
 		p.call("Input.dispatchKeyEvent", map[string]any{"type": "keyUp", "key": key})
+	}
+}
+
+// drag moves the mouse over an element with its button down, between two shares of its width.
+func (p *tab) drag(element string, from, to float64) {
+	p.b.t.Helper()
+	p.eval(element + `.scrollIntoView({block: "center"})`)
+	at := func(share float64) map[string]any {
+		var x, y float64
+		place := fmt.Sprintf(`(() => { const b = %s.getBoundingClientRect(); `+
+			`return (b.left + b.width * %g) + " " + (b.top + b.height / 2); })()`, element, share)
+		if _, err := fmt.Sscan(p.eval(place), &x, &y); err != nil {
+			p.b.t.Fatal(err)
+		}
+		return map[string]any{"x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1}
+	}
+	for _, e := range []struct {
+		kind  string
+		share float64
+	}{{"mousePressed", from}, {"mouseMoved", to}, {"mouseReleased", to}} {
+		params := at(e.share)
+		params["type"] = e.kind
+		p.call("Input.dispatchMouseEvent", params)
 	}
 }
 

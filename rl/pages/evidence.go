@@ -128,9 +128,12 @@ type logLine struct {
 	Bad    bool
 }
 
-// testLogs are the files with the output of tests: of grading, and those that solve ran without the patch, with its
+// testLogs names the files with the output of tests: of grading, and those that solve ran without the patch, with its
 // tests alone, and with it.
-var testLogs = []string{verify.LogFile, "test-base.log", "test-old.log", "test-patch.log"}
+func testLogs() []link {
+	return []link{{"test log", verify.LogFile}, {"tests before the patch", "test-base.log"},
+		{"its tests on the old code", "test-old.log"}, {"tests with the patch", "test-patch.log"}}
+}
 
 // logPath returns the path of a test log, which need not exist.
 func (r *loaded) logPath(x row, name string) string {
@@ -147,7 +150,8 @@ func (h *Handler) log(r *loaded, req *http.Request) (view, error) {
 		return view{}, err
 	}
 	name := cmp.Or(req.URL.Query().Get("file"), verify.LogFile)
-	if !slices.Contains(testLogs, name) {
+	at := slices.IndexFunc(testLogs(), func(l link) bool { return l.To == name })
+	if at < 0 {
 		return view{}, errNotFound
 	}
 	text, err := os.ReadFile(r.logPath(x, name))
@@ -159,7 +163,9 @@ func (h *Handler) log(r *loaded, req *http.Request) (view, error) {
 	}
 	e, _ := r.evidenceOf(x)
 	lines, cut := logLines(string(text), e.Failing)
-	return view{template: "log", Title: x.Task + ": " + name, Crumbs: []link{{label(x), "./" + x.Link()}}, Data: struct {
+	return view{template: "log", Title: x.Task + ": " + testLogs()[at].Text, Crumbs: []link{
+		{label(x), "./" + x.Link()},
+	}, Data: struct {
 		Lines []logLine
 		Cut   int64
 		Bad   int

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"strings"
 	"time"
 
 	"deepswe/agent/cli"
@@ -45,7 +46,7 @@ func New(o Options) (*Handler, error) {
 	var err error
 	h.pages, err = template.New("pages").Funcs(template.FuncMap{
 		"number": plot.Number, "percent": plot.Percent, "clock": clock, "count": count, "size": size,
-		"ago": ago, "list": func(all ...any) []any { return all },
+		"ago": ago, "list": func(all ...any) []any { return all }, "words": phrase,
 		"classes": verdictClasses, "token": tokenTitle,
 		"base": func() string { return o.Base },
 	}).ParseFS(web, "web/*.html")
@@ -162,6 +163,9 @@ func protect(w http.ResponseWriter) {
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
 }
+
+// phrase writes a name of the machinery, such as max_steps, for people.
+func phrase(name any) string { return strings.ReplaceAll(fmt.Sprint(name), "_", " ") }
 
 // clock writes seconds for people; nothing for 0.
 func clock(seconds float64) string {

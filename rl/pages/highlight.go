@@ -25,10 +25,7 @@ const (
 // plain returns a text without colours of a terminal, and with everything that is not shown made visible: control
 // characters, and what changes the direction of text.
 func plain(s string) string {
-	if len(s) > maxText {
-		s = s[:maxText/2] + fmt.Sprintf("\n… %d bytes …\n", len(s)-maxText) + s[len(s)-maxText/2:]
-	}
-	s = string(cli.Visible([]byte(ansi.Strip(s))))
+	s = string(cli.Visible([]byte(ansi.Strip(shortened(s, maxText)))))
 	if !strings.ContainsFunc(s, func(r rune) bool { return r == '\n' }) && len(s) <= maxLine {
 		return s
 	}
@@ -39,6 +36,15 @@ func plain(s string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// shortened returns a text of at most about so many bytes, without its middle if it has more.
+func shortened(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	head, tail := strings.ToValidUTF8(s[:most/2], ""), strings.ToValidUTF8(s[len(s)-most/2:], "")
+	return head + fmt.Sprintf("\n… %d bytes …\n", len(s)-len(head)-len(tail)) + tail
 }
 
 // words are the keywords of the languages that patches are mostly written in, in one list: a keyword of another

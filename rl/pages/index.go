@@ -27,7 +27,7 @@ func (l listed) What() string {
 	case l.Ranking != nil && l.Kind == rankKind:
 		return "candidates of " + l.Ranking.Run
 	}
-	return cmp.Or(l.Settings.flag("tasks"), l.Settings.flag("predictions"))
+	return cmp.Or(l.Settings.flag("tasks"), l.Settings.flag("predictions"), l.Settings.Task)
 }
 
 // Result is the score of a run in words.
@@ -43,7 +43,7 @@ func (l listed) Result() string {
 	case t.Graded == 0:
 		return ""
 	}
-	return fmt.Sprintf("%.1f%%", 100*t.Rate.Rate)
+	return plot.Percent(t.Rate.Rate)
 }
 
 // Tokens is the number of all tokens.
@@ -75,9 +75,7 @@ func (l listed) field(name string) (text string, number float64, numeric bool) {
 		return "", float64(l.Total.Tasks), true
 	case "score":
 		if l.Kind == run.Train {
-			var v float64
-			_, _ = fmt.Sscan(l.Score, &v) // an empty one counts as 0
-			return "", v, true
+			return "", l.score, true
 		}
 		return "", l.Total.Rate.Rate, true
 	case "tokens":

@@ -24,7 +24,7 @@ import (
 func (h *Handler) overview(r *loaded, req *http.Request) (view, error) {
 	switch {
 	case r.Kind == run.Train:
-		return h.training(r)
+		return h.training(r, req)
 	case r.Kind == rankKind:
 		return h.ranked(r, req)
 	case r.Kind == run.Solve && len(r.Rows) == 1:

@@ -1,6 +1,10 @@
 package pages
 
 import (
+	"bytes"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
 	"html"
 	"net/http"
 	"net/http/httptest"
@@ -150,7 +154,7 @@ func TestEvaluation(t *testing.T) {
 		"/":                                     {"Qwen3-32B", "23.7 to 76.3", "Compare the ticked runs"},
 		"/large/":                               {"pass@1", "django__django-11000", "Why attempts ended"},
 		"/large/?by=task":                       {"5 of 5", `class="cell`},
-		"/large/log?" + first:                   {"test_output.txt", `id="L1"`},
+		"/large/log?" + first:                   {"test log", `id="L1"`},
 		"/large/failures":                       {"test_delta.py::test_december", "max context"},
 		"/-/compare?run=large&run=small":        {"McNemar p", "points of pass@1"},
 		"/large/rollout?" + first:               {`class="add"`, `<i class="kw">return</i>`, "patch"},
@@ -183,13 +187,99 @@ func TestEvaluation(t *testing.T) {
 	}
 }
 
+// A ranking, below its run or alone, shows the scores of the candidates and why one was chosen; and so do the pages of
+// its tasks.
+func TestRankingPages(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	s := sample{model: "m", tasks: 3, k: 2, skill: .5}
+	s.rank(t, s.write(t, filepath.Join(parent, "run")), filepath.Join(parent, "alone"))
+	h := handler(t, parent)
+	reason := "passes 2 of 2 regression tests"
+	for path, wants := range map[string][]string{
+		"/":            {"alone", "3 of 3", "candidates of"},
+		"/run/ranking": {reason, "0.912", "0.407", "fails a regression test", `class="chosen"`, "hybrid"},
+		"/alone/":      {reason, "0.912", "Candidate"},
+		"/run/task?name=django__django-11000": {
+			"Chosen: " + reason, "judge 0.912", "tests 2, 1", "fails a regression test",
+		},
+	} {
+		page := get(t, h, path, http.StatusOK)
+		for _, want := range wants {
+			if !strings.Contains(page, want) {
+				t.Errorf("%s does not have %q:\n%.3000s", path, want, page)
+			}
+		}
+	}
+	get(t, h, "/alone/task?name=x", http.StatusNotFound)
+}
+
+// A run of solve shows its conversation, its patch, how it was tested, and the commands that go on with it.
+func TestSolvePage(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	dir := sample{model: "m", tasks: 1, k: 1, skill: 1, kind: run.Solve}.write(t, filepath.Join(parent, "run one"))
+	d, err := run.Open(dir, run.Solve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	how := map[string]string{"text": "fixed and verified: 3 passed"}
+	if err := errors.Join(d.Note("verified", how), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	testkit.WriteFile(t, filepath.Join(dir, "rollouts", "django__django-11000", "0", "test-base.log"), "1 FAILED")
+	page := html.UnescapeString(get(t, handler(t, parent), "/run%20one/", http.StatusOK))
+	for _, want := range []string{
+		"fixed and verified: 3 passed", "tests before the patch", `class="add"`, "deepswe apply '" + dir + "'",
+		"deepswe branch '" + dir + "' NAME", "deepswe pr '" + dir + "'", "deepswe solve --continue '" + dir + "'",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page does not have %q:\n%.4000s", want, page)
+		}
+	}
+}
+
+// The steps of a training run that an address names are those of its curves and of its table.
+func TestSpanOfSteps(t *testing.T) {
+	t.Parallel()
+	h := handler(t, trainedRun(t))
+	page := get(t, h, "/run/?from=2&to=2", http.StatusOK)
+	if !strings.Contains(page, `href="step/2"`) || strings.Contains(page, `href="step/1"`) ||
+		!strings.Contains(page, "Steps 2 to 2") || strings.Contains(page, "step 3:") {
+		t.Errorf("not step 2 alone:\n%.3000s", page)
+	}
+	if page := get(t, h, "/run/step/1", http.StatusOK); !strings.Contains(page, "2 groups of 6 rollouts: in ") {
+		t.Errorf("the page of a step says nothing in words:\n%.2000s", page)
+	}
+}
+
+// A run that would be too large a page has shorter texts in it, and says so.
+func TestLargeFile(t *testing.T) {
+	t.Parallel()
+	var noise strings.Builder
+	for line := make([]byte, 60); noise.Len() < 4<<20; {
+		_, _ = rand.Read(line) // which never fails
+		noise.WriteString(base64.StdEncoding.EncodeToString(line) + "\n")
+	}
+	s := sample{model: "m", tasks: 12, k: 5, skill: .5, length: 40, long: 10_000, source: noise.String()}
+	dir := s.write(t, filepath.Join(t.TempDir(), "run"))
+	var page bytes.Buffer
+	if err := handler(t, dir).WriteFile(&page, dir); err != nil {
+		t.Fatal(err)
+	}
+	if page.Len() > 20_000_000 || !strings.Contains(page.String(), "Of texts with more than 6000 bytes") {
+		t.Errorf("the page has %d bytes", page.Len())
+	}
+}
+
 // What a model or a repository wrote is text, on every page.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	hostile := "<script>alert(1)</script></pre><img src=x onerror=alert(2)>\x1b[31mred\x1b]0;title\x07\u202egnp.exe\x00" +
 		strings.Repeat("x", 1<<20)
-	sample{model: "m", tasks: 1, k: 1, hostile: hostile}.write(t, filepath.Join(parent, "<b>run"))
+	s := sample{model: "m", tasks: 1, k: 1, hostile: hostile}
+	s.rank(t, s.write(t, filepath.Join(parent, "<b>run")), filepath.Join(parent, "ranked"))
 	h := handler(t, parent)
 	for at, page := range crawl(t, h) {
 		if strings.HasPrefix(at, "/-/") {

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
@@ -37,10 +38,11 @@ type rolloutPage struct {
 	Patch    []fileDiff
 	Omitted  []repo.Omission
 	Evidence *evidence
-	// Logs are the test logs, by their files' names.
-	Logs   []string
-	Answer string
-	Err    string
+	// Logs are links to the test logs, Verified is how solve tested the patch.
+	Logs     []link
+	Verified string
+	Answer   string
+	Err      string
 	// Before and After are the rollouts beside this one.
 	Before, After string
 	Next          []string
@@ -49,6 +51,7 @@ type rolloutPage struct {
 	Class   string // of its tokens
 	Lazy    bool   // steps are loaded when they are unfolded
 	Base    string
+	Names   url.Values // which name the rollout in addresses
 }
 
 // row returns the attempt that a request names.
@@ -96,6 +99,13 @@ func (h *Handler) solved(r *loaded, req *http.Request) (view, error) {
 		return view{}, err
 	}
 	p.Next = nextCommands(r)
+	for _, n := range r.notes {
+		if n.Event == "verified" {
+			var v struct{ Text string }
+			_ = json.Unmarshal(n.Data, &v) // which solve wrote
+			p.Verified = plain(v.Text)
+		}
+	}
 	return p.view(req, nil)
 }
 
@@ -114,7 +124,11 @@ func (p *rolloutPage) view(req *http.Request, crumbs []link) (view, error) {
 	}
 	p.find(req.URL.Query().Get("find"))
 	p.Lazy = len(p.Steps) > lazily
-	p.Base = p.Run.Base + "rollout?" + url.Values{"group": {p.Row.Group}, "attempt": {strconv.Itoa(p.Row.Index)}}.Encode()
+	p.Names = url.Values{"group": {p.Row.Group}, "attempt": {strconv.Itoa(p.Row.Index)}}
+	if step := req.URL.Query().Get("step"); step != "" {
+		p.Names.Set("step", step)
+	}
+	p.Base = p.Run.Base + "rollout?" + p.Names.Encode()
 	return v, nil
 }
 
@@ -162,9 +176,9 @@ func rolloutOf(r *loaded, x row) (*rolloutPage, error) {
 	if e, ok := r.evidenceOf(x); ok {
 		p.Evidence = &e
 	}
-	for _, name := range testLogs {
-		if _, err := os.Stat(r.logPath(x, name)); err == nil {
-			p.Logs = append(p.Logs, name)
+	for _, l := range testLogs() {
+		if _, err := os.Stat(r.logPath(x, l.To)); err == nil {
+			p.Logs = append(p.Logs, l)
 		}
 	}
 	patch, err := patchOf(r, x)
@@ -232,7 +246,7 @@ func (p *rolloutPage) cards() []plot.Card {
 		})
 	}
 	if x.Seconds > 0 {
-		cards = append(cards, plot.Card{Name: "Time", Value: clock(x.Seconds)})
+		cards = append(cards, plot.Card{Name: "Time", Value: plot.Duration(x.Seconds)})
 	}
 	added, removed := 0, 0
 	for _, d := range p.Patch {
@@ -261,7 +275,7 @@ func nextCommands(r *loaded) []string {
 	}
 	var next []string
 	if patched {
-		next = append(next, "deepswe apply "+name, "deepswe branch "+name+" NAME")
+		next = append(next, "deepswe apply "+name, "deepswe branch "+name+" NAME", "deepswe pr "+name)
 	}
 	if r.Rows[0].Stop != string(trajectory.Submitted) {
 		next = append(next, "deepswe solve --resume "+name)
@@ -285,16 +299,29 @@ func (h *Handler) trainedRollout(r *loaded, req *http.Request) (view, error) {
 		if g[0].Group != v.Get("group") {
 			continue
 		}
-		for _, m := range groupOf(g, algorithm).Members {
-			if strconv.Itoa(m.Attempt) == v.Get("attempt") {
-				return h.withTokens(r, m, step, req)
+		members := groupOf(g, algorithm).Members
+		for i, m := range members {
+			if strconv.Itoa(m.Attempt) != v.Get("attempt") {
+				continue
 			}
+			p, err := withTokens(r, m)
+			if err != nil {
+				return view{}, err
+			}
+			if i > 0 {
+				p.Before = members[i-1].Link(step)
+			}
+			if i+1 < len(members) {
+				p.After = members[i+1].Link(step)
+			}
+			return p.view(req, []link{{fmt.Sprintf("step %d", step), fmt.Sprintf("step/%d", step)}, {label(p.Row), ""}})
 		}
 	}
 	return view{}, fmt.Errorf("rollout %s %s: %w", v.Get("group"), v.Get("attempt"), errNotFound)
 }
 
-func (h *Handler) withTokens(r *loaded, m member, number int, req *http.Request) (view, error) {
+// withTokens returns the page of a training rollout.
+func withTokens(r *loaded, m member) (*rolloutPage, error) {
 	job := run.Job{Task: m.Task, Group: m.Group, Index: m.Attempt}
 	x := row{
 		Job: job, Dir: run.At(r.Path).AttemptDir(job), Stop: string(m.StopReason), Steps: m.Turns, Written: m.Tokens,
@@ -303,14 +330,12 @@ func (h *Handler) withTokens(r *loaded, m member, number int, req *http.Request)
 	}
 	p, err := rolloutOf(r, x)
 	if err != nil {
-		return view{}, err
+		return nil, err
 	}
 	p.Trained, p.Class = &m, m.tokenClass()
 	if len(p.Steps) == 0 {
 		p.Opening, p.Steps = stepsOfMessages(m.Rollout)
 	}
 	p.addTokens(m.Rollout)
-	v, err := p.view(req, []link{{fmt.Sprintf("step %d", number), fmt.Sprintf("step/%d", number)}, {label(x), ""}})
-	p.Base += "&step=" + strconv.Itoa(number)
-	return v, err
+	return p, nil
 }

@@ -19,6 +19,9 @@ import (
 	"deepswe/env/testkit"
 	"deepswe/verify"
 	"deepswe/verify/harness"
+	"deepswe/verify/rank"
+	"deepswe/verify/rank/judge"
+	"deepswe/verify/rank/ranking"
 	"deepswe/verify/swe"
 )
 
@@ -31,7 +34,8 @@ type sample struct {
 	flags string
 	// hostile is a text in every place that a model or a repository writes.
 	hostile string
-	open    bool // the run has not ended
+	open    bool     // the run has not ended
+	kind    run.Kind // empty for one of eval
 	// length is the number of steps of an attempt; 0 for a few.
 	length int
 	// long is the number of characters of an observation, cut from source; 0 for a line.
@@ -70,7 +74,7 @@ func (s sample) write(t testing.TB, dir string) string {
 	random := rand.New(rand.NewPCG(7, uint64(len(s.model))))
 	settings := `{"flags":{"tasks":"verified.jsonl","model":"` + s.model + `"` + s.flags + `},"given":[]}`
 	created := time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC).Add(time.Duration(len(s.model)) * time.Hour)
-	m := run.Manifest{Kind: run.Eval, Program: "deepswe 1", Settings: []byte(settings), Created: created}
+	m := run.Manifest{Kind: cmp.Or(s.kind, run.Eval), Program: "deepswe 1", Settings: []byte(settings), Created: created}
 	d, err := run.Create(dir, m)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +82,7 @@ func (s sample) write(t testing.TB, dir string) string {
 	var kept []string
 	var ids []string
 	for i := range s.tasks {
-		id := fmt.Sprintf("%s-%d", sampleRepos[i%len(sampleRepos)], 11000+137*i)
+		id := sampleTask(i)
 		ids = append(ids, id)
 		kept = append(kept, fmt.Sprintf(`{"id":%q,"key":"k%d"}`, id, i))
 	}
@@ -97,6 +101,40 @@ func (s sample) write(t testing.TB, dir string) string {
 		tb.Cleanup(func() { _ = d.Close() })
 	}
 	return dir
+}
+
+// rank writes the ranking of two candidates of each of the run's tasks, below the run and in a folder of its own.
+func (s sample) rank(t testing.TB, dir, alone string) {
+	t.Helper()
+	rep := ranking.Report{Type: "ranking", Version: 1, Run: dir, Verifier: "hybrid", Notes: []string{}}
+	for i := range s.tasks {
+		one := func(attempt int, score float64, solved bool, why string) ranking.CandidateReport {
+			return ranking.CandidateReport{
+				Attempt: attempt, Name: fmt.Sprintf("#%d", attempt), Patch: "aabbccddee", Solved: &solved, Reason: why,
+				Judgement: &judge.Judgement{Score: &score}, Tests: &rank.Tests{Regression: 2 - attempt, Reproduction: 1},
+			}
+		}
+		rep.Results = append(rep.Results, ranking.TaskReport{
+			Task: sampleTask(i), Chosen: new(0), Reason: "passes 2 of 2 regression tests, and has the better score" + s.hostile,
+			Candidates: []ranking.CandidateReport{
+				one(0, .912, true, "chosen"+s.hostile), one(1, .407, false, "fails a regression test"),
+			},
+		})
+	}
+	rep.Tasks, rep.Candidates, rep.Distinct, rep.Chosen, rep.Truth = s.tasks, 2*s.tasks, s.tasks, s.tasks, 2*s.tasks
+	rep.ChosenSolved = s.tasks
+	for _, at := range []string{filepath.Join(dir, "rank"), alone} {
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := disk.WriteJSON(filepath.Join(at, ranking.ReportFile), rep); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func sampleTask(i int) string {
+	return fmt.Sprintf("%s-%d", sampleRepos[i%len(sampleRepos)], 11000+137*i)
 }
 
 // attempt writes an attempt's files, and its outcome.

@@ -18,7 +18,9 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/record"
+	"deepswe/verify/plot"
 	"deepswe/verify/rank/ranking"
 	"deepswe/verify/swe"
 )
@@ -58,13 +60,14 @@ type loaded struct {
 	Total totals
 	// State is running, killed, finished or unfinished.
 	State string
-	// Score is the last value of a training run's validation or, without one, of its reward.
+	// Score is the last value of a training run's validation or, without one, of its reward, in words.
 	Score   string
+	score   float64
 	Ranking *ranking.Report
 
-	reader *run.Reader
-	read   time.Time
-	stamp  string
+	notes []run.Note
+	read  time.Time
+	stamp string
 }
 
 // library finds runs and keeps what was read of them until their files change.
@@ -231,14 +234,39 @@ func state(r *run.Reader) string {
 	return stateFinished
 }
 
+// loadRanking reads a ranking, whose reasons quote models and tests, as texts that are safe to show.
 func (r *loaded) loadRanking(dir string) error {
-	rep := &ranking.Report{}
-	err := disk.ReadJSON(filepath.Join(dir, ranking.ReportFile), rep)
+	var content any
+	err := disk.ReadJSON(filepath.Join(dir, ranking.ReportFile), &content)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	r.Ranking = rep
-	return err
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(plainTexts(content))
+	if err != nil {
+		return err
+	}
+	r.Ranking = &ranking.Report{}
+	return json.Unmarshal(text, r.Ranking)
+}
+
+// plainTexts makes every text of a JSON value plain.
+func plainTexts(v any) any {
+	switch v := v.(type) {
+	case string:
+		return plain(v)
+	case []any:
+		for i := range v {
+			v[i] = plainTexts(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = plainTexts(v[name])
+		}
+	}
+	return v
 }
 
 // loadTraining reads the metrics of a training run. Its rollouts, which may be large, are read with their step.
@@ -248,19 +276,32 @@ func (r *loaded) loadTraining() error {
 	if err != nil {
 		return err
 	}
-	r.Score = cmp.Or(last(points, "val/pass@1"), last(points, "reward/mean"))
+	for _, p := range points {
+		r.Total.Seconds += p.Values["time/step"]
+	}
+	var ok bool
+	if r.score, ok = last(points, "val/pass@1"); ok {
+		r.Score = plot.Percent(r.score)
+	} else if r.score, ok = last(points, "reward/mean"); ok {
+		r.Score = "reward " + plot.Number(r.score)
+	}
+	if text, err := os.ReadFile(filepath.Join(r.Path, record.ConfigFile)); err == nil {
+		keys, _ := config.Flatten(text) // without which the run has no name
+		r.Settings.Task = keys["name"]
+	}
 	return nil
 }
 
 // loadRows reads the attempts of a run.
 func (r *loaded) loadRows() error {
-	var err error
-	if r.reader, err = run.Read(r.Path); err != nil {
+	reader, err := run.Read(r.Path)
+	if err != nil {
 		return err
 	}
-	r.State = state(r.reader)
+	r.notes = reader.Notes
+	r.State = state(reader)
 	r.Model = cmp.Or(swe.ModelOf(r.Path), r.Model, r.Settings.flag("model"))
-	dirs, err := r.reader.AttemptDirs()
+	dirs, err := reader.AttemptDirs()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -268,14 +309,13 @@ func (r *loaded) loadRows() error {
 	for _, dir := range dirs {
 		open[dir] = true
 	}
-	for _, o := range r.reader.Outcomes {
-		dir := r.reader.AttemptDir(o.Job)
+	for _, o := range reader.Outcomes {
+		dir := reader.AttemptDir(o.Job)
 		delete(open, dir)
 		if o.Group == o.Task || swe.ContextOf(o.Job) > 0 || r.Kind == run.Solve {
 			r.Rows = append(r.Rows, rowOf(o, dir))
 		}
 	}
-	r.reader.Outcomes = nil
 	for _, dir := range dirs {
 		if open[dir] {
 			r.Rows = append(r.Rows, openRow(dir, r.State == stateRunning))

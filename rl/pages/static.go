@@ -45,7 +45,7 @@ func (h *Handler) WriteFile(w io.Writer, path string) error {
 	v.Tabs = nil
 	if r.Kind != run.Train && r.Kind != rankKind {
 		v.template = "static"
-		all, err := h.pack(r)
+		all, longest, err := h.packAll(r)
 		if err != nil {
 			return err
 		}
@@ -53,7 +53,8 @@ func (h *Handler) WriteFile(w io.Writer, path string) error {
 			Run     *loaded
 			Cards   any
 			Rollout []packed
-		}{r, h.cards(r), all}
+			Longest int
+		}{r, h.cards(r), all, longest}
 	}
 	return h.writeStatic(w, v)
 }
@@ -76,14 +77,31 @@ func (h *Handler) writeAttempt(w io.Writer, dir string) error {
 	return h.writeStatic(w, view{template: "rollout", Title: label(x), Data: p})
 }
 
-// pack compresses the pages of a run's rollouts.
-func (h *Handler) pack(r *loaded) ([]packed, error) {
-	all := make([]packed, len(r.Rows))
+// mostPacked is the most bytes of all rollouts in a page, which is to be sent by mail. Where they have more, the texts
+// of steps are cut to the next of textSizes.
+const mostPacked = 18 << 20
+
+var textSizes = [...]int{maxText, 6000, 2000, 600, 200}
+
+// packAll compresses the pages of a run's rollouts. No text in them has more than so many bytes.
+func (h *Handler) packAll(r *loaded) (all []packed, longest int, err error) {
+	for i, longest := range textSizes {
+		all, size, err := h.pack(r, longest)
+		if err != nil || size <= mostPacked || i == len(textSizes)-1 {
+			return all, longest, err
+		}
+	}
+	return nil, 0, nil // which is not reached
+}
+
+// pack compresses the pages of a run's rollouts, until they are too large.
+func (h *Handler) pack(r *loaded, longest int) (all []packed, size int, err error) {
 	for i, x := range r.Rows {
 		p, err := rolloutOf(r, x)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		p.shorten(longest)
 		p.Logs = nil
 		if r.Kind == run.Solve && len(r.Rows) == 1 {
 			p.Next = nextCommands(r)
@@ -91,11 +109,15 @@ func (h *Handler) pack(r *loaded) ([]packed, error) {
 		var b bytes.Buffer
 		z := gzip.NewWriter(&b)
 		if err := errors.Join(h.pages.ExecuteTemplate(z, "rollout-body", p), z.Close()); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
-		all[i] = packed{"r" + strconv.Itoa(i), base64.StdEncoding.EncodeToString(b.Bytes()), x}
+		one := packed{"r" + strconv.Itoa(i), base64.StdEncoding.EncodeToString(b.Bytes()), x}
+		all, size = append(all, one), size+len(one.Data)
+		if size > mostPacked && longest > textSizes[len(textSizes)-1] {
+			break
+		}
 	}
-	return all, nil
+	return all, size, nil
 }
 
 // writeStatic writes a page with its style and script in it, and a policy that admits no other.

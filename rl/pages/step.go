@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/agent/cli"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/builtin"
@@ -31,7 +33,7 @@ type member struct {
 
 // Link is the address of the rollout's page below the run's.
 func (m member) Link(step int) string {
-	return "../rollout?" + url.Values{
+	return "rollout?" + url.Values{
 		"step": {strconv.Itoa(step)}, "group": {m.Group}, "attempt": {strconv.Itoa(m.Attempt)},
 	}.Encode()
 }
@@ -66,6 +68,7 @@ func (h *Handler) step(r *loaded, req *http.Request) (view, error) {
 	}
 	data := struct {
 		Step     int
+		Words    string
 		Groups   []group
 		Note     string
 		Timeline template.HTML
@@ -77,11 +80,44 @@ func (h *Handler) step(r *loaded, req *http.Request) (view, error) {
 	for _, g := range played {
 		data.Groups = append(data.Groups, groupOf(g, algorithm))
 	}
+	data.Words = inWords(data.Groups)
 	if data.Timeline, err = timeline(r.Path, n, played); err != nil {
 		return view{}, err
 	}
 	name := fmt.Sprintf("step %d", n)
 	return view{template: "step", Title: r.ID + ": " + name, Crumbs: []link{{name, ""}}, Data: data}, nil
+}
+
+// inWords says what happened in a step.
+func inWords(groups []group) string {
+	solved, all := map[string]int{}, 0
+	ends := map[string]int{}
+	for _, g := range groups {
+		all += len(g.Members)
+		switch g.Solved {
+		case 0:
+			solved["none"]++
+		case len(g.Members):
+			solved["all"]++
+		default:
+			solved["some"]++
+		}
+		for _, m := range g.Members {
+			if d := m.Place.Disposition; d != "" {
+				ends[string(d)]++
+			}
+		}
+	}
+	text := fmt.Sprintf("%s of %s: in %d none solves its task, in %d some do, in %d all.",
+		cli.Plural(len(groups), "group"), cli.Plural(all, "rollout"), solved["none"], solved["some"], solved["all"])
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(ends)) {
+		parts = append(parts, fmt.Sprintf("%d %s", ends[name], name))
+	}
+	if len(parts) > 0 {
+		text += " Of the rollouts, " + strings.Join(parts, ", ") + "."
+	}
+	return text
 }
 
 // algorithmOf returns the algorithm in the run's configuration.

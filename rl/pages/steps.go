@@ -30,8 +30,9 @@ type step struct {
 	// Read and Written are tokens, Model and Tools seconds.
 	Read, Written int
 	Model, Tools  float64
-	// Grown is what the edits up to here have changed.
+	// Grown is what the edits up to here have changed, Lines the number of its lines.
 	Grown string
+	Lines int
 	turn
 }
 
@@ -52,7 +53,10 @@ func (s *step) Title() string {
 		titles = append(titles, c.Title)
 	}
 	if len(titles) == 0 {
-		return firstLine(strings.TrimSpace(s.Problem + " " + s.Thought))
+		if said := strings.TrimSpace(s.Problem + " " + s.Thought); said != "" || len(s.Tokens) == 0 {
+			return firstLine(said)
+		}
+		return cli.Plural(len(s.Tokens), "token")
 	}
 	return strings.Join(titles, "; ")
 }
@@ -72,6 +76,24 @@ func (s *step) HasTokens() bool { return len(s.Tokens) > 0 }
 
 // Anchor is the address of the step on its page.
 func (s *step) Anchor() string { return "s" + strconv.Itoa(s.Number) }
+
+// shorten cuts the texts of all steps to at most about so many bytes.
+func (p *rolloutPage) shorten(most int) {
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		s.Thought = shortened(s.Thought, most)
+		for k := range s.Calls {
+			c := &s.Calls[k]
+			c.Output = shortened(c.Output, most)
+			for n := range c.Args {
+				c.Args[n].Text = shortened(c.Args[n].Text, most)
+			}
+		}
+		for k := range s.Heard {
+			s.Heard[k].Text = shortened(s.Heard[k].Text, most)
+		}
+	}
+}
 
 // all is everything that the step says, for a search.
 func (s *step) all() string {
@@ -122,6 +144,7 @@ func stepsOf(rec *trajectory.Recording) []step {
 			s.Calls = append(s.Calls, shown)
 		}
 		if len(files) > 0 {
+			s.Lines = added + removed
 			s.Grown = fmt.Sprintf("+%d −%d in %s so far", added, removed, cli.Plural(len(files), "file"))
 		}
 		steps = append(steps, s)
@@ -210,18 +233,22 @@ func stepsOfMessages(r rl.Rollout) (opening []message, steps []step) {
 // step.
 func timeOfSteps(steps []step) template.HTML {
 	const width, height = 1160.0, 120.0
-	longest, fullest := 0.0, 0
+	longest, fullest, largest := 0.0, 0, 0
 	for _, s := range steps {
-		longest, fullest = max(longest, s.Model+s.Tools), max(fullest, s.Read+s.Written)
+		longest, fullest, largest = max(longest, s.Model+s.Tools), max(fullest, s.Read+s.Written), max(largest, s.Lines)
 	}
 	if len(steps) < 2 || longest == 0 && fullest == 0 {
 		return ""
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, `<figure><figcaption>Time and context of each step</figcaption><svg class="steps" `+
-		`viewBox="0 0 %g %g" role="img" aria-label="Time and context of each step">`, width, height)
+		`viewBox="0 0 %g %g" preserveAspectRatio="none" role="img" aria-label="Time and context of each step">`,
+		width, height)
 	w := width / float64(len(steps))
-	var line []string
+	var context, lines []string
+	point := func(x float64, n, most int) string {
+		return fmt.Sprintf("%.1f,%.1f", x+w/2, height-height*.9*float64(n)/float64(max(1, most)))
+	}
 	for i, s := range steps {
 		x := w * float64(i)
 		bar := func(class string, from, to float64) {
@@ -236,14 +263,19 @@ func timeOfSteps(steps []step) template.HTML {
 			bar("c2", share, share+s.Tools/longest)
 		}
 		fmt.Fprintf(&b, `<rect class="touch" x="%.2f" y="0" width="%.2f" height="%g"/></a>`, x, w, height)
-		if fullest > 0 {
-			line = append(line, fmt.Sprintf("%.1f,%.1f", x+w/2, height-height*.9*float64(s.Read+s.Written)/float64(fullest)))
-		}
+		context = append(context, point(x, s.Read+s.Written, fullest))
+		lines = append(lines, point(x, s.Lines, largest))
 	}
-	fmt.Fprintf(&b, `<polyline class="line c4" points="%s"/></svg><div class="legend"><span><i class="c0"></i>model and `+
-		`tools, up to %s a step</span><span><i class="c2"></i>tools</span><span><i class="c4"></i>context, up to %s tokens`+
-		`</span></div></figure>`,
-		strings.Join(line, " "), clock(longest), count(fullest))
+	legend := func(color, text string) { fmt.Fprintf(&b, `<span><i class="%s"></i>%s</span>`, color, text) }
+	fmt.Fprintf(&b, `<polyline class="line c4" points="%s"/><polyline class="line c3" points="%s"/></svg>`+
+		`<div class="legend">`, strings.Join(context, " "), strings.Join(lines, " "))
+	legend("c0", "model")
+	legend("c2", "tools, up to "+plot.Duration(longest)+" a step with the model")
+	legend("c4", "context, up to "+plot.Count(float64(fullest))+" tokens")
+	if largest > 0 {
+		legend("c3", "the patch, up to "+cli.Plural(largest, "changed line"))
+	}
+	b.WriteString(`</div></figure>`)
 	return template.HTML(b.String())
 }
 

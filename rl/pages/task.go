@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -123,7 +124,7 @@ func (h *Handler) ranked(r *loaded, _ *http.Request) (view, error) {
 		return view{}, err
 	}
 	return view{
-		template: "body", Title: "Ranking of " + r.Ranking.Run, Tabs: r.tabs("Ranking", ""), Data: template.HTML(b.String()),
+		template: "body", Title: "Ranking of " + filepath.Base(r.Ranking.Run), Tabs: r.tabs("Ranking", ""), Data: template.HTML(b.String()),
 	}, nil
 }
 
@@ -140,6 +141,7 @@ type compared struct {
 	Charts []template.HTML
 	Names  []string
 	Differ []difference
+	Span   span
 	// Refused are the reasons why the runs are not compared, unless Anyway is followed.
 	Refused []string
 	Anyway  string
@@ -167,7 +169,8 @@ func (h *Handler) comparison(req *http.Request) (view, error) {
 		data.Hint = "Tick two runs or more in the list of runs, and choose Compare."
 	case trained == len(runs):
 		var err error
-		if data.Charts, err = overlay(runs); err != nil {
+		data.Span = spanOf(q)
+		if data.Charts, err = overlay(runs, data.Span); err != nil {
 			return v, err
 		}
 		data.Differ = differences(runs)
@@ -195,6 +198,10 @@ func (h *Handler) comparison(req *http.Request) (view, error) {
 		} else if err != nil {
 			return v, err
 		} else {
+			rep.Link = func(name, task string) string {
+				i := slices.IndexFunc(runs, func(r *loaded) bool { return r.ID == name })
+				return runs[i].Base + row{Job: run.Job{Task: task}}.TaskLink()
+			}
 			var b strings.Builder
 			if err := rep.WriteBody(&b); err != nil {
 				return v, err

@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deepswe/rl/metrics"
@@ -20,21 +22,43 @@ import (
 )
 
 // last returns the newest value of a metric.
-func last(points []metrics.Point, name string) string {
+func last(points []metrics.Point, name string) (float64, bool) {
 	for _, p := range slices.Backward(points) {
 		if v, ok := p.Values[name]; ok {
-			return plot.Number(v)
+			return v, true
 		}
 	}
-	return ""
+	return 0, false
+}
+
+// span is the steps that an address asks for; of all if Part is not set.
+type span struct {
+	From, To int
+	Part     bool
+	Runs     []string // those of a comparison
+}
+
+func spanOf(v url.Values) span {
+	from, errFrom := strconv.Atoi(v.Get("from"))
+	to, errTo := strconv.Atoi(v.Get("to"))
+	return span{from, to, errFrom == nil && errTo == nil, v["run"]}
+}
+
+// leavesOut reports whether a step is not one of them.
+func (s span) leavesOut(step int) bool { return s.Part && (step < s.From || step > s.To) }
+
+// points reads the metrics of a training run's steps.
+func (r *loaded) points(of span) ([]metrics.Point, error) {
+	points, err := metrics.ReadJSONL(filepath.Join(r.Path, record.MetricsFile))
+	return slices.DeleteFunc(points, func(p metrics.Point) bool { return of.leavesOut(p.Step) }), err
 }
 
 // overlay draws one chart for each metric, with all runs in it.
-func overlay(runs []*loaded) ([]template.HTML, error) {
+func overlay(runs []*loaded, of span) ([]template.HTML, error) {
 	points := make([][]metrics.Point, len(runs))
 	for i, r := range runs {
 		var err error
-		if points[i], err = metrics.ReadJSONL(filepath.Join(r.Path, record.MetricsFile)); err != nil {
+		if points[i], err = r.points(of); err != nil {
 			return nil, fmt.Errorf("%s: %w", r.Path, err)
 		}
 	}
@@ -110,8 +134,9 @@ type trainedStep struct {
 }
 
 // training is the first page of a training run: its report, and its steps, the newest first.
-func (h *Handler) training(r *loaded) (view, error) {
-	points, err := metrics.ReadJSONL(filepath.Join(r.Path, record.MetricsFile))
+func (h *Handler) training(r *loaded, req *http.Request) (view, error) {
+	of := spanOf(req.URL.Query())
+	points, err := r.points(of)
 	if err != nil {
 		return view{}, err
 	}
@@ -119,6 +144,7 @@ func (h *Handler) training(r *loaded) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	played = slices.DeleteFunc(played, of.leavesOut)
 	config, err := os.ReadFile(filepath.Join(r.Path, record.ConfigFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return view{}, err
@@ -128,9 +154,10 @@ func (h *Handler) training(r *loaded) (view, error) {
 		return view{}, err
 	}
 	return view{template: "training", Title: r.ID, Tabs: r.tabs("Curves and steps", ""), Data: struct {
+		Span   span
 		Report template.HTML
 		Steps  []trainedStep
-	}{template.HTML(body.String()), stepsOfTraining(points, played)}}, nil
+	}{of, template.HTML(body.String()), stepsOfTraining(points, played)}}, nil
 }
 
 func stepsOfTraining(points []metrics.Point, played []int) []trainedStep {

@@ -30,7 +30,7 @@ func (rep *Report) WriteBody(w io.Writer) error { return rep.execute(w, "body") 
 
 func (rep *Report) execute(w io.Writer, part string) error {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"percent": plot.Percent, "points": Points, "p": PValue,
+		"task": rep.task, "percent": plot.Percent, "points": Points, "p": PValue,
 		"tokens": func(r RunReport) string { return Each(r.Tokens, plot.Count) },
 		"time":   func(r RunReport) string { return Each(r.Seconds, plot.Duration) },
 		"cost":   func(r RunReport) string { return Each(r.Cost, plot.Number) },
@@ -44,6 +44,18 @@ func (rep *Report) execute(w io.Writer, part string) error {
 		Style  template.CSS
 		Charts []template.HTML
 	}{rep, template.CSS(plot.Style + PageStyle), rep.charts()})
+}
+
+// task writes a task with links to what both runs of a pair did.
+func (rep *Report) task(p Pair, id string) template.HTML {
+	text := template.HTMLEscapeString(id)
+	if rep.Link != nil {
+		for _, name := range []string{p.A, p.B} {
+			text += fmt.Sprintf(` <a href="%s">%s</a>`, template.HTMLEscapeString(rep.Link(name, id)),
+				template.HTMLEscapeString(name))
+		}
+	}
+	return template.HTML(text)
 }
 
 // Points writes a difference of shares in percentage points, with its sign.

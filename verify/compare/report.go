@@ -23,6 +23,8 @@ type Report struct {
 	LeftOut []string    `json:"left_out,omitempty"`
 	Runs    []RunReport `json:"runs"`
 	Pairs   []Pair      `json:"pairs"`
+	// Link returns the address of a run's page about a task; nil where there is none.
+	Link func(run, task string) string `json:"-"`
 }
 
 // RunReport is one of the runs.

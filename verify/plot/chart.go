@@ -104,7 +104,11 @@ func (c Chart) svg() template.HTML {
 	}
 	c.scale(p)
 	fmt.Fprintf(p, `<figure><figcaption>%s</figcaption>`, template.HTMLEscapeString(c.Title))
-	fmt.Fprintf(p, `<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height,
+	steps := ""
+	if c.X == "" { // a page around it can ask for a part of them
+		steps = fmt.Sprintf(` data-from="%g" data-to="%g"`, p.x0, p.x1)
+	}
+	fmt.Fprintf(p, `<svg viewBox="0 0 %g %g"%s role="img" aria-label="%s">`, width, height, steps,
 		template.HTMLEscapeString(c.Title))
 	p.axes(c)
 	fmt.Fprintf(p, `<text class="xname" x="%.1f" y="%.1f">%s</text>`, width-right, height-bottom-4,
@@ -177,6 +181,9 @@ func (c Chart) scale(p *plot) {
 		p.y0, p.y1 = min(p.y0, 0), max(p.y1, 0)
 	}
 	p.x0, p.x1 = widen(p.x0, p.x1)
+	if margin := (p.x1 - p.x0) / 25; len(c.Ticks) > 0 {
+		p.x0, p.x1 = p.x0-margin, p.x1+margin
+	}
 	p.y0, p.y1 = widen(p.y0, p.y1)
 	step := tick(p.y1 - p.y0)
 	p.y0, p.y1 = math.Floor(p.y0/step)*step, math.Ceil(p.y1/step-1e-9)*step
@@ -277,6 +284,10 @@ func (p *plot) band(l Line, area bool) {
 	class := "band"
 	if area {
 		class = "area"
+	}
+	if len(l.Low) == 1 { // a band without a width is a bar
+		fmt.Fprintf(p, `<polyline class="line c%d" points="%s %s"/>`, l.Color%Colors, p.path(l.Low), p.path(l.High))
+		return
 	}
 	back := slices.Clone(l.Low)
 	slices.Reverse(back)

@@ -17,7 +17,11 @@
       step.dataset.load = from;
     }
   };
-  document.addEventListener("toggle", (e) => { if (e.target.open) load(e.target); }, true);
+  // What is unfolded is loaded when it comes into view, so that unfolding thousands of steps asks for few.
+  const seen = new IntersectionObserver((entries) => entries.forEach((e) => {
+    if (e.isIntersecting && e.target.open) { seen.unobserve(e.target); load(e.target); }
+  }), { rootMargin: "50%" });
+  document.addEventListener("toggle", (e) => { if (e.target.open && e.target.dataset.load) seen.observe(e.target); }, true);
 
   const stops = () => {
     const steps = all("details.step").filter((s) => !s.hidden);
@@ -58,9 +62,47 @@
     } else if (t.matches(".training circle.touch")) {
       const step = (t.textContent.match(/step (\d+):/) || [])[1];
       if (step && $(".training").dataset.steps.split(" ").includes(step)) location = "step/" + step;
-    } else if (t.matches(".training figcaption")) {
+    } else if (t.matches("[data-zoom] circle.touch")) {
+      const [, run, step] = t.textContent.match(/^(.*), step (\d+):/) || [];
+      if (step) location = "../" + encodeURIComponent(run) + "/step/" + step;
+    } else if (t.matches("[data-zoom] figcaption, .training figcaption")) {
       t.parentElement.classList.toggle("wide");
     }
+  });
+
+  // Dragging over a chart asks for the page of these steps.
+  let drag = null;
+  const place = (e) => {
+    const box = drag.svg.getBoundingClientRect(), view = drag.svg.viewBox.baseVal;
+    const share = ((e.clientX - box.left) / box.width * view.width - 52) / (view.width - 66);
+    const from = +drag.svg.dataset.from, to = +drag.svg.dataset.to;
+    return from + Math.max(0, Math.min(1, share)) * (to - from);
+  };
+  document.addEventListener("pointerdown", (e) => {
+    const svg = e.button === 0 && e.target.closest("[data-zoom] svg[data-from]");
+    if (!svg) return;
+    const band = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    drag = { svg, band, x: e.clientX };
+    drag.at = place(e);
+    for (const [name, value] of [["class", "band c5"], ["y", 10], ["height", 224], ["width", 0]]) band.setAttribute(name, value);
+    svg.append(band);
+  });
+  document.addEventListener("pointermove", (e) => {
+    if (!drag) return;
+    const box = drag.svg.getBoundingClientRect(), unit = drag.svg.viewBox.baseVal.width / box.width;
+    drag.band.setAttribute("x", (Math.min(drag.x, e.clientX) - box.left) * unit);
+    drag.band.setAttribute("width", Math.abs(e.clientX - drag.x) * unit);
+  });
+  document.addEventListener("pointerup", (e) => {
+    if (!drag) return;
+    const [from, to] = [drag.at, place(e)].sort((a, b) => a - b).map(Math.round);
+    drag.band.remove();
+    drag = null;
+    if (to <= from) return;
+    const q = new URLSearchParams(location.search);
+    q.set("from", from);
+    q.set("to", to);
+    location.search = q;
   });
 
   const unfold = () => {
