@@ -2,10 +2,14 @@ package report
 
 import (
 	"cmp"
+	_ "embed"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
+
+	"gopkg.in/yaml.v3"
 
 	"deepswe/rl/metrics"
 	"deepswe/verify/plot"
@@ -42,16 +46,73 @@ func (c curves) last(name string) (float64, bool) {
 	return 0, false
 }
 
-// spread is a chart of a metric's mean, with its 10th to 90th percentile as a band.
-func (c curves) spread(title, metric string, color int) plot.Chart {
-	return plot.Chart{Title: title + ", with its 10th to 90th percentile", Zero: true, Lines: []plot.Line{{
-		Label: "mean", Points: c[metric+"/mean"], Low: c[metric+"/p10"], High: c[metric+"/p90"], Color: color,
-	}}}
+// charts are the sections of a run's page.
+//
+//go:embed charts.yaml
+var charts []byte
+
+// chart is one of them. Lines are of the metrics below Family, if it has one; Suites stands for all validation sets.
+type chart struct {
+	Title                string
+	Zero, Share, Stacked bool
+	Family               string
+	Suites               bool
+	Lines                []struct {
+		Label, Metric               string
+		Color                       int
+		Faint, Dots, Smooth, Spread bool
+	}
 }
 
-// single is a chart of one metric.
-func (c curves) single(title, label, metric string, color int) plot.Chart {
-	return plot.Chart{Title: title, Zero: true, Lines: []plot.Line{{Label: label, Points: c[metric], Color: color}}}
+// sections draws the charts.
+func (c curves) sections() (out []section, err error) {
+	var all []struct {
+		Heading string
+		Charts  []chart
+	}
+	if err := yaml.Unmarshal(charts, &all); err != nil {
+		return nil, fmt.Errorf("charts of the page: %w", err)
+	}
+	for _, s := range all {
+		var drawn []plot.Chart
+		for _, one := range s.Charts {
+			if one.Suites {
+				drawn = append(drawn, c.validations()...)
+			} else {
+				drawn = append(drawn, c.chart(one))
+			}
+		}
+		out = append(out, section{s.Heading, plot.Draw(drawn...)})
+	}
+	return out, nil
+}
+
+func (c curves) chart(one chart) plot.Chart {
+	out := plot.Chart{Title: one.Title, Zero: one.Zero, Share: one.Share, Stacked: one.Stacked}
+	if one.Family != "" {
+		out.Lines = c.family(one.Family)
+	}
+	for _, l := range one.Lines {
+		line := plot.Line{Label: l.Label, Points: c[l.Metric], Color: l.Color, Faint: l.Faint, Dots: l.Dots}
+		if l.Smooth {
+			line.Points = smooth(line.Points)
+		}
+		if l.Spread {
+			line.Points, line.Low, line.High = c[l.Metric+"/mean"], c[l.Metric+"/p10"], c[l.Metric+"/p90"]
+		}
+		out.Lines = append(out.Lines, line)
+	}
+	return out
+}
+
+// validations are the charts of the validation sets.
+func (c curves) validations() (out []plot.Chart) {
+	for _, suite := range c.suites() {
+		out = append(out, c.validation(suite), plot.Chart{
+			Title: named("How validation rollouts end", suite), Zero: true, Lines: c.family("val/" + suite + "stop/"),
+		})
+	}
+	return out
 }
 
 // family returns the curves below a name, except for those that are always 0.

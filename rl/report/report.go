@@ -69,22 +69,27 @@ func (p page) write(w io.Writer, part string) error {
 }
 
 // WriteRun writes the page of a run, which may be live or have no points at all.
-func WriteRun(w io.Writer, r Run) error { return newPage(r).write(w, "page") }
+func WriteRun(w io.Writer, r Run) error { return r.write(w, "page") }
 
 // WriteBody writes the part of the page below its heading, for a page around it that has the style of package plot.
-func WriteBody(w io.Writer, r Run) error { return newPage(r).write(w, "body") }
+func WriteBody(w io.Writer, r Run) error { return r.write(w, "body") }
 
-func newPage(r Run) page {
+func (r Run) write(w io.Writer, part string) error {
+	p, err := newPage(r)
+	if err != nil {
+		return err
+	}
+	return p.write(w, part)
+}
+
+func newPage(r Run) (page, error) {
 	s := collect(r.Points)
+	sections, err := s.sections()
 	return page{
 		Title:    r.Name,
 		Subtitle: fmt.Sprintf("%s · seed %d · step %d of %d", r.Algorithm, r.Seed, s.lastStep(), r.Steps),
-		Cards:    s.cards(), Warnings: r.Warnings, Config: r.Config,
-		Sections: []section{
-			{"Learning", s.learning()}, {"Groups and rollouts", s.rollouts()}, {"Update", s.update()}, {"Time", s.time()},
-		},
-		Table: s.table(),
-	}
+		Cards:    s.cards(), Warnings: r.Warnings, Config: r.Config, Sections: sections, Table: s.table(),
+	}, err
 }
 
 // maxDrawable is above every value of a metric that means something, and far below where spans overflow.
@@ -119,35 +124,6 @@ func (c curves) cards() []plot.Card {
 		out = append(out, plot.Card{Name: "Time", Value: plot.Duration(total), Detail: "in steps"})
 	}
 	return out
-}
-
-func (c curves) learning() []template.HTML {
-	charts := []plot.Chart{{Title: "Mean reward of the training rollouts", Lines: []plot.Line{
-		{Label: "each step", Points: c["reward/mean"], Color: 0, Faint: true},
-		{Label: "smoothed", Points: smooth(c["reward/mean"]), Color: 0},
-	}}}
-	charts = append(charts, plot.Chart{Title: "Cross-entropy of the examples, in nats for each token", Zero: true,
-		Lines: []plot.Line{
-			{Label: "each update", Points: c["sft/loss"], Color: 0, Faint: true},
-			{Label: "smoothed", Points: smooth(c["sft/loss"]), Color: 0},
-			{Label: "held out", Points: c["val/loss"], Color: 2, Dots: true},
-		}})
-	charts = append(charts, plot.Chart{Title: "Imitation before step 0: cross-entropy in nats for each token", Zero: true,
-		Lines: []plot.Line{{Label: "each pass", Points: c["imitation/loss"], Color: 0, Dots: true}}})
-	for _, suite := range c.suites() {
-		charts = append(charts, c.validation(suite),
-			plot.Chart{
-				Title: named("How validation rollouts end", suite), Zero: true, Lines: c.family("val/" + suite + "stop/"),
-			})
-	}
-	return plot.Draw(append(charts,
-		plot.Chart{Title: "Mean reward by repository", Zero: true, Lines: c.family("reward/repo/")},
-		plot.Chart{Title: "Tasks of the curriculum", Stacked: true, Lines: []plot.Line{
-			{Label: "parked, never solved", Points: c["curriculum/parked_never"], Color: 1},
-			{Label: "visited in every round", Points: c["curriculum/open"], Color: 2},
-			{Label: "parked, always solved", Points: c["curriculum/parked_always"], Color: 0},
-		}},
-	)...)
 }
 
 // suites returns the names of the validation sets, which metrics have after val/; "" is the one without a name.
@@ -202,84 +178,4 @@ func named(title, suite string) string {
 		return title
 	}
 	return strings.TrimSuffix(suite, "/") + ": " + title
-}
-
-func (c curves) rollouts() []template.HTML {
-	return plot.Draw(
-		plot.Chart{Title: "Groups by how many of their rollouts solve the task", Stacked: true, Lines: []plot.Line{
-			{Label: "none", Points: c["groups/solve_none"], Color: 1},
-			{Label: "some", Points: c["groups/solve_partial"], Color: 2},
-			{Label: "all", Points: c["groups/solve_all"], Color: 0},
-		}},
-		plot.Chart{Title: "Groups that teach something", Zero: true, Lines: []plot.Line{
-			{Label: "groups with an advantage", Points: c["groups/effective"], Color: 2},
-			{Label: "all groups", Points: c["groups/total"], Color: 5},
-		}},
-		plot.Chart{Title: "How rollouts end, in fractions", Zero: true, Lines: c.family("stop/")},
-		plot.Chart{Title: "Masked for how they ended, in fractions", Zero: true, Lines: c.family("masked/")},
-		c.spread("Turns of a rollout", "turns", 0),
-		plot.Chart{Title: "Tokens of a rollout", Zero: true, Lines: []plot.Line{
-			{Label: "environment", Points: c["tokens/environment/mean"], Color: 5},
-			{Label: "policy", Points: c["tokens/sampled/mean"], Color: 0},
-		}},
-		c.single("Tokens of a reply before its action", "mean", "tokens/think_per_turn", 3),
-		plot.Chart{Title: "Tokens of a reply before its action, by tool", Zero: true, Lines: c.family("think/")},
-		plot.Chart{Title: "Rollouts with tests of the agent, in fractions", Zero: true, Lines: []plot.Line{
-			{Label: "ran tests", Points: c["tests/ran"], Color: 0}, {Label: "wrote tests", Points: c["tests/wrote"], Color: 2},
-		}},
-		plot.Chart{Title: "Errors, in fractions of replies or calls", Zero: true, Lines: c.family("errors/")},
-		plot.Chart{Title: "Tries that failed, by what failed", Zero: true, Lines: c.family("retries/")},
-		plot.Chart{Title: "Age of the rollouts, in policy versions", Zero: true, Lines: []plot.Line{
-			{Label: "mean", Points: c["staleness/mean"], Color: 0}, {Label: "max", Points: c["staleness/max"], Color: 1},
-		}},
-	)
-}
-
-func (c curves) update() []template.HTML {
-	return plot.Draw(
-		c.single("Entropy of the trained tokens, in nats", "mean", "entropy/mean", 0),
-		c.single("Gradient norm before clipping", "mean", "optim/grad_norm", 0),
-		plot.Chart{Title: "Fraction of the tokens that were clipped", Zero: true, Lines: []plot.Line{
-			{Label: "above, with a positive advantage", Points: c["loss/clip_fraction_high"], Color: 2},
-			{Label: "below, with a negative one", Points: c["loss/clip_fraction_low"], Color: 1},
-		}},
-		plot.Chart{Title: "KL(before, after the update), estimate k3", Zero: true, Lines: []plot.Line{
-			{Label: "after all of its steps", Points: c["update/kl_k3"], Color: 0},
-			{Label: "mean over its passes", Points: c["loss/kl_k3"], Color: 5},
-		}},
-		plot.Chart{Title: "KL(sampler, trainer), estimate k3", Zero: true, Lines: []plot.Line{
-			{Label: "with the same weights", Points: c["mismatch/kl_k3"], Color: 1},
-			{Label: "with those of its time", Points: c["off_policy/kl_k3"], Color: 5},
-		}},
-		plot.Chart{Title: "Extremes of the probability ratio", Lines: []plot.Line{
-			{Label: "largest", Points: c["loss/ratio_max"], Color: 2},
-			{Label: "smallest", Points: c["loss/ratio_min"], Color: 1},
-		}},
-		c.single("Size of the advantages", "mean", "advantage/abs_mean", 0),
-		c.single("Learning rate", "learning rate", "optim/lr", 0),
-	)
-}
-
-func (c curves) time() []template.HTML {
-	return plot.Draw(
-		plot.Chart{Title: "Where a step's time goes, in seconds", Stacked: true, Lines: []plot.Line{
-			{Label: "rollouts", Points: c["time/rollouts"], Color: 0}, {Label: "rows", Points: c["time/rows"], Color: 4},
-			{Label: "update", Points: c["time/update"], Color: 2}, {Label: "publish", Points: c["time/publish"], Color: 3},
-		}},
-		plot.Chart{Title: "Where a rollout's time goes, in seconds", Stacked: true, Lines: []plot.Line{
-			{Label: "model", Points: c["time/model"], Color: 0}, {Label: "environment", Points: c["time/environment"], Color: 2},
-			{Label: "reward", Points: c["time/reward"], Color: 3}, {Label: "waiting", Points: c["time/queue"], Color: 1},
-			{Label: "other", Points: c["time/other"], Color: 5},
-		}},
-		plot.Chart{Title: "Who works and who waits, in fractions of the time", Zero: true, Share: true, Lines: []plot.Line{
-			{Label: "workers busy", Points: c["workers/busy"], Color: 0},
-			{Label: "trainer busy", Points: c["trainer/busy"], Color: 2},
-			{Label: "trainer waits for rollouts", Points: c["trainer/waiting"], Color: 1},
-		}},
-		plot.Chart{Title: "Tokens per second", Zero: true, Lines: []plot.Line{
-			{Label: "all", Points: c["perf/tokens_per_second"], Color: 5},
-			{Label: "sampled", Points: c["perf/sampled_per_second"], Color: 0},
-			{Label: "trained", Points: c["perf/trained_per_second"], Color: 2},
-		}},
-	)
 }
