@@ -103,7 +103,7 @@ func (r *remote) run(ctx context.Context, dir string, args ...string) (out, said
 		if ctx.Err() != nil {
 			return "", "", ctx.Err()
 		}
-		return "", "", r.explainGit(err, stderr.String())
+		return "", "", r.explainGit(err, stderr.String()+stdout.String()) // where push says which ref is refused
 	}
 	return stdout.String(), stderr.String(), nil
 }
@@ -177,14 +177,16 @@ func (s *session) hide(text string) string {
 // explainGit adds git's output and a hint to an error.
 func (r *remote) explainGit(err error, said string) error {
 	said = r.hide(strings.Join(strings.Fields(visible(strings.ToValidUTF8(said, "\uFFFD"))), " "))
-	hint := ""
-	if refused().MatchString(said) {
-		hint = "; if the repository is private, set " + tokenName(r.kind) + " to a token that may read its contents"
-		if r.secret != "" {
-			hint = "; " + tokenName(r.kind) + " may not read the repository's contents, or not write them"
-		}
+	hint := knownAdvice(said)
+	switch denied := refused().MatchString(said); {
+	case hint != "" || !denied:
+	case r.secret != "":
+		hint = tokenName(r.kind) + " may not read the repository's contents, or not write them"
+	default:
+		hint = "if the repository is private, set " + tokenName(r.kind) + " to a token that may read its contents"
 	}
-	return &gitError{said: said, err: fmt.Errorf("git: %w: %s%s", err, clip(said, 500), hint)}
+	text := strings.TrimSuffix(clip(said, 500)+"; "+hint, "; ")
+	return &gitError{said: said, err: fmt.Errorf("git: %w: %s", err, text)}
 }
 
 // gitError is a failure of git.

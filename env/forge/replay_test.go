@@ -302,11 +302,13 @@ func TestGitLabReview(t *testing.T) {
 // What a forge says about a write comes with what to do.
 func TestRefusedWritesAreExplained(t *testing.T) {
 	for name, c := range map[string]struct{ answer, says string }{
-		"no permission": {`403 {"message":"Resource not accessible by integration"}`, "lacks a permission: it needs contents"},
-		"Actions":       {`403 {"message":"GitHub Actions is not permitted to create or approve pull requests."}`, "allow it in the repository's settings"},
-		"no drafts":     {`422 {"message":"Validation Failed","errors":[{"message":"Draft pull requests are not supported in this repository."}]}`, "--no-draft"},
-		"a bad token":   {`401 {"message":"Bad credentials"}`, "GITHUB_TOKEN is not valid there"},
-		"archived":      {`423 {"message":"Repository is archived"}`, "nothing can be changed there"},
+		"no permission":  {`403 {"message":"Resource not accessible by integration"}`, "lacks a permission: it needs contents"},
+		"Actions":        {`403 {"message":"GitHub Actions is not permitted to create or approve pull requests."}`, "allow it in the repository's settings"},
+		"no drafts":      {`422 {"message":"Validation Failed","errors":[{"message":"Draft pull requests are not supported in this repository."}]}`, "--no-draft"},
+		"a bad token":    {`401 {"message":"Bad credentials"}`, "GITHUB_TOKEN is not valid there"},
+		"single sign-on": {`403 {"message":"Resource protected by organization SAML enforcement."}`, "single sign-on"},
+		"not to write":   {`404 {"message":"Not Found"}`, "GITHUB_TOKEN may not do that there"},
+		"archived":       {`423 {"message":"Repository is archived"}`, "nothing can be changed there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := replay(t, map[string]string{
@@ -320,6 +322,31 @@ func TestRefusedWritesAreExplained(t *testing.T) {
 			p := proposal(t, h.URL+"/o/r/issues/7")
 			p.Patch = []byte(three)
 			if _, _, err := publish(t, h.client(t, "GITHUB_TOKEN"), p); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// So does what it says about a push.
+func TestRefusedPushesAreExplained(t *testing.T) {
+	for name, c := range map[string]struct{ said, says string }{
+		"CI": {"refusing to allow a Personal Access Token to create or update workflow `.github/workflows/x.yml` without `workflow` scope",
+			"needs the permission workflow"},
+		"signatures": {"Commits must have verified signatures.", "deepswe branch makes one"},
+		"protected":  {"GH006: Protected branch update failed", "--via fork"},
+		"a rule":     {"no such thing here", "--branch NAME"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := gitLab(t, 30, nil)
+			hook := testkit.WriteFile(t, filepath.Join(h.git.served, "hooks", "pre-receive"), "#!/bin/sh\necho '"+c.said+"'\nexit 1\n")
+			if err := os.Chmod(hook, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			p := proposal(t, h.URL+"/o/r/-/issues/7")
+			p.Patch = []byte(three)
+			if _, _, err := publish(t, h.client(t, "GITLAB_TOKEN"), p); err == nil || !strings.Contains(err.Error(), c.says) ||
+				strings.Contains(err.Error(), "moved meanwhile") {
 				t.Errorf("got %v", err)
 			}
 		})

@@ -254,6 +254,35 @@ func message(body []byte) string {
 	return strings.Join(strings.Fields(visible(strings.Join(words, ": "))), " ")
 }
 
+// knownProblems are what forges say about refusals, to requests or to a push, and what can be done.
+var knownProblems = []struct {
+	said   func() *regexp.Regexp
+	advice string
+}{
+	{env.Pattern(`(?i)not permitted to create or approve pull requests`), "allow it in the repository's settings " +
+		"(Actions, General, Workflow permissions), or use a token of a person"},
+	{env.Pattern(`(?i)without .?workflows?.? (scope|permission)`), "the token needs the permission workflow to " +
+		"change files of CI"},
+	{env.Pattern(`\bSAML\b`), "let the organisation's single sign-on authorise the token, in its settings"},
+	{env.Pattern(`(?i)verified signatures|must be signed|not signed`), "the project takes signed commits only: " +
+		"deepswe branch makes one for you to sign and push"},
+	{env.Pattern(`(?i)protected branch|GH0(06|13)|pre-receive hook declined`), "the project's rules refuse the " +
+		"branch: --branch NAME of deepswe pr chooses another, --via fork a fork"},
+	{env.Pattern(`(?i)draft\b.*not supported`), "this repository has no drafts: --no-draft of deepswe pr opens the " +
+		"pull request as ready for review"},
+	{env.Pattern(`(?i)issues (are|has been) disabled`), "the repository has no issues: give the text itself"},
+}
+
+// knownAdvice says what can be done about a refusal that is known by its words; empty if it is not.
+func knownAdvice(said string) string {
+	for _, k := range knownProblems {
+		if k.said().MatchString(said) {
+			return k.advice
+		}
+	}
+	return ""
+}
+
 // scopes are the words with which forges say that a token is valid and may not do something.
 var scopes = env.Pattern(`(?i)scope|not accessible by|insufficient`)
 
@@ -261,16 +290,18 @@ var scopes = env.Pattern(`(?i)scope|not accessible by|insufficient`)
 func (s *session) advice(resp *http.Response, said string) string {
 	name := tokenName(s.kind)
 	read := resp.Request.Method == http.MethodGet
+	if known := knownAdvice(said); known != "" {
+		return known
+	}
 	switch code := resp.StatusCode; {
-	case strings.Contains(said, "not permitted to create or approve pull requests"):
-		return "allow it in the repository's settings (Actions, General, Workflow permissions), or use a token of a person"
 	case scopes().MatchString(said):
 		needs := map[Kind]string{
 			GitHub: "contents and pull requests (write), issues (read)", GitLab: "the scope api",
 			Gitea: "write:repository, write:issue and read:user",
 		}[s.kind]
-		if accepted := resp.Header.Get("X-Accepted-GitHub-Permissions"); accepted != "" {
-			needs = accepted
+		needs = cmp.Or(resp.Header.Get("X-Accepted-GitHub-Permissions"), needs)
+		if strings.HasPrefix(s.secret, "github_pat_") && !read {
+			needs += "; a fine-grained one opens no pull request in the repository of another owner, a classic one does"
 		}
 		return "the token lacks a permission: it needs " + needs
 	case (code == http.StatusUnauthorized || code == http.StatusNotFound) && s.secret == "":
@@ -281,17 +312,15 @@ func (s *session) advice(resp *http.Response, said string) string {
 		return strings.TrimSuffix(text+"; "+s.withheld(s.site), "; ")
 	case code == http.StatusUnauthorized:
 		return name + " is not valid there"
-	case code == http.StatusNotFound, code == http.StatusForbidden && read:
+	case read && (code == http.StatusNotFound || code == http.StatusForbidden):
 		return "there is no such issue, or " + name + " may not read the repository (it needs read access to contents " +
 			"and issues)"
-	case code == http.StatusForbidden:
+	case code == http.StatusNotFound, code == http.StatusForbidden: // GitHub answers 404 to a token that may not write
 		return name + " may not do that there"
 	case code == http.StatusGone:
 		return "the issue was deleted"
 	case code == http.StatusLocked:
 		return "the repository is archived, or the discussion is locked: nothing can be changed there"
-	case code == http.StatusUnprocessableEntity && strings.Contains(strings.ToLower(said), "draft"):
-		return "this repository has no drafts: --no-draft opens the pull request as ready for review"
 	}
 	return ""
 }
