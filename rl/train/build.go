@@ -14,6 +14,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepswe/agent/run"
+	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
 	"deepswe/rl/train/config"
@@ -27,6 +28,7 @@ import (
 type inputs struct {
 	config      config.Config
 	options     Options
+	algorithm   rl.Algorithm
 	environment part.Environment
 	gates       run.Gates
 	stages      *stages
@@ -41,9 +43,10 @@ type inputs struct {
 // closes the inputs, also after an error.
 func open(ctx context.Context, c config.Config, o Options) (in *inputs, err error) {
 	r := c.Rollouts
-	in = &inputs{config: c, options: o, stages: &stages{list: c.Stages}, gates: run.Gates{
+	gates := run.Gates{
 		Model: run.NewGate(r.Models), Sandbox: run.NewGate(r.Sandboxes), Grading: run.NewGate(cmp.Or(r.Gradings, r.Workers)),
-	}}
+	}
+	in = &inputs{config: c, options: o, algorithm: c.RL(), stages: &stages{list: c.Stages}, gates: gates}
 	if err := in.openEnvironment(ctx); err != nil {
 		return in, fmt.Errorf("%s: %w", config.EnvironmentKey, err)
 	}
@@ -60,16 +63,25 @@ func open(ctx context.Context, c config.Config, o Options) (in *inputs, err erro
 	return in, err
 }
 
+// OpenDir creates the directory of a run with the configuration, or opens it to resume the run. It returns the complete
+// configuration in YAML as well.
+func (o Options) OpenDir(c config.Config) (*run.Dir, string, error) {
+	o = o.withDefaults()
+	if o.Resume {
+		return record.Resume(c, o.Dir)
+	}
+	return record.Create(c, o.Dir, o.World.Program(), o.Now())
+}
+
 // openEnvironment opens the environment. A run that imitates asks it for vocabulary and prompts only.
 func (in *inputs) openEnvironment(ctx context.Context) (err error) {
 	c := in.config
 	if c.Environment == nil {
 		return nil
 	}
-	algorithm := c.RL()
 	o := part.EnvironmentOptions{
 		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: in.gates, Workers: c.Rollouts.Workers,
-		Grades: algorithm.Grades, Limits: in.stages.limits, World: in.options.World,
+		Grades: in.algorithm.Grades, Limits: in.stages.limits, World: in.options.World,
 	}
 	if in.environment, err = c.Environment.Open(ctx, o); err == nil && c.Objective == config.Imitation {
 		err = in.closeEnvironment()
@@ -150,12 +162,11 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 	if err := fits(c, l.trainer); err != nil {
 		return nil, err
 	}
-	algorithm := c.RL()
 	p := player{in.environment, in.gates, c.Rollouts, o.World.Log, o.World.Abandon}
-	x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: algorithm.MaxLength}
+	x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: in.algorithm.MaxLength}
 	l.beginCourse = plan{
 		site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, curriculum: c.Curriculum, seed: c.Seed,
-		algorithm: algorithm, optimizer: c.Optimizer,
+		algorithm: in.algorithm, optimizer: c.Optimizer,
 	}.beginCourse
 	return l, in.watch(l)
 }

@@ -1,8 +1,8 @@
 // Package train is the learning loop: sample tasks, play groups of rollouts, turn rewards into advantages and rows,
 // update the policy, publish it, evaluate it periodically, and resume after being killed.
 //
-// [Start] makes a run of a configuration. It checks what is to be learned from and opens the directory; build.go makes
-// the values that the run consists of, and nothing behind it sees the configuration; loop.go takes the steps. What they
-// learn from is a course: practice (practice.go), which is supplied with rollouts and updates the policy with them, or
-// imitation. The arithmetic is in package rl, the scheduling in agent/run.
+// [Start] makes a run of a configuration. build.go opens what is to be learned from, then the directory, and makes the
+// values that the run consists of: nothing behind it sees the configuration. loop.go takes the steps. What they learn from
+// is a course: practice (practice.go), which is supplied with rollouts and updates the policy with them, or imitation.
+// The arithmetic is in package rl, the scheduling in agent/run.
 package train

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"deepswe/agent/cli"
-	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
-	"deepswe/rl/train/record"
 )
 
 // Options are the settings of a run that do not change what is learned.
@@ -47,16 +45,6 @@ func (o Options) withDefaults() Options {
 	}
 	o.World.Log = o.World.Logger()
 	return o
-}
-
-// OpenDir creates the directory of a run with the configuration, or opens it to resume the run. It returns the complete
-// configuration in YAML as well.
-func (o Options) OpenDir(c config.Config) (*run.Dir, string, error) {
-	o = o.withDefaults()
-	if o.Resume {
-		return record.Resume(c, o.Dir)
-	}
-	return record.Create(c, o.Dir, o.World.Program(), o.Now())
 }
 
 // Result is the outcome of a run.
