@@ -144,7 +144,7 @@ func (r *rowLoss) evaluate() Stats {
 	}
 	s := Stats{Rows: 1}
 	weight, keep := 1.0, true
-	if r.o.Corrections != (Corrections{}) || r.o.Decoupled {
+	if r.o.Corrections != (Corrections{}) {
 		weight, keep = r.correct(&s)
 	}
 	coef := r.row.Advantage * r.row.Scale
@@ -179,10 +179,6 @@ func (r *rowLoss) evaluate() Stats {
 		if r.grad != nil {
 			r.grad[t] = -slope
 		}
-	}
-	if !r.o.Decoupled {
-		s.MismatchKL1, s.MismatchKL3 = s.KL1, s.KL3
-		s.MismatchMin, s.MismatchMax = s.RatioMin, s.RatioMax
 	}
 	return s
 }
@@ -222,13 +218,10 @@ func (r *rowLoss) correct(s *Stats) (weight float64, keep bool) {
 		n++
 		sum += raw
 		clamped += d
-		s.MismatchKL1 -= d
-		s.MismatchKL3 += ratio - 1 - d
 		if c.TruncateToken > 0 && ratio > c.TruncateToken {
 			truncated++
 		}
 	}
-	s.MismatchMin, s.MismatchMax = low, high
 	if n == 0 {
 		return 1, true
 	}

@@ -180,10 +180,6 @@ type Stats struct {
 	KL1, KL3 float64
 	// RatioMin and RatioMax are the extremes of the ratio; both 0 where Tokens is 0.
 	RatioMin, RatioMax float64
-	// MismatchKL1 and MismatchKL3 are the same estimates of KL(sampler || trainer), with d = log m of Corrections, and
-	// MismatchMin and MismatchMax the extremes of m.
-	MismatchKL1, MismatchKL3 float64
-	MismatchMin, MismatchMax float64
 	// VetoedRows, GeometricRows and ProductRows were masked by those corrections, with MaskedTokens trained tokens between
 	// them. A row that fails several counts as the first of these. TruncatedTokens had their weight cut.
 	VetoedRows, GeometricRows, ProductRows int
@@ -199,7 +195,6 @@ type Stats struct {
 // Add adds another part of the same batch.
 func (s *Stats) Add(o Stats) {
 	s.RatioMin, s.RatioMax = widen(s.Tokens, s.RatioMin, s.RatioMax, o.Tokens, o.RatioMin, o.RatioMax)
-	s.MismatchMin, s.MismatchMax = widen(s.Tokens, s.MismatchMin, s.MismatchMax, o.Tokens, o.MismatchMin, o.MismatchMax)
 	s.Loss += o.Loss
 	s.Rows += o.Rows
 	s.Tokens += o.Tokens
@@ -208,8 +203,6 @@ func (s *Stats) Add(o Stats) {
 	s.DualClipped += o.DualClipped
 	s.KL1 += o.KL1
 	s.KL3 += o.KL3
-	s.MismatchKL1 += o.MismatchKL1
-	s.MismatchKL3 += o.MismatchKL3
 	s.VetoedRows += o.VetoedRows
 	s.GeometricRows += o.GeometricRows
 	s.ProductRows += o.ProductRows
