@@ -46,5 +46,5 @@ func (f *jsFile) ids(string) (ids []string) {
 func (t *jsTest) name() string { return t.called }
 
 func (t *jsTest) extent() (from, to int) {
-	return t.file.tokens[t.first].from, t.file.tokens[t.last].to
+	return t.file.tokens[t.first].From, t.file.tokens[t.last].To
 }

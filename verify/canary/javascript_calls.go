@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"deepswe/verify/lexer"
 )
 
 // jsFile is a parsed JavaScript or TypeScript file.
 type jsFile struct {
 	data   []byte
-	tokens []jsToken
+	tokens []lexer.Token
 	match  map[int]int // for the token of each bracket, the token of its counterpart
 	tests  []*jsTest
 }
@@ -39,9 +41,10 @@ var (
 )
 
 func (JavaScript) parse(s Source) (suite, error) {
-	tokens, err := jsLex(s.Data)
-	if err != nil {
-		return nil, err
+	l, _ := lexer.Of(s.Name, s.Data)
+	tokens, ok := l.Lex(s.Data)
+	if !ok {
+		return nil, fmt.Errorf("%w: a comment or a template does not end", errSyntax)
 	}
 	f := &jsFile{data: s.Data, tokens: tokens, match: map[int]int{}}
 	if err := f.brackets(); err != nil {
@@ -55,16 +58,16 @@ func (f *jsFile) brackets() error {
 	open := []int{-1}
 	around := map[int]int{}
 	for i, t := range f.tokens {
-		if t.kind != 'p' {
+		if t.Kind != 'o' {
 			continue
 		}
-		switch c := f.data[t.from]; c {
+		switch c := t.Text[0]; c {
 		case '(', '[', '{':
 			around[i] = open[len(open)-1]
 			open = append(open, i)
 		case ')', ']', '}':
 			at := open[len(open)-1]
-			if at < 0 || !strings.Contains("() [] {}", string(f.data[f.tokens[at].from])+string(c)) {
+			if at < 0 || !strings.Contains("() [] {}", string(f.data[f.tokens[at].From])+string(c)) {
 				return fmt.Errorf("%w: the brackets do not match", errSyntax)
 			}
 			f.match[at], f.match[i] = i, at
@@ -91,7 +94,7 @@ func (f *jsFile) brackets() error {
 // callee returns the first token of the function that is called, if that defines a test: it, test.only, t.test,
 // it.each([1, 2]). each is set if the title contains placeholders for the values of a case.
 func (f *jsFile) callee(last int) (first int, each, ok bool) {
-	if last > 0 && (f.text(last) == ")" || f.tokens[last].kind == 't') { // it.each(...)(
+	if last > 0 && (f.text(last) == ")" || f.tokens[last].Kind == 't') { // it.each(...)(
 		if f.text(last) == ")" {
 			last = f.match[last]
 		}
@@ -110,11 +113,11 @@ func (f *jsFile) callee(last int) (first int, each, ok bool) {
 		return last, each, last == 0 || f.text(last-1) != "function"
 	}
 	// A subtest, which is defined with the parameter of the outer test.
-	ok = last > 1 && f.tokens[last-2].kind == 'n' && (last == 2 || f.text(last-3) != ".")
+	ok = last > 1 && f.tokens[last-2].Kind == 'w' && (last == 2 || f.text(last-3) != ".")
 	return last - 2, each, ok
 }
 
-func (f *jsFile) text(i int) string { return string(f.data[f.tokens[i].from:f.tokens[i].to]) }
+func (f *jsFile) text(i int) string { return f.tokens[i].Text }
 
 // statement finds the first and last token of the test's statement. It returns false if the call is only a part of a
 // statement.
@@ -130,11 +133,11 @@ func (f *jsFile) statement(first int, t *jsTest) bool {
 		return true
 	}
 	before := f.tokens[first-1]
-	newLine := strings.Contains(string(f.data[before.to:f.tokens[first].from]), "\n")
+	newLine := strings.Contains(string(f.data[before.To:f.tokens[first].From]), "\n")
 	switch text := f.text(first - 1); {
 	case strings.Contains("{};", text):
 		return true
-	case before.kind == 'p':
+	case before.Kind == 'o':
 		return text == ")" && newLine
 	default:
 		return newLine && text != "return" && text != "await"
@@ -159,7 +162,7 @@ func (f *jsFile) test(open int, each bool) *jsTest {
 	for i := comma; i < end; i++ {
 		if to, ok := f.match[i]; ok {
 			before := f.text(i - 1)
-			if f.text(i) == "{" && (before == ">" || before == ")") {
+			if f.text(i) == "{" && (before == "=>" || before == ")") {
 				t.open, t.close = i, to
 			}
 			i = to
@@ -184,10 +187,10 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 		hole = jsEachHole
 	}
 	first := f.tokens[from]
-	literal := first.kind == 's' || first.kind == 't' && !strings.Contains(f.text(from), "${")
+	literal := first.Kind == 's' || first.Kind == 't' && !strings.Contains(f.text(from), "${")
 	if to == from+1 && literal && !hole.MatchString(f.text(from)) {
 		called, ok := jsText(f.text(from))
-		t.called, t.title, t.from, t.to = called, from, first.from, first.to
+		t.called, t.title, t.from, t.to = called, from, first.From, first.To
 		return ok
 	}
 	cases := ""
@@ -198,12 +201,12 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 			continue
 		}
 		token := f.tokens[i]
-		if token.kind != 's' && token.kind != 't' {
+		if token.Kind != 's' && token.Kind != 't' {
 			cases += ".*"
 			continue
 		}
-		at := token.from + 1
-		body := string(f.data[at : token.to-1])
+		at := token.From + 1
+		body := string(f.data[at : token.To-1])
 		last := 0
 		for _, m := range append(hole.FindAllStringIndex(body, -1), []int{len(body), len(body)}) {
 			part := body[last:m[0]]
@@ -220,7 +223,7 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 	}
 	if len(jsLetters.FindAllString(t.called, -1)) < shortest {
 		t.computed, t.called, t.title = true, "", from
-		t.from, t.to = first.from, f.tokens[to-1].to
+		t.from, t.to = first.From, f.tokens[to-1].To
 		return to > from
 	}
 	var err error

@@ -30,7 +30,7 @@ func (t *jsTest) mutations(r *chance) []mutation {
 			m.plain = strings.HasPrefix(text, "!(")
 			negations = append(negations, m)
 		}
-		if f.tokens[i].kind != 'n' || i+1 >= t.last || f.text(i+1) != "(" || f.text(i-1) != "." {
+		if f.tokens[i].Kind != 'w' || i+1 >= t.last || f.text(i+1) != "(" || f.text(i-1) != "." {
 			continue
 		}
 		if from, to, texts := f.wrong(i, r); len(texts) > 0 {
@@ -46,7 +46,7 @@ func (t *jsTest) mutations(r *chance) []mutation {
 	if t.open == 0 {
 		return all
 	}
-	at, n := f.tokens[t.open].to, len(t.called)%7+2
+	at, n := f.tokens[t.open].To, len(t.called)%7+2
 	text := fmt.Sprintf("\n  if ('x'.repeat(%d).length !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
 	return append(all, replacement(Outright, "start", at, at, text))
 }
@@ -55,7 +55,7 @@ func (t *jsTest) mutations(r *chance) []mutation {
 func (f *jsFile) wrong(i int, r *chance) (from, to int, texts []string) {
 	method, open := f.text(i), i+1
 	if other := jsOpposites[method]; other != "" && !f.negated(i) {
-		return f.tokens[i].from, f.tokens[i].to, []string{other}
+		return f.tokens[i].From, f.tokens[i].To, []string{other}
 	}
 	at, known := jsEqual[method]
 	if !known || f.negated(i) {
@@ -77,11 +77,11 @@ func (f *jsFile) wrong(i int, r *chance) (from, to int, texts []string) {
 		if j+1 < a[1] && f.text(j+1) == ":" {
 			continue // a key of an object, not a value
 		}
-		if others := jsOthers(f.tokens[j].kind, f.text(j), r); len(others) > 0 {
-			return f.tokens[j].from, f.tokens[j].to, others
+		if others := jsOthers(f.tokens[j].Kind, f.text(j), r); len(others) > 0 {
+			return f.tokens[j].From, f.tokens[j].To, others
 		}
 	}
-	from, to = f.tokens[a[0]].from, f.tokens[a[1]-1].to
+	from, to = f.tokens[a[0]].From, f.tokens[a[1]-1].To
 	return from, to, []string{"[" + string(f.data[from:to]) + ", 0]"}
 }
 
@@ -91,7 +91,7 @@ func (f *jsFile) negated(i int) bool {
 		if f.text(j-1) == "not" || strings.HasPrefix(f.text(j-1), "not") {
 			return true
 		}
-		if f.tokens[j-1].kind != 'n' {
+		if f.tokens[j-1].Kind != 'w' {
 			break
 		}
 	}

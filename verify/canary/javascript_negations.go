@@ -20,7 +20,7 @@ var jsChecks = []string{"true", "false", "null", "undefined", "ok", "exist", "em
 
 // negation returns the replacement that makes the check at token i expect the opposite; no text if there is none.
 func (f *jsFile) negation(i int) (from, to int, text string) {
-	if f.tokens[i].kind != 'n' || i+1 >= len(f.tokens) {
+	if f.tokens[i].Kind != 'w' || i+1 >= len(f.tokens) {
 		return 0, 0, ""
 	}
 	word, called := f.text(i), f.text(i+1) == "("
@@ -34,18 +34,18 @@ func (f *jsFile) negation(i int) (from, to int, text string) {
 	switch {
 	case f.chained(i) && (called || slices.Contains(jsChecks, word)):
 		if f.text(i-2) == "not" {
-			return f.tokens[i-2].from, token.to, word
+			return f.tokens[i-2].From, token.To, word
 		}
 		if f.negated(i) {
 			return 0, 0, ""
 		}
-		return token.from, token.to, "not." + word
-	case !called || i < 2 || f.tokens[i-2].kind != 'n':
+		return token.From, token.To, "not." + word
+	case !called || i < 2 || f.tokens[i-2].Kind != 'w':
 		return 0, 0, ""
 	case (word == "ok" || word == "true") && f.text(i-2) != "should":
 		return f.opposed(i + 1)
 	case f.text(i-2) == "assert" && jsInverse[word] != "":
-		return token.from, token.to, jsInverse[word]
+		return token.From, token.To, jsInverse[word]
 	}
 	return 0, 0, ""
 }
@@ -62,7 +62,7 @@ func (f *jsFile) opposed(open int) (from, to int, text string) {
 	if end == open+1 {
 		return 0, 0, ""
 	}
-	from, to = f.tokens[open+1].from, f.tokens[end-1].to
+	from, to = f.tokens[open+1].From, f.tokens[end-1].To
 	return from, to, "!(" + string(f.data[from:to]) + ")"
 }
 
@@ -83,7 +83,7 @@ func (f *jsFile) chained(i int) bool {
 				return true
 			}
 		}
-		if j < 0 || f.tokens[j].kind != 'n' {
+		if j < 0 || f.tokens[j].Kind != 'w' {
 			return false
 		}
 		if f.text(j) == "should" {

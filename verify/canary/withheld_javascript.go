@@ -31,7 +31,7 @@ func (t *jsTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 			continue
 		}
 		text := fmt.Sprintf("%s(%d, %s)", keep, first+len(literals), given)
-		edits = append(edits, edit{f.tokens[from].from, f.tokens[to].to, text})
+		edits = append(edits, edit{f.tokens[from].From, f.tokens[to].To, text})
 		literals[first+len(literals)] = Literal{Value: wanted}
 		i = to
 	}
@@ -40,7 +40,7 @@ func (t *jsTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 
 // checks reports whether a token begins what may make a test fail.
 func (f *jsFile) checks(i int) bool {
-	if f.tokens[i].kind != 'n' {
+	if f.tokens[i].Kind != 'w' {
 		return false
 	}
 	if f.text(i) == "t" && i+2 < len(f.tokens) && f.text(i+1) == "." {
@@ -51,7 +51,7 @@ func (f *jsFile) checks(i int) bool {
 
 // compared returns the range of tokens of the comparison that begins at token i, what it compares, and the literal.
 func (f *jsFile) compared(i int) (from, to int, given string, wanted literal.Value, ok bool) {
-	if f.tokens[i].kind != 'n' || i > 0 && f.text(i-1) == "." || i+2 >= len(f.tokens) {
+	if f.tokens[i].Kind != 'w' || i > 0 && f.text(i-1) == "." || i+2 >= len(f.tokens) {
 		return 0, 0, "", wanted, false
 	}
 	var arguments [][2]int
@@ -78,7 +78,7 @@ func (f *jsFile) compared(i int) (from, to int, given string, wanted literal.Val
 	if len(arguments) < 2 {
 		return 0, 0, "", wanted, false
 	}
-	text := func(a [2]int) string { return string(f.data[f.tokens[a[0]].from:f.tokens[a[1]-1].to]) }
+	text := func(a [2]int) string { return string(f.data[f.tokens[a[0]].From:f.tokens[a[1]-1].To]) }
 	v, err := literal.Parse(text(arguments[1]))
 	given = text(arguments[0])
 	return i, to, given, v, err == nil && !strings.HasPrefix(given, "...")

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"deepswe/verify/lexer"
 )
 
 // Mutant is a solution with one changed line altered.
@@ -135,8 +137,8 @@ func edits(name string, data []byte) []edit {
 	if strings.HasSuffix(name, ".go") {
 		return golang(data)
 	}
-	if l, ok := languageOf(name, data); ok {
-		return l.edits(data)
+	if l, ok := lexer.Of(name, data); ok {
+		return tokenEdits(l, data)
 	}
 	return nil
 }

@@ -3,7 +3,10 @@ package mutant
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
+
+	"deepswe/verify/lexer"
 )
 
 // opposites are operators with those that replace them, in all languages that are read as tokens.
@@ -13,28 +16,38 @@ var opposites = map[string]string{
 	"+=": "-=", "-=": "+=", "*=": "/=", "++": "--", "--": "++",
 }
 
+// keywords are words with those that replace them, by language.
+var keywords = map[lexer.Kind]map[string]string{
+	lexer.Python:     {"True": "False", "False": "True", "and": "or", "or": "and"},
+	lexer.JavaScript: {"true": "false", "false": "true"},
+	lexer.Shell: {
+		"-eq": "-ne", "-ne": "-eq", "-lt": "-le", "-le": "-lt", "-gt": "-ge", "-ge": "-gt", "-z": "-n", "-n": "-z",
+		"true": "false", "false": "true",
+	},
+}
+
 // noValues are words after which an operator has one operand only.
 var noValues = strings.Fields(
 	"return in and or not if elif else while for print yield await case typeof is lambda assert")
 
 // tokenReader collects the alterations of a file.
 type tokenReader struct {
-	language
+	lexer.Language
 	data   []byte
-	tokens []lexeme
+	tokens []lexer.Token
 	all    []edit
 }
 
 // edits returns the alterations of a file; none if it cannot be read.
-func (l language) edits(data []byte) []edit {
-	tokens, ok := l.lex(data)
+func tokenEdits(l lexer.Language, data []byte) []edit {
+	tokens, ok := l.Lex(data)
 	if !ok {
 		return nil
 	}
-	r := &tokenReader{language: l, data: data, tokens: tokens}
+	r := &tokenReader{Language: l, data: data, tokens: tokens}
 	for from := 0; from < len(tokens); {
 		to := from + 1
-		for to < len(tokens) && !bytes.ContainsRune(data[tokens[to-1].to:tokens[to].from], '\n') {
+		for to < len(tokens) && !bytes.ContainsRune(data[tokens[to-1].To:tokens[to].From], '\n') {
 			to++
 		}
 		r.line(from, to)
@@ -49,21 +62,21 @@ func (r *tokenReader) replace(from, to int, text string, o Operator) {
 
 // is reports whether a token is one of several texts.
 func (r *tokenReader) is(i int, texts ...string) bool {
-	return i >= 0 && i < len(r.tokens) && r.tokens[i].kind != 's' && slices.Contains(texts, r.tokens[i].text)
+	return i >= 0 && i < len(r.tokens) && r.tokens[i].Kind != 's' && r.tokens[i].Kind != 't' && slices.Contains(texts, r.tokens[i].Text)
 }
 
 // line reads the tokens of a line.
 func (r *tokenReader) line(from, to int) {
-	if r.is(from, "import", "from", "export", "@") || slices.ContainsFunc(r.tokens[from:to], func(t lexeme) bool {
-		return t.text == "require"
+	if r.is(from, "import", "from", "export", "@") || slices.ContainsFunc(r.tokens[from:to], func(t lexer.Token) bool {
+		return t.Text == "require"
 	}) {
 		return
 	}
 	for i := from; i < to; i++ {
-		switch r.tokens[i].kind {
+		switch r.tokens[i].Kind {
 		case 'd':
 			r.number(i)
-		case 's':
+		case 's', 't':
 			r.string(i, from, to)
 		case 'w':
 			r.word(i)
@@ -77,30 +90,30 @@ func (r *tokenReader) line(from, to int) {
 
 func (r *tokenReader) number(i int) {
 	t := r.tokens[i]
-	if r.kind == shell && (r.is(i-1, "&") || r.is(i+1, ">", "<", ">>") && r.tokens[i+1].from == t.to) {
+	if r.Kind == lexer.Shell && (r.is(i-1, "&") || r.is(i+1, ">", "<", ">>") && r.tokens[i+1].From == t.To) {
 		return // a descriptor
 	}
-	for _, other := range neighbours(t.text) {
-		r.replace(t.from, t.to, other, Boundary)
+	for _, other := range neighbours(t.Text) {
+		r.replace(t.From, t.To, other, Boundary)
 	}
 }
 
 func (r *tokenReader) string(i, from, to int) {
 	t := r.tokens[i]
-	first := i == from || i == from+1 && r.tokens[from].to == t.from
-	if first && i == to-1 && r.kind == python || r.kind == shell && strings.Contains(t.text, "\n") {
+	first := i == from || i == from+1 && r.tokens[from].To == t.From
+	if first && i == to-1 && r.Kind == lexer.Python || r.Kind == lexer.Shell && strings.Contains(t.Text, "\n") {
 		return // a docstring, or a program in another language
 	}
-	if r.kind == shell && strings.ContainsAny(t.text, "$`") && t.text[0] != '\'' {
-		if rest, ok := strings.CutPrefix(t.text, `"$`); ok {
+	if r.Kind == lexer.Shell && strings.ContainsAny(t.Text, "$`") && t.Text[0] != '\'' {
+		if rest, ok := strings.CutPrefix(t.Text, `"$`); ok {
 			for _, other := range neighbours(strings.TrimSuffix(rest, `"`)) {
-				r.replace(t.from+2, t.to-1, other, Boundary)
+				r.replace(t.From+2, t.To-1, other, Boundary)
 			}
 		}
 		return
 	}
-	at := t.from + 1
-	if long := strings.Repeat(t.text[:1], 3); r.kind == python && strings.HasPrefix(t.text, long) {
+	at := t.From + 1
+	if long := strings.Repeat(t.Text[:1], 3); r.Kind == lexer.Python && strings.HasPrefix(t.Text, long) {
 		at += 2
 	}
 	r.replace(at, at, "x", Text)
@@ -108,50 +121,50 @@ func (r *tokenReader) string(i, from, to int) {
 
 func (r *tokenReader) word(i int) {
 	t := r.tokens[i]
-	switch other := r.keywords[t.text]; {
-	case r.kind == shell && (t.text == "-n" || t.text == "-z") && !r.is(i-1, "[", "test", "!"):
+	switch other := keywords[r.Kind][t.Text]; {
+	case r.Kind == lexer.Shell && (t.Text == "-n" || t.Text == "-z") && !r.is(i-1, "[", "test", "!"):
 	case other != "" && (other[0] == '-' || other == "and" || other == "or"):
-		r.replace(t.from, t.to, other, Comparison)
+		r.replace(t.From, t.To, other, Comparison)
 	case other != "":
-		r.replace(t.from, t.to, other, Literal)
-	case r.kind == python && t.text == "not" && i+1 < len(r.tokens):
-		r.replace(t.from, r.tokens[i+1].from, "", Condition)
-	case r.kind == python && t.text == "is" && !r.is(i+1, "not"):
-		r.replace(t.from, t.to, "is not", Comparison)
-	case r.kind == shell && r.is(i-1, "=") && r.tokens[i-1].to == t.from:
-		r.replace(t.from, t.from, "x", Text)
+		r.replace(t.From, t.To, other, Literal)
+	case r.Kind == lexer.Python && t.Text == "not" && i+1 < len(r.tokens):
+		r.replace(t.From, r.tokens[i+1].From, "", Condition)
+	case r.Kind == lexer.Python && t.Text == "is" && !r.is(i+1, "not"):
+		r.replace(t.From, t.To, "is not", Comparison)
+	case r.Kind == lexer.Shell && r.is(i-1, "=") && r.tokens[i-1].To == t.From:
+		r.replace(t.From, t.From, "x", Text)
 	}
 }
 
 func (r *tokenReader) operator(i, first int) {
 	t := r.tokens[i]
-	spaced := t.to < len(r.data) && t.from > 0 && r.data[t.to] == ' ' && r.data[t.from-1] == ' '
-	binary := i > first && (r.tokens[i-1].kind != 'o' || r.is(i-1, ")", "]", "}")) && !r.is(i-1, noValues...)
-	other := opposites[t.text]
+	spaced := t.To < len(r.data) && t.From > 0 && r.data[t.To] == ' ' && r.data[t.From-1] == ' '
+	binary := i > first && (r.tokens[i-1].Kind != 'o' || r.is(i-1, ")", "]", "}")) && !r.is(i-1, noValues...)
+	other := opposites[t.Text]
 	switch {
-	case t.text == "!" && !binary && i+1 < len(r.tokens):
-		r.replace(t.from, r.tokens[i+1].from, "", Condition)
-	case r.kind == shell && spaced && t.text == "=":
-		r.replace(t.from, t.to, "!=", Comparison)
-	case r.kind == shell && spaced && t.text == "!=":
-		r.replace(t.from, t.to, "=", Comparison)
-	case other == "", !binary, strings.ContainsAny(t.text, "<>") && !spaced && len(t.text) == 1:
-	case !t.arith && t.text != "&&" && t.text != "||":
-	case t.text == "%" && r.tokens[i-1].kind == 's': // a format
-	case t.text == ">" && r.is(first, "print", "printf"): // output to a file
-	case (t.text == "++" || t.text == "--") && r.is(first, "for"): // the loop would not end
-	case r.kind == python && (t.text == "++" || t.text == "--"): // two signs
+	case t.Text == "!" && !binary && i+1 < len(r.tokens):
+		r.replace(t.From, r.tokens[i+1].From, "", Condition)
+	case r.Kind == lexer.Shell && spaced && t.Text == "=":
+		r.replace(t.From, t.To, "!=", Comparison)
+	case r.Kind == lexer.Shell && spaced && t.Text == "!=":
+		r.replace(t.From, t.To, "=", Comparison)
+	case other == "", !binary, strings.ContainsAny(t.Text, "<>") && !spaced && len(t.Text) == 1:
+	case !t.Arith && t.Text != "&&" && t.Text != "||":
+	case t.Text == "%" && r.tokens[i-1].Kind == 's': // a format
+	case t.Text == ">" && r.is(first, "print", "printf"): // output to a file
+	case (t.Text == "++" || t.Text == "--") && r.is(first, "for"): // the loop would not end
+	case r.Kind == lexer.Python && (t.Text == "++" || t.Text == "--"): // two signs
 	default:
-		r.replace(t.from, t.to, other, kindOf(t.text))
+		r.replace(t.From, t.To, other, kindOf(t.Text))
 	}
 }
 
 // condition negates the condition of a line.
 func (r *tokenReader) condition(from, to int) {
 	first, last := r.tokens[from], r.tokens[to-1]
-	if r.kind == python {
-		if r.is(from, "if", "elif", "while") && last.text == ":" && last.depth == first.depth && to-from > 2 {
-			at, end := r.tokens[from+1].from, r.tokens[to-2].to
+	if r.Kind == lexer.Python {
+		if r.is(from, "if", "elif", "while") && last.Text == ":" && last.Depth == first.Depth && to-from > 2 {
+			at, end := r.tokens[from+1].From, r.tokens[to-2].To
 			r.replace(at, end, "not ("+string(r.data[at:end])+")", Condition)
 		}
 		return
@@ -159,14 +172,14 @@ func (r *tokenReader) condition(from, to int) {
 	for i := from; i < to-1; i++ {
 		switch {
 		case !r.is(i, "if", "elif", "while", "until"):
-		case r.kind == shell && !r.is(i+1, "!"):
-			r.replace(r.tokens[i+1].from, r.tokens[i+1].from, "! ", Condition)
-		case r.kind != shell && r.is(i+1, "("):
-			end := slices.IndexFunc(r.tokens[i+2:to], func(t lexeme) bool {
-				return t.text == ")" && t.depth == r.tokens[i+1].depth
+		case r.Kind == lexer.Shell && !r.is(i+1, "!"):
+			r.replace(r.tokens[i+1].From, r.tokens[i+1].From, "! ", Condition)
+		case r.Kind != lexer.Shell && r.is(i+1, "("):
+			end := slices.IndexFunc(r.tokens[i+2:to], func(t lexer.Token) bool {
+				return t.Text == ")" && t.Depth == r.tokens[i+1].Depth
 			})
 			if end > 0 {
-				at, end := r.tokens[i+1].to, r.tokens[i+2+end].from
+				at, end := r.tokens[i+1].To, r.tokens[i+2+end].From
 				r.replace(at, end, "!("+string(r.data[at:end])+")", Condition)
 			}
 		}
@@ -174,39 +187,39 @@ func (r *tokenReader) condition(from, to int) {
 }
 
 // Words that begin lines that cannot be deleted, by language; in the shell, words that no deleted line contains.
-var kept = map[languageKind][]string{
-	python: strings.Fields("def class if elif else for while try except finally with import from pass async global " +
+var kept = map[lexer.Kind][]string{
+	lexer.Python: strings.Fields("def class if elif else for while try except finally with import from pass async global " +
 		"nonlocal match case"),
-	javascript: strings.Fields("const let var import export function class case default if for while else do try catch " +
+	lexer.JavaScript: strings.Fields("const let var import export function class case default if for while else do try catch " +
 		"finally switch async static get set public private protected readonly type interface"),
-	shell: strings.Fields("if then else elif fi for while until do done case esac ;; in"),
-	awk:   strings.Fields("function if for while else do BEGIN END case default"),
+	lexer.Shell: strings.Fields("if then else elif fi for while until do done case esac ;; in"),
+	lexer.Awk:   strings.Fields("function if for while else do BEGIN END case default"),
 }
 
 // deletion makes the statement of a line ineffective, if the line is exactly one statement.
 func (r *tokenReader) deletion(from, to int) {
 	first, last := r.tokens[from], r.tokens[to-1]
 	line := r.tokens[from:to]
-	if first.kind != 'w' && !r.is(from, "$") || r.is(from, kept[r.kind]...) || balance(line) != 0 ||
-		r.is(from-1, ",", "&&", "||", "|", "+", "=", ".", "?", ":") && r.kind != python ||
-		strings.HasSuffix(strings.TrimRight(string(r.data[:first.from]), " \t"), "\\\n") ||
-		strings.HasPrefix(strings.TrimLeft(string(r.data[last.to:]), " \t"), "\\\n") {
+	if first.Kind != 'w' && !r.is(from, "$") || r.is(from, kept[r.Kind]...) || balance(line) != 0 ||
+		r.is(from-1, ",", "&&", "||", "|", "+", "=", ".", "?", ":") && r.Kind != lexer.Python ||
+		strings.HasSuffix(strings.TrimRight(string(r.data[:first.From]), " \t"), "\\\n") ||
+		strings.HasPrefix(strings.TrimLeft(string(r.data[last.To:]), " \t"), "\\\n") {
 		return
 	}
 	instead := ";"
-	switch r.kind {
-	case python:
-		if first.depth > 0 || last.text == ":" {
+	switch r.Kind {
+	case lexer.Python:
+		if first.Depth > 0 || last.Text == ":" {
 			return
 		}
 		instead = "pass"
-	case javascript:
-		if last.text != ";" || from > 0 && !r.is(from-1, ";", "{", "}") || r.braces(line) {
+	case lexer.JavaScript:
+		if last.Text != ";" || from > 0 && !r.is(from-1, ";", "{", "}") || r.braces(line) {
 			return
 		}
-	case shell:
+	case lexer.Shell:
 		for i := from; i < to; i++ {
-			if r.is(i, kept[shell]...) {
+			if r.is(i, kept[lexer.Shell]...) {
 				return
 			}
 		}
@@ -214,32 +227,49 @@ func (r *tokenReader) deletion(from, to int) {
 			return
 		}
 		instead = ":"
-	case awk:
+	case lexer.Awk:
 		if r.is(to-1, ",", "&&", "||") || r.braces(line) {
 			return
 		}
 	}
-	r.replace(first.from, last.to, instead, Deletion)
+	r.replace(first.From, last.To, instead, Deletion)
 }
 
-func (r *tokenReader) braces(line []lexeme) bool {
-	return slices.ContainsFunc(line, func(t lexeme) bool { return t.kind == 'o' && (t.text == "{" || t.text == "}") })
+func (r *tokenReader) braces(line []lexer.Token) bool {
+	return slices.ContainsFunc(line, func(t lexer.Token) bool { return t.Kind == 'o' && (t.Text == "{" || t.Text == "}") })
 }
 
 // balance returns how many more brackets a line opens than it closes; a large number if it closes one that it has not
 // opened.
-func balance(line []lexeme) int {
+func balance(line []lexer.Token) int {
 	n := 0
 	for _, t := range line {
 		switch {
-		case t.kind != 'o':
-		case strings.Contains("([{", t.text):
+		case t.Kind != 'o':
+		case strings.Contains("([{", t.Text):
 			n++
-		case strings.Contains(")]}", t.text):
+		case strings.Contains(")]}", t.Text):
 			if n--; n < 0 {
 				return len(line)
 			}
 		}
 	}
 	return n
+}
+
+// neighbours returns the decimal numbers that are one more and one less, without a sign.
+func neighbours(number string) []string {
+	whole, fraction, point := strings.Cut(number, ".")
+	n, err := strconv.Atoi(whole)
+	if err != nil || len(whole) > 1 && whole[0] == '0' {
+		return nil
+	}
+	if point {
+		fraction = "." + fraction
+	}
+	others := []string{strconv.Itoa(n+1) + fraction}
+	if n > 0 {
+		others = append(others, strconv.Itoa(n-1)+fraction)
+	}
+	return others
 }

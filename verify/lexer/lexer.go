@@ -1,0 +1,253 @@
+// Package lexer splits sources of several languages into tokens, roughly: whatever the version of a language, and without
+// knowing its grammar.
+package lexer
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Token is a word, a number, a string, a template, an operator, or a regular expression, at a place in a source.
+type Token struct {
+	Kind     byte // w, d, s, t, o or r
+	From, To int
+	Text     string
+	Depth    int  // of brackets around it; in languages with blocks in braces, without those
+	Arith    bool // operators are those of arithmetic
+}
+
+// Language is how a language is read.
+type Language struct {
+	comment string // begins a comment up to the end of the line
+	blocks  bool   // there are comments like /* this */
+	quotes  string
+	regexps bool // there are regular expressions like /this/
+	Kind    Kind
+}
+
+// Kind is which language it is.
+type Kind byte
+
+// The languages.
+const (
+	Python Kind = iota
+	JavaScript
+	Shell
+	Awk
+)
+
+// Of returns the language of a file; ok is false if it is none of these.
+func Of(name string, data []byte) (l Language, ok bool) {
+	switch ext := path.Ext(name); {
+	case ext == ".py":
+		return Language{comment: "#", quotes: `"'`, Kind: Python}, true
+	case strings.Contains(" .js .cjs .mjs .jsx .ts .cts .mts .tsx ", " "+ext+" ") && ext != "":
+		return Language{comment: "//", blocks: true, quotes: "\"'`", regexps: true, Kind: JavaScript}, true
+	case ext == ".awk":
+		return Language{comment: "#", quotes: `"`, regexps: true, Kind: Awk}, true
+	case ext == ".sh", ext == ".bash", ext == "" && bytes.HasPrefix(data, []byte("#!")) &&
+		bytes.Contains(data[:min(len(data), 40)], []byte("sh\n")):
+		return Language{comment: "#", quotes: "\"'`", Kind: Shell}, true
+	}
+	return Language{}, false
+}
+
+// operators are the operators that are longer than a character, longest first.
+var operators = []string{
+	"===", "!==", "**=", "//=", "<<=", ">>=", "...", "&&=", "||=",
+	"==", "!=", "<=", ">=", "&&", "||", "++", "--", "+=", "-=", "*=", "/=", "%=", "->", "=>", "<<", ">>", "**", "//",
+	":=", "?.", "??", ";;",
+}
+
+// Lex splits a file into tokens, without comments and blanks; ok is false if a string or a comment does not end.
+func (l Language) Lex(data []byte) (tokens []Token, ok bool) {
+	depth, arith := 0, 0
+	opening, closing := "([", ")]"
+	if l.Kind == Python {
+		opening, closing = "([{", ")]}"
+	}
+	for at := 0; at < len(data); {
+		if n := l.blank(data, at); n > 0 {
+			at += n
+			continue
+		}
+		kind, n := l.nextToken(data, at, tokens)
+		if n == 0 {
+			return nil, false
+		}
+		text := string(data[at : at+n])
+		if kind == 'o' && strings.Contains(closing, text) {
+			depth, arith = depth-1, max(0, arith-1)
+		}
+		tokens = append(tokens, Token{kind, at, at + n, text, depth, l.Kind != Shell || arith > 0})
+		if kind == 'o' && strings.Contains(opening, text) {
+			depth++
+			if arith > 0 || bytes.HasPrefix(data[at:], []byte("((")) {
+				arith++
+			}
+		}
+		at += n
+	}
+	return tokens, true
+}
+
+// blank returns the length of what is no token: a blank, a comment, the end of a line that continues.
+func (l Language) blank(data []byte, at int) int {
+	switch rest := data[at:]; {
+	case strings.IndexByte(" \t\r\n", rest[0]) >= 0:
+		return 1
+	case rest[0] == '\\' && l.Kind != JavaScript:
+		return 2
+	case l.commentAt(data, at), at == 0 && bytes.HasPrefix(rest, []byte("#!")):
+		return lineLength(rest)
+	case l.blocks && bytes.HasPrefix(rest, []byte("/*")):
+		if i := bytes.Index(rest, []byte("*/")); i >= 0 {
+			return i + 2
+		}
+	}
+	return 0
+}
+
+// nextToken returns the kind and the length of the token at an offset; 0 if it does not end.
+func (l Language) nextToken(data []byte, at int, before []Token) (kind byte, n int) {
+	rest, n := data[at:], 1
+	switch c := rest[0]; {
+	case l.Kind == JavaScript && c == '`':
+		return 't', templateLength(rest)
+	case strings.IndexByte(l.quotes, c) >= 0:
+		return 's', l.stringLength(rest)
+	case l.blocks && bytes.HasPrefix(rest, []byte("/*")): // without an end
+		return 'o', 0
+	case l.regexps && c == '/' && regexpAfter(before) && regexpLength(rest) > 0:
+		return 'r', regexpLength(rest)
+	case '0' <= c && c <= '9':
+		for n < len(rest) && (wordByte(rest[n]) || rest[n] == '.') {
+			n++
+		}
+		return 'd', n
+	case l.Kind == JavaScript && strings.IndexByte("$#@", c) >= 0:
+		for n < len(rest) && (wordByte(rest[n]) || rest[n] == '$') {
+			n++
+		}
+		return 'w', n
+	case wordByte(c), l.Kind == Shell && c == '-' && len(rest) > 2 && wordByte(rest[1]) && blankBefore(data, at):
+		for n < len(rest) && (wordByte(rest[n]) || rest[n] == '$' && l.Kind == JavaScript) {
+			n++
+		}
+		return 'w', n
+	}
+	for _, op := range operators {
+		if bytes.HasPrefix(rest, []byte(op)) {
+			return 'o', len(op)
+		}
+	}
+	return 'o', 1
+}
+
+func (l Language) commentAt(data []byte, at int) bool {
+	return bytes.HasPrefix(data[at:], []byte(l.comment)) && (l.Kind != Shell || blankBefore(data, at))
+}
+
+func blankBefore(data []byte, at int) bool {
+	return at == 0 || strings.IndexByte(" \t\n;", data[at-1]) >= 0
+}
+
+func lineLength(data []byte) int {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i
+	}
+	return len(data)
+}
+
+// stringLength returns the length of the string at the beginning of data; 0 if it does not end.
+func (l Language) stringLength(data []byte) int {
+	quote := data[:1]
+	if long := bytes.Repeat(quote, 3); l.Kind == Python && bytes.HasPrefix(data, long) {
+		quote = long
+	}
+	several := len(quote) == 3 || l.Kind == Shell || quote[0] == '`'
+	for i := len(quote); i < len(data); i++ {
+		switch {
+		case data[i] == '\\' && (l.Kind != Shell || quote[0] != '\''):
+			i++
+		case data[i] == '\n' && !several && l.Kind == JavaScript: // an apostrophe between elements
+			return i + 1
+		case data[i] == '\n' && !several:
+			return 0
+		case bytes.HasPrefix(data[i:], quote):
+			return i + len(quote)
+		}
+	}
+	return 0
+}
+
+// templateLength returns the length of the template at the beginning of data, with those in its placeholders; 0 if it
+// does not end.
+func templateLength(data []byte) int {
+	for at := 1; at < len(data); at++ {
+		switch {
+		case data[at] == '\\':
+			at++
+		case data[at] == '`':
+			return at + 1
+		case bytes.HasPrefix(data[at:], []byte("${")):
+			at++
+			for depth := 1; depth > 0 && at+1 < len(data); {
+				switch at++; data[at] {
+				case '`':
+					n := templateLength(data[at:])
+					if n == 0 {
+						return 0
+					}
+					at += n - 1
+				case '{':
+					depth++
+				case '}':
+					depth--
+				}
+			}
+		}
+	}
+	return 0
+}
+
+// regexpAfter reports whether a slash after these tokens begins a regular expression.
+func regexpAfter(tokens []Token) bool {
+	if len(tokens) == 0 {
+		return true
+	}
+	switch last := tokens[len(tokens)-1]; last.Kind {
+	case 'o':
+		return !strings.Contains(")]}", last.Text)
+	case 'w':
+		return slices.Contains([]string{"return", "case", "typeof", "in", "of", "await"}, last.Text)
+	}
+	return false
+}
+
+// regexpLength returns the length of the regular expression at the beginning of data; 0 if it does not end.
+func regexpLength(data []byte) int {
+	class := false
+	for i := 1; i < len(data) && data[i] != '\n'; i++ {
+		switch {
+		case data[i] == '\\':
+			i++
+		case data[i] == '[':
+			class = true
+		case data[i] == ']':
+			class = false
+		case data[i] == '/' && !class:
+			for i++; i < len(data) && wordByte(data[i]); {
+				i++
+			}
+			return i
+		}
+	}
+	return 0
+}
+
+func wordByte(c byte) bool {
+	return c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}
