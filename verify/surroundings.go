@@ -22,7 +22,7 @@ const Planted SuspicionKind = "planted"
 
 // findSurroundings prints the directories of programs, and those in which Python looks for packages.
 const findSurroundings = `{ printf '%s\n' "$PATH" | tr : '\n'; find /usr /opt /root /home -maxdepth 9 -type d ` +
-	`\( -path '*/pkgs' -prune -o \( -name site-packages -o -name dist-packages \) -print -prune \); } 2>/dev/null |
+	`\( \( -name pkgs -o -name node_modules -o -path '*/pkg/mod' \) -prune -o \( -name site-packages -o -name dist-packages \) -print -prune \); } 2>/dev/null |
 while read -r one; do readlink -f "$one"; done | sort -u`
 
 // mostPlaces is the maximum number of directories that are compared.

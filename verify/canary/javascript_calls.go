@@ -146,16 +146,13 @@ func (f *jsFile) statement(first int, t *jsTest) bool {
 
 // test parses the arguments of a call. It returns nil if they do not define a test with a title.
 func (f *jsFile) test(open int, each bool) *jsTest {
-	end := f.match[open]
-	comma := open + 1
-	for comma < end && f.text(comma) != "," {
-		if to, ok := f.match[comma]; ok {
-			comma = to
-		}
-		comma++
+	end, arguments := f.match[open], f.arguments(open)
+	if len(arguments) < 2 {
+		return nil
 	}
+	comma := arguments[0][1]
 	t := &jsTest{file: f, last: end}
-	if comma >= end || !t.entitle(open+1, comma, each) {
+	if !t.entitle(open+1, comma, each) {
 		return nil
 	}
 	// The callback is the last argument with a block that is not inside another bracket.

@@ -52,17 +52,11 @@ func (f *jsFile) negation(i int) (from, to int, text string) {
 
 // opposed negates the first argument of a call.
 func (f *jsFile) opposed(open int) (from, to int, text string) {
-	end := open + 1
-	for end < f.match[open] && f.text(end) != "," {
-		if other, ok := f.match[end]; ok {
-			end = other
-		}
-		end++
-	}
-	if end == open+1 {
+	arguments := f.arguments(open)
+	if len(arguments) == 0 {
 		return 0, 0, ""
 	}
-	from, to = f.tokens[open+1].From, f.tokens[end-1].To
+	from, to = f.tokens[arguments[0][0]].From, f.tokens[arguments[0][1]-1].To
 	return from, to, "!(" + string(f.data[from:to]) + ")"
 }
 

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"deepswe/env/python"
 )
 
 // Python changes tests for pytest, unittest, Django's runner, and runners of similar tests.
@@ -58,7 +60,7 @@ func (w Python) Address(id string) (file, word string) {
 // pyFile is a parsed Python file.
 type pyFile struct {
 	data      []byte
-	lines     []pyLine
+	lines     []python.Line
 	functions []*pyFunction
 	bases     map[string][]string // by class
 }
@@ -79,13 +81,13 @@ type pyFunction struct {
 	from, to   int    // including decorators
 	head       int    // the line of def
 	decorators string
-	body       []pyLine // all lines after the head
+	body       []python.Line // all lines after the head
 }
 
 var pyHead = regexp.MustCompile(`^(async\s+def|def|class)\s+(\w+)`)
 
 func (Python) parse(s Source) (suite, error) {
-	lines, err := pyLines(s.Data)
+	lines, err := python.Lines(s.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -98,16 +100,16 @@ func (Python) parse(s Source) (suite, error) {
 func (f *pyFile) read() {
 	open, decorated := []pyBlock{{indent: -1}}, -1
 	for i, l := range f.lines {
-		for len(open) > 1 && open[len(open)-1].indent >= l.indent {
+		for len(open) > 1 && open[len(open)-1].indent >= l.Indent {
 			open = open[:len(open)-1]
 		}
 		for _, b := range open {
 			if b.f != nil {
-				b.f.to = l.end
+				b.f.to = l.End
 				b.f.body = append(b.f.body, l)
 			}
 		}
-		if strings.HasPrefix(l.text, "@") {
+		if strings.HasPrefix(l.Text, "@") {
 			if decorated < 0 {
 				decorated = i
 			}
@@ -118,21 +120,21 @@ func (f *pyFile) read() {
 			first, decorated = decorated, -1
 		}
 		around := open[len(open)-1]
-		if !strings.HasSuffix(pyCode(l.text), ":") && pyHead.FindString(l.text) == "" {
+		if !strings.HasSuffix(pyCode(l.Text), ":") && pyHead.FindString(l.Text) == "" {
 			continue
 		}
-		b := pyBlock{indent: l.indent, class: around.class, inside: around.inside}
-		m := pyHead.FindStringSubmatch(l.text)
+		b := pyBlock{indent: l.Indent, class: around.class, inside: around.inside}
+		m := pyHead.FindStringSubmatch(l.Text)
 		switch {
 		case m == nil:
 		case m[1] == "class":
 			b.class = strings.TrimPrefix(around.class+"."+m[2], ".")
-			f.bases[m[2]] = pyBases(l.text)
+			f.bases[m[2]] = pyBases(l.Text)
 		case !around.inside:
 			b.inside = true
 			b.f = &pyFunction{
-				file: f, title: m[2], class: around.class, from: f.lines[first].start, to: l.end, head: i,
-				decorators: string(f.data[f.lines[first].start:l.start]),
+				file: f, title: m[2], class: around.class, from: f.lines[first].Start, to: l.End, head: i,
+				decorators: string(f.data[f.lines[first].Start:l.Start]),
 			}
 			f.functions = append(f.functions, b.f)
 		}
@@ -199,10 +201,10 @@ func (f *pyFile) documented(id string) *pyFunction {
 		return nil
 	}
 	for _, t := range f.functions {
-		if len(t.body) == 0 || !pyDocstring(t.body[0].text) {
+		if len(t.body) == 0 || !pyDocstring(t.body[0].Text) {
 			continue
 		}
-		first, _, _ := strings.Cut(strings.Trim(strings.TrimLeft(pyCode(t.body[0].text), "rRuUbB"), "\"' \t\r\n"), "\n")
+		first, _, _ := strings.Cut(strings.Trim(strings.TrimLeft(pyCode(t.body[0].Text), "rRuUbB"), "\"' \t\r\n"), "\n")
 		if strings.TrimSpace(first) == id {
 			return t
 		}

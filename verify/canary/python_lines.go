@@ -8,24 +8,7 @@ import (
 	"deepswe/env/python"
 )
 
-// pyLine is a logical line: a statement, or the first line of a block.
-type pyLine struct {
-	start, end int // end is after the line feed
-	indent     int // columns
-	text       string
-}
-
 var errSyntax = errors.New("it is not valid")
-
-// pyLines splits a file into logical lines, leaving out blank lines and comments.
-func pyLines(data []byte) ([]pyLine, error) {
-	lines, err := python.Lines(data)
-	all := make([]pyLine, len(lines))
-	for i, l := range lines {
-		all[i] = pyLine{l.Start, l.End, l.Indent, l.Text}
-	}
-	return all, err
-}
 
 // pyCode returns a logical line without surrounding spaces and without the comment at its end.
 func pyCode(text string) string {

@@ -13,19 +13,19 @@ func (t *pyFunction) mutations(r *chance) []mutation {
 	var all []mutation
 	if t.oneLine() {
 		head := t.file.lines[t.head]
-		colon := strings.Index(maskTop(pyCode(head.text)), ":")
+		colon := strings.Index(maskTop(pyCode(head.Text)), ":")
 		if colon < 0 {
 			return nil
 		}
-		return []mutation{replacement(Outright, "end", head.end-len(head.text)+colon+1, t.to, " "+t.failure()+"\n")}
+		return []mutation{replacement(Outright, "end", head.End-len(head.Text)+colon+1, t.to, " "+t.failure()+"\n")}
 	}
 	for i := len(t.body) - 1; i >= 0; i-- {
 		l := t.body[i]
 		if !t.runs(i) {
 			continue
 		}
-		code := pyCode(l.text)
-		from := l.end - len(l.text)
+		code := pyCode(l.Text)
+		from := l.End - len(l.Text)
 		for n, e := range t.wrong(code, r) {
 			key := fmt.Sprintf("%d.%d", i, n)
 			if e.elsewhere != nil {
@@ -44,8 +44,8 @@ func (t *pyFunction) mutations(r *chance) []mutation {
 		text = "\n" + text
 	}
 	at := end
-	if last := t.body[len(t.body)-1]; last.indent == t.body[0].indent && strings.HasPrefix(last.text, "return") {
-		at, text = last.start, t.margin()+t.failure()+"\n"
+	if last := t.body[len(t.body)-1]; last.Indent == t.body[0].Indent && strings.HasPrefix(last.Text, "return") {
+		at, text = last.Start, t.margin()+t.failure()+"\n"
 	}
 	return append(all, replacement(Outright, "end", at, at, text))
 }
@@ -56,23 +56,23 @@ func (t *pyFunction) oneLine() bool { return len(t.body) == 0 }
 // margin returns the indentation of the body.
 func (t *pyFunction) margin() string {
 	first := t.body[0]
-	return string(t.file.data[first.start : first.end-len(first.text)])
+	return string(t.file.data[first.Start : first.End-len(first.Text)])
 }
 
 // runs reports whether every run of the test reaches line i of the body.
 func (t *pyFunction) runs(i int) bool {
-	indent := t.body[0].indent
-	level := t.body[i].indent
+	indent := t.body[0].Indent
+	level := t.body[i].Indent
 	if level == indent {
 		return true
 	}
 	// Of the enclosing blocks, only with and for always run their statements.
 	for j := i - 1; j >= 0 && level > indent; j-- {
-		if t.body[j].indent >= level {
+		if t.body[j].Indent >= level {
 			continue
 		}
-		level = t.body[j].indent
-		head := t.body[j].text
+		level = t.body[j].Indent
+		head := t.body[j].Text
 		if !pyRuns.MatchString(head) || strings.Contains(head, "aises") || strings.Contains(head, "arns") {
 			return false
 		}
@@ -86,7 +86,7 @@ var pyRuns = regexp.MustCompile(`^(async\s+)?(with|for)\b`)
 func (t *pyFunction) failure() string {
 	var body strings.Builder
 	for _, l := range t.body {
-		body.WriteString(l.text)
+		body.WriteString(l.Text)
 	}
 	n := len(t.title)%7 + 2
 	forms := []string{`len("x" * %d)`, "sum([%d, 0])", "max(%d, 1)", "list(range(9))[%d]"}
@@ -229,8 +229,8 @@ func (t *pyFunction) assigned(name string, r *chance) *mutation {
 	use := regexp.MustCompile(`\b` + name + `\b`)
 	uses, at := 0, -1
 	for i, l := range t.body {
-		uses += len(use.FindAllString(l.text, -1))
-		if l.indent == t.body[0].indent && strings.HasPrefix(strings.ReplaceAll(l.text, " ", ""), name+"=") {
+		uses += len(use.FindAllString(l.Text, -1))
+		if l.Indent == t.body[0].Indent && strings.HasPrefix(strings.ReplaceAll(l.Text, " ", ""), name+"=") {
 			at = i
 		}
 	}
@@ -238,13 +238,13 @@ func (t *pyFunction) assigned(name string, r *chance) *mutation {
 		return nil
 	}
 	l := t.body[at]
-	code := pyCode(l.text)
+	code := pyCode(l.Text)
 	head, value, _ := strings.Cut(code, "=")
 	others := pyOthers(value, r)
 	if len(others) == 0 {
 		return nil
 	}
-	from := l.end - len(l.text)
+	from := l.End - len(l.Text)
 	texts := mapped(others, func(s string) string { return head + "=" + s })
 	m := replacement(Expectation, "", from, from+len(code), texts...)
 	return &m

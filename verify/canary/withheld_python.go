@@ -19,16 +19,16 @@ var pyChecks = regexp.MustCompile(
 func (t *pyFunction) withhold(first int) (edits []edit, literals map[int]Literal) {
 	literals = map[int]Literal{}
 	for i, l := range t.body {
-		code := pyCode(l.text)
+		code := pyCode(l.Text)
 		given, wanted, ok := pyCompared(code)
 		switch {
 		case ok && t.runs(i):
-		case pyChecks.MatchString(code) && !pyDocstring(l.text):
+		case pyChecks.MatchString(code) && !pyDocstring(l.Text):
 			return nil, nil
 		default:
 			continue
 		}
-		from := l.end - len(l.text)
+		from := l.End - len(l.Text)
 		text := fmt.Sprintf("assert %s(%d, %s)", keep, first+len(literals), given)
 		edits = append(edits, edit{from, from + len(code), text})
 		literals[first+len(literals)] = Literal{Value: wanted}
