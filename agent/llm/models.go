@@ -165,6 +165,7 @@ func ReadModels(raw []byte) ([]ServedModel, error) {
 		Router  int      `json:"context_length"`
 		Groq    int      `json:"context_window"`
 		Mistral int      `json:"max_context_length"`
+		LiteLLM int      `json:"max_input_tokens"`
 		Meta    struct {
 			Slot  int `json:"n_ctx"`
 			Train int `json:"n_ctx_train"`
@@ -190,7 +191,7 @@ func ReadModels(raw []byte) ([]ServedModel, error) {
 		}
 		// With llama.cpp, a request is limited to a slot, which may be smaller than the context that the model was
 		// trained for.
-		for _, n := range []int{e.VLLM, e.Router, e.Groq, e.Mistral, e.Meta.Slot} {
+		for _, n := range []int{e.VLLM, e.Router, e.Groq, e.Mistral, e.LiteLLM, e.Meta.Slot} {
 			if n > 0 {
 				m.Context = n
 				break

@@ -62,8 +62,8 @@ func (m ServedModel) Scarce() string {
 	}
 	text := fmt.Sprintf("%s has a context of %d tokens, and an agent needs %d, better %d", m.ID, m.Context, LeastContext,
 		advisedContext)
-	if m.Trained > 0 && m.Trained <= m.Context {
-		return text + "; the model was made for no more\nto fix: choose another model"
+	if m.Trained > 0 && (m.Trained <= m.Context || m.Trained < LeastContext) {
+		return fmt.Sprintf("%s; the model was made for no more than %d\nto fix: choose another model", text, m.Trained)
 	}
 	return text + "\nto fix: " + m.widening()
 }

@@ -94,6 +94,20 @@ func TestMeasure(t *testing.T) {
 			},
 			llm.ServedModel{ID: "q", Root: "/m/q", Owner: "vllm", Context: 8192}, "vllm serve /m/q --max-model-len 65536",
 		},
+		"LiteLLM": {
+			map[string]string{
+				"/v1/models": `{"data":[{"id":"smol","object":"model","owned_by":"openai","max_input_tokens":8192,` +
+					`"max_output_tokens":1024}],"object":"list"}`,
+			},
+			llm.ServedModel{ID: "smol", Owner: "openai", Context: 8192}, "serve it with a context of 65536 tokens",
+		},
+		"a small model in less": {
+			map[string]string{
+				"/v1/models": `{"object":"list","data":[{"id":"q","owned_by":"llamacpp",` +
+					`"meta":{"n_ctx":4096,"n_ctx_train":8192}}]}`,
+			},
+			llm.ServedModel{ID: "q", Owner: "llamacpp", Context: 4096, Trained: 8192}, "choose another model",
+		},
 		"a small model": {
 			map[string]string{
 				"/v1/models": `{"object":"list","data":[{"id":"q","owned_by":"llamacpp",` +
