@@ -200,7 +200,7 @@ func (s *solving) openReview(
 			ID:     fmt.Sprintf("%s-%d", strings.ReplaceAll(review.Project, "/", "__"), address.Number),
 			Source: strings.ToLower(string(review.Kind)), Repo: review.Project, Statement: review.Statement(), Image: s.o.Image,
 		},
-		clone: s.cloner(open, review.Pull.Head, filepath.Base(review.Project), func(ctx context.Context, dir string) error {
+		clone: s.cloner(open, review.Pull.Head.Ref, filepath.Base(review.Project), func(ctx context.Context, dir string) error {
 			return client.ClonePull(ctx, address, review.Pull, dir)
 		}),
 	}, nil

@@ -1,6 +1,7 @@
 package forge
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -99,16 +100,13 @@ func ParseRemote(remote string) (Address, bool) {
 // String is the address of the web page, in a form that Parse takes.
 func (a Address) String() string {
 	page := a.scheme + "://" + a.host + "/" + strings.Join(a.names, "/")
-	form := map[Kind]string{GitLab: "/-/merge_requests/", Gitea: "/pulls/"}[a.kind]
-	switch {
-	case a.Number == 0:
+	if a.Number == 0 {
 		return page
-	case !a.Pull && a.kind == GitLab:
-		form = "/-/issues/"
-	case !a.Pull:
-		form = "/issues/"
-	case form == "":
-		form = "/pull/"
+	}
+	d := dialects[cmp.Or(a.kind, GitHub)]
+	form := d.issues
+	if a.Pull {
+		form = d.pulls
 	}
 	return page + form + strconv.Itoa(a.Number)
 }

@@ -20,7 +20,7 @@ func (s *session) checks(ctx context.Context, p Pull) ([]Check, error) {
 		return s.gitLabJobs(ctx, p)
 	}
 	var all []Check
-	commit := s.path() + "/commits/" + p.HeadSHA
+	commit := s.path() + "/commits/" + p.Head.SHA
 	var status struct {
 		Statuses []struct{ State, Status, Context, Description string }
 	}
@@ -75,7 +75,7 @@ func (s *session) gitLabJobs(ctx context.Context, p Pull) ([]Check, error) {
 	if len(pipelines) == 0 || pipelines[0].Status != "failed" {
 		return nil, nil
 	}
-	project := fmt.Sprintf("/projects/%d", cmp.Or(pipelines[0].Project, int64(p.From.id)))
+	project := fmt.Sprintf("/projects/%d", cmp.Or(pipelines[0].Project, int64(p.Head.Repo.ID)))
 	var jobs []struct {
 		ID           int64
 		Name         string

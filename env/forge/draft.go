@@ -99,9 +99,8 @@ func (c *Client) Prepare(ctx context.Context, p Proposal, dir string) (*Draft, e
 		return nil, err
 	}
 	if s.secret == "" {
-		client := map[Kind]string{GitHub: "gh", GitLab: "glab", Gitea: "tea"}[s.kind]
 		text := fmt.Sprintf("a pull request on %s needs a token: set %s, or log in with %s; %s", s.web.Host,
-			tokenName(s.kind), client, s.withheld(s.site))
+			tokenName(s.kind), dialects[s.kind].client[0], s.withheld(s.site))
 		return nil, errors.New(strings.TrimSuffix(text, "; "))
 	}
 	d := &Draft{p: p, s: s, dir: filepath.Join(dir, "clone"), Via: cmp.Or(p.Via, Auto)}
@@ -178,11 +177,11 @@ func (d *Draft) further(ctx context.Context) error {
 		return fmt.Errorf("read pull request %s#%d: %w", s.project, p.To.Number, err)
 	case pull.State != "open":
 		return fmt.Errorf("%s is %s", pull.URL, pull.State)
-	case pull.From.CloneURL == "":
+	case pull.Head.Repo.CloneURL == "":
 		return fmt.Errorf("the repository of the branch of %s is gone", pull.URL)
 	}
-	d.old, d.from, d.Updates = &pull, pull.From, pull.URL
-	d.Into, d.From, d.Branch, d.Via = pull.Base, pull.From.Path, pull.Head, Branch
+	d.old, d.from, d.Updates = &pull, pull.Head.Repo, pull.URL
+	d.Into, d.From, d.Branch, d.Via = pull.Base.Ref, pull.Head.Repo.Path, pull.Head.Ref, Branch
 	if err = s.clone(ctx, d.from.CloneURL, d.Branch, d.dir); err != nil {
 		return fmt.Errorf("clone %s: %w", d.From, err)
 	}
@@ -207,7 +206,7 @@ func (d *Draft) choose(ctx context.Context) error {
 		return errors.New("on GitHub, a push alone opens no pull request: choose a branch or a fork")
 	}
 	if d.Via == Auto {
-		if d.Via = Fork; d.to.Push {
+		if d.Via = Fork; d.to.pushes() {
 			d.Via = Branch
 		}
 	}

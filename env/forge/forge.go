@@ -14,16 +14,6 @@ import (
 	"deepswe/env"
 )
 
-// Kind is the software of a forge.
-type Kind string
-
-// The kinds. Gitea is Forgejo as well.
-const (
-	GitHub Kind = "GitHub"
-	Gitea  Kind = "Gitea"
-	GitLab Kind = "GitLab"
-)
-
 // Options configure a [Client]. The zero value reads what is public.
 type Options struct {
 	// Getenv reads the variables that hold tokens, and those that say which server a token is of; nil means that there

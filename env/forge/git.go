@@ -122,11 +122,7 @@ func (r *remote) environment(ctx context.Context, git string) []string {
 	}
 	config := slices.Clone(settings)
 	if r.secret != "" && r.trusts(r.url) {
-		user := map[Kind]string{GitLab: "oauth2"}[r.kind]
-		if user == "" {
-			user = "x-access-token"
-		}
-		secret := base64.StdEncoding.EncodeToString([]byte(user + ":" + r.secret))
+		secret := base64.StdEncoding.EncodeToString([]byte(dialects[r.kind].user + ":" + r.secret))
 		header := "http." + r.url.Scheme + "://" + r.url.Host + "/.extraHeader"
 		// The user's configuration could rewrite the address, or add a second header to ours. Of it, only the way
 		// through the network counts, before what follows. An empty header removes those before it.
@@ -168,10 +164,8 @@ func (s *session) hide(text string) string {
 	if s.secret == "" {
 		return text
 	}
-	for _, user := range []string{"x-access-token:", "oauth2:"} {
-		text = strings.ReplaceAll(text, base64.StdEncoding.EncodeToString([]byte(user+s.secret)), "[token]")
-	}
-	return strings.ReplaceAll(text, s.secret, "[token]")
+	encoded := base64.StdEncoding.EncodeToString([]byte(dialects[s.kind].user + ":" + s.secret))
+	return strings.NewReplacer(encoded, "[token]", s.secret, "[token]").Replace(text)
 }
 
 // explainGit adds git's output and a hint to an error.

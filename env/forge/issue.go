@@ -49,10 +49,9 @@ const maxPages = 5
 
 // user, issueJSON and commentJSON are the parts of the forges' objects that deepswe reads.
 type user struct {
-	Login    string `json:"login"`
-	Type     string `json:"type"`
-	Username string `json:"username"` // GitLab
-	Bot      bool   `json:"bot"`
+	Login string `json:"login"`
+	Type  string `json:"type"`
+	Bot   bool   `json:"bot"`
 }
 
 // name returns the login. GitHub shows deleted accounts as "ghost".
@@ -60,7 +59,7 @@ func (u *user) name() string {
 	if u == nil {
 		return "ghost"
 	}
-	return cmp.Or(visible(u.Username), visible(u.Login), "ghost")
+	return cmp.Or(visible(u.Login), "ghost")
 }
 
 func (u *user) bot() bool {
@@ -75,32 +74,26 @@ type issueJSON struct {
 	User          *user     `json:"user"`
 	Comments      int       `json:"comments"`
 	HTMLURL       string    `json:"html_url"`
-	IsLocked      bool      `json:"is_locked"` // Gitea
 	Locked        bool      `json:"locked"`
 	RepositoryURL string    `json:"repository_url"`
 	PullRequest   *struct{} `json:"pull_request"`
 	Repository    *struct {
 		FullName string `json:"full_name"`
 	} `json:"repository"` // Gitea
-
-	// GitLab
-	IID              int       `json:"iid"`
-	Description      string    `json:"description"`
-	WebURL           string    `json:"web_url"`
-	Author           *user     `json:"author"`
-	DiscussionLocked bool      `json:"discussion_locked"`
-	Notes            int       `json:"user_notes_count"`
-	CreatedAt        time.Time `json:"created_at"`
 }
 
+// commentJSON is a comment on an issue or, with its place, of a review.
 type commentJSON struct {
+	ID        int64     `json:"id"`
 	Body      string    `json:"body"`
 	User      *user     `json:"user"`
 	Role      string    `json:"author_association"`
 	CreatedAt time.Time `json:"created_at"`
-	Author    *user     `json:"author"` // GitLab
 	System    bool      `json:"system"` // GitLab's own notes
 }
+
+// openState is the state in the words of GitHub; GitLab calls it opened.
+func openState(state string) string { return strings.Replace(state, "opened", "open", 1) }
 
 // ErrPull is the error of reading as an issue what is a pull request.
 var ErrPull = errors.New("it is a pull request")
@@ -138,12 +131,10 @@ func (s *session) issue(ctx context.Context, number int) (Issue, error) {
 	}
 	s.project = s.moved(got)
 	out := Issue{
-		Kind: s.kind, Host: s.web.Host, Number: cmp.Or(got.Number, got.IID, number), URL: cmp.Or(got.HTMLURL, got.WebURL),
-		State: strings.Replace(got.State, "opened", "open", 1), // which is GitLab's word
-		Title: oneLine(got.Title), Body: clean(cmp.Or(got.Body, got.Description)),
-		Locked: got.Locked || got.IsLocked || got.DiscussionLocked,
+		Kind: s.kind, Host: s.web.Host, Number: cmp.Or(got.Number, number), URL: got.HTMLURL,
+		State: openState(got.State), Title: oneLine(got.Title), Body: clean(got.Body), Locked: got.Locked,
+		Author: got.User.name(),
 	}
-	out.Author = cmp.Or(got.User, got.Author).name()
 	number = out.Number
 	if out.URL == "" {
 		out.URL = fmt.Sprintf("%s/%s/issues/%d", s.web, s.project, number)
@@ -155,23 +146,20 @@ func (s *session) issue(ctx context.Context, number int) (Issue, error) {
 	cut := strings.LastIndex(s.project, "/")
 	out.Owner, out.Repo = s.project[:cut], s.project[cut+1:]
 	out.CloneURL, out.DefaultBranch = p.CloneURL, p.DefaultBranch
-	total := cmp.Or(got.Comments, got.Notes)
-	if total == 0 {
+	if got.Comments == 0 {
 		return out, nil
 	}
-	return out, s.comments(ctx, number, total, &out)
+	return out, s.comments(ctx, number, got.Comments, &out)
 }
 
 // comments reads the discussion, page by page.
 func (s *session) comments(ctx context.Context, number, total int, out *Issue) error {
-	next, path, read := "per_page=100", s.numbered(number)+"/comments", 0
-	if s.kind == GitLab {
-		next, path = "per_page=100&sort=asc&order_by=created_at", s.numbered(number)+"/notes"
-	}
+	how := dialects[s.kind]
+	next, read := how.page, 0
 	for range maxPages {
 		var page []commentJSON
 		var err error
-		if next, err = s.get(ctx, path, next, &page); err != nil {
+		if next, err = s.get(ctx, s.numbered(number)+how.comments, next, &page); err != nil {
 			return fmt.Errorf("read the comments: %w", err)
 		}
 		for _, c := range page {
@@ -179,7 +167,7 @@ func (s *session) comments(ctx context.Context, number, total int, out *Issue) e
 				continue
 			}
 			read++
-			body, author := clean(c.Body), cmp.Or(c.User, c.Author)
+			body, author := clean(c.Body), c.User
 			if author.bot() || body == "" {
 				out.Skipped++
 				continue

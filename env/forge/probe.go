@@ -22,9 +22,6 @@ type site struct {
 // wellKnown are the sites that need no look.
 var wellKnown = map[string]Kind{"github.com": GitHub, "gitlab.com": GitLab, "codeberg.org": Gitea, "gitea.com": Gitea}
 
-// apiPath is where each kind has its API, below its root.
-var apiPath = map[Kind]string{GitHub: "/api/v3", Gitea: "/api/v1", GitLab: "/api/v4"}
-
 // locate returns the site of an address, and the path of the repository there.
 func (c *Client) locate(ctx context.Context, a Address) (site, string, error) {
 	root := &url.URL{Scheme: a.scheme, Host: a.host}
@@ -33,8 +30,8 @@ func (c *Client) locate(ctx context.Context, a Address) (site, string, error) {
 	switch {
 	case c.override != nil:
 		s := site{kind: GitHub, web: root, api: c.override}
-		for kind, path := range apiPath {
-			if strings.HasSuffix(c.override.Path, path) {
+		for kind, d := range dialects {
+			if strings.HasSuffix(c.override.Path, d.api) {
 				s.kind = kind
 			}
 		}
@@ -59,7 +56,7 @@ func (c *Client) locate(ctx context.Context, a Address) (site, string, error) {
 func newSite(kind Kind, root *url.URL, prefix string) site {
 	web, api := *root, *root
 	web.Path = strings.TrimSuffix("/"+prefix, "/")
-	api.Path = web.Path + apiPath[kind]
+	api.Path = web.Path + dialects[kind].api
 	return site{kind: kind, web: &web, api: &api}
 }
 

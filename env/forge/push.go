@@ -29,7 +29,7 @@ func (d *Draft) push(ctx context.Context) error {
 	}
 	args := []string{"push", "--no-verify", "--porcelain", "--no-follow-tags"}
 	ref := "refs/heads/" + d.Branch
-	switch title := d.marked(d.s.kind); {
+	switch title := d.marked(); {
 	case d.Via == AGit && d.s.kind == Gitea:
 		ref = "refs/for/" + d.Into
 		args = append(args, "-o", "topic="+d.Branch, "-o", "title="+title)

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"deepswe/env/repo"
 )
@@ -66,10 +65,10 @@ func (c *Client) Review(ctx context.Context, a Address) (Review, error) {
 func (c *Client) ClonePull(ctx context.Context, a Address, p Pull, dir string) error {
 	s, err := c.open(ctx, a)
 	if err == nil {
-		err = s.clone(ctx, p.From.CloneURL, p.Head, dir)
+		err = s.clone(ctx, p.Head.Repo.CloneURL, p.Head.Ref, dir)
 	}
 	if err != nil {
-		return fmt.Errorf("clone %s of %s: %w", p.Head, p.From.Path, err)
+		return fmt.Errorf("clone %s of %s: %w", p.Head.Ref, p.Head.Repo.Path, err)
 	}
 	return nil
 }
@@ -106,11 +105,11 @@ func (r Review) Statement() string {
 	return b.String()
 }
 
-// comment adds a comment to a thread.
-func (t *Thread) comment(author, role, body string, at time.Time) {
-	t.answered = strings.HasSuffix(strings.TrimSpace(body), strings.TrimSpace(replyMark))
-	t.Comments = append(t.Comments, Comment{Author: author, Role: strings.TrimPrefix(role, "NONE"), Time: at,
-		Body: clean(body)})
+// add adds a comment to a thread.
+func (t *Thread) add(c commentJSON) {
+	t.answered = strings.HasSuffix(strings.TrimSpace(c.Body), strings.TrimSpace(replyMark))
+	t.Comments = append(t.Comments, Comment{Author: c.User.name(), Role: strings.TrimPrefix(c.Role, "NONE"),
+		Time: c.CreatedAt, Body: clean(c.Body)})
 }
 
 // threads returns the threads that are neither resolved nor answered by us.
@@ -142,15 +141,7 @@ func (s *session) gitHubThreads(ctx context.Context, p Pull) ([]Thread, error) {
 							IsResolved, IsOutdated bool
 							Path                   string
 							Line                   int
-							Comments               struct {
-								Nodes []struct {
-									DatabaseID        int64 `json:"databaseId"`
-									Body              string
-									AuthorAssociation string
-									CreatedAt         time.Time
-									Author            *user
-								}
-							}
+							Comments               struct{ Nodes []commentJSON }
 						}
 					}
 				}
@@ -168,9 +159,9 @@ func (s *session) gitHubThreads(ctx context.Context, p Pull) ([]Thread, error) {
 		if n.IsResolved || n.IsOutdated || len(n.Comments.Nodes) == 0 {
 			continue
 		}
-		t := Thread{ID: strconv.FormatInt(n.Comments.Nodes[0].DatabaseID, 10), Path: n.Path, Line: n.Line}
+		t := Thread{ID: strconv.FormatInt(n.Comments.Nodes[0].ID, 10), Path: n.Path, Line: n.Line}
 		for _, c := range n.Comments.Nodes {
-			t.comment(c.Author.name(), c.AuthorAssociation, c.Body, c.CreatedAt)
+			t.add(c)
 		}
 		all = append(all, t)
 	}
@@ -194,13 +185,10 @@ func (s *session) giteaThreads(ctx context.Context, p Pull) ([]Thread, error) {
 			continue
 		}
 		var comments []struct {
-			ID        int64
-			Body      string
-			User      *user
-			Path      string
-			Position  int
-			Resolver  *user
-			CreatedAt time.Time `json:"created_at"`
+			commentJSON
+			Path     string
+			Position int
+			Resolver *user
 		}
 		path := fmt.Sprintf("%s/reviews/%d/comments", s.pulls(p.Number), r.ID)
 		if _, err := s.get(ctx, path, "", &comments); err != nil {
@@ -212,7 +200,7 @@ func (s *session) giteaThreads(ctx context.Context, p Pull) ([]Thread, error) {
 				i = len(all)
 				all = append(all, &Thread{ID: strconv.FormatInt(c.ID, 10), Path: c.Path, Line: c.Position})
 			}
-			all[i].comment(c.User.name(), "", c.Body, c.CreatedAt)
+			all[i].add(c.commentJSON)
 			resolved[all[i]] = resolved[all[i]] || c.Resolver != nil
 		}
 	}
@@ -229,12 +217,9 @@ func (s *session) gitLabThreads(ctx context.Context, p Pull) ([]Thread, error) {
 	var discussions []struct {
 		ID    string
 		Notes []struct {
-			ID                           int64
-			Body                         string
-			Author                       *user
-			System, Resolvable, Resolved bool
-			CreatedAt                    time.Time `json:"created_at"`
-			Position                     struct {
+			commentJSON
+			Resolvable, Resolved bool
+			Position             struct {
 				NewPath string `json:"new_path"`
 				NewLine int    `json:"new_line"`
 				OldLine int    `json:"old_line"`
@@ -254,7 +239,7 @@ func (s *session) gitLabThreads(ctx context.Context, p Pull) ([]Thread, error) {
 			Line: cmp.Or(first.Position.NewLine, first.Position.OldLine)}
 		for _, n := range d.Notes {
 			if !n.System {
-				t.comment(n.Author.name(), "", n.Body, n.CreatedAt)
+				t.add(n.commentJSON)
 			}
 		}
 		all = append(all, t)
@@ -280,14 +265,16 @@ func (d *Draft) answer(ctx context.Context) (int, error) {
 }
 
 func (s *session) reply(ctx context.Context, p Pull, t Thread, commit, text string) error {
-	path := s.pulls(p.Number)
+	path, body := s.pulls(p.Number), map[string]any{"body": text}
 	switch s.kind {
 	case GitHub:
-		return s.send(ctx, http.MethodPost, path+"/comments/"+t.ID+"/replies", map[string]any{"body": text}, nil, nil)
+		path += "/comments/" + t.ID + "/replies"
 	case GitLab:
-		return s.send(ctx, http.MethodPost, path+"/discussions/"+t.discussion+"/notes", map[string]any{"body": text}, nil, nil)
+		path += "/discussions/" + t.discussion + "/notes"
 	default: // a comment on the same line joins the conversation
-		return s.send(ctx, http.MethodPost, path+"/reviews", map[string]any{"event": "COMMENT", "commit_id": commit,
-			"comments": []any{map[string]any{"path": t.Path, "new_position": t.Line, "body": text}}}, nil, nil)
+		path += "/reviews"
+		body["path"], body["new_position"] = t.Path, t.Line
+		body = map[string]any{"event": "COMMENT", "commit_id": commit, "comments": []any{body}}
 	}
+	return s.send(ctx, http.MethodPost, path, body, nil, nil)
 }

@@ -175,7 +175,7 @@ func (s *session) try(
 		*text = string(data)
 		return "", 0, nil
 	}
-	if err := json.Unmarshal(data, into); err != nil {
+	if err := dialects[s.kind].decode(data, into); err != nil {
 		return "", -1, fmt.Errorf("the response of %s is not that of %s's API: %w; DEEPSWE_GITHUB_API sets the API's address",
 			s.api.Host, s.kind, err)
 	}
@@ -296,11 +296,7 @@ func (s *session) advice(resp *http.Response, said string) string {
 	}
 	switch code := resp.StatusCode; {
 	case scopes().MatchString(said):
-		needs := map[Kind]string{
-			GitHub: "contents and pull requests (write), issues (read)", GitLab: "the scope api",
-			Gitea: "write:repository, write:issue and read:user",
-		}[s.kind]
-		needs = cmp.Or(resp.Header.Get("X-Accepted-GitHub-Permissions"), needs)
+		needs := cmp.Or(resp.Header.Get("X-Accepted-GitHub-Permissions"), dialects[s.kind].scopes)
 		if strings.HasPrefix(s.secret, "github_pat_") && !read {
 			needs += "; a fine-grained one opens no pull request in the repository of another owner, a classic one does"
 		}

@@ -13,22 +13,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// tokenNames are the variables that may hold a token.
-var tokenNames = []string{
-	"GITHUB_TOKEN", "GH_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GITEA_TOKEN", "FORGEJO_TOKEN",
-	"GITLAB_TOKEN",
-}
-
-// variables says for each kind which variables hold its token, and which say what server that is of.
-var variables = map[Kind]struct{ tokens, servers []string }{
-	GitHub: {tokenNames[:4], []string{"GITHUB_SERVER_URL", "GH_HOST"}},
-	Gitea:  {tokenNames[4:6], []string{"GITEA_SERVER_URL", "GITHUB_SERVER_URL"}},
-	GitLab: {tokenNames[6:], []string{"CI_SERVER_URL", "GITLAB_HOST"}},
-}
-
-// tokenName is the variable that is named where a token is missing.
-func tokenName(k Kind) string { return variables[k].tokens[0] }
-
 // token returns the token for a site; empty if there is none. A variable's token goes only where it is known to
 // belong: to the public sites of its kind, to the server that another variable names, and to this machine.
 func (c *Client) token(ctx context.Context, s site) string {
@@ -36,7 +20,7 @@ func (c *Client) token(ctx context.Context, s site) string {
 		return ""
 	}
 	if c.owned(s) {
-		names := variables[s.kind].tokens
+		names := dialects[s.kind].tokens
 		if s.kind == Gitea && c.server("GITHUB_SERVER_URL") == s.web.Host {
 			names = append(slices.Clone(names), "GITHUB_TOKEN") // what Gitea's own CI calls it
 		}
@@ -57,7 +41,7 @@ func (c *Client) Login(ctx context.Context, remote string) (token bool, variable
 		return false, ""
 	}
 	if wellKnown[a.host] == "" && c.override == nil && !strings.HasSuffix(a.host, ".ghe.com") {
-		for kind := range variables {
+		for kind := range dialects {
 			s := newSite(kind, &url.URL{Scheme: a.scheme, Host: a.host}, "")
 			if c.owned(s) && c.token(ctx, s) != "" {
 				return true, tokenName(kind)
@@ -79,7 +63,7 @@ func (c *Client) owned(s site) bool {
 		s.kind == GitHub && strings.HasSuffix(host, ".ghe.com") {
 		return true
 	}
-	return slices.ContainsFunc(variables[s.kind].servers, func(name string) bool { return c.server(name) == host })
+	return slices.ContainsFunc(dialects[s.kind].servers, func(name string) bool { return c.server(name) == host })
 }
 
 // server is the host that a variable names, by its address or by itself.
@@ -93,9 +77,9 @@ func (c *Client) server(name string) string {
 
 // withheld says that a variable's token was not sent to a site, and how it would be; empty if there is none.
 func (c *Client) withheld(s site) string {
-	for _, name := range variables[s.kind].tokens {
+	for _, name := range dialects[s.kind].tokens {
 		if c.o.Getenv(name) != "" && !c.owned(s) {
-			return name + " was not sent to " + s.web.Host + ": " + variables[s.kind].servers[0] + "=" + s.web.String() +
+			return name + " was not sent to " + s.web.Host + ": " + dialects[s.kind].servers[0] + "=" + s.web.String() +
 				" says that it belongs there"
 		}
 	}
@@ -104,15 +88,10 @@ func (c *Client) withheld(s site) string {
 
 // stored returns the token that the user's own client for the forge has. Errors mean that there is none.
 func (c *Client) stored(ctx context.Context, s site) string {
-	var command []string
-	switch s.kind {
-	case GitHub:
-		command = []string{"gh", "auth", "token", "--hostname", s.web.Host}
-	case GitLab:
-		command = []string{"glab", "config", "get", "token", "--host", s.web.Host}
-	case Gitea:
+	if s.kind == Gitea {
 		return c.teaToken(s)
 	}
+	command := append(slices.Clone(dialects[s.kind].client), s.web.Host)
 	path, err := exec.LookPath(command[0])
 	if err != nil || c.o.Getenv("HOME") == "" {
 		return ""
