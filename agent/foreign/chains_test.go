@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,13 @@ func TestTitle(t *testing.T) {
 	}
 	if rec.Turns[0].Reply.Message.Content != first || !rec.Turns[2].Untrained {
 		t.Errorf("the main conversation is not read first: %+v", rec.Turns)
+	}
+	var offered []int
+	for _, one := range trajectory.Conversations(g.out.Events) {
+		offered = append(offered, len(one[0].Header.Tools))
+	}
+	if !slices.Equal(offered, []int{1, 0}) || len(rec.Header.Tools) != 1 {
+		t.Errorf("conversations with %v tools, and a recording with %d", offered, len(rec.Header.Tools))
 	}
 }
 

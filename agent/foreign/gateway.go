@@ -30,6 +30,8 @@ type gateway struct {
 	tree *tree
 	past map[string][]agent.Reply // recorded earlier and not asked for yet, by their prompts
 	out  agent.Outcome
+	// offered is the key of the tools that the record's header has.
+	offered key
 	// calls counts those that were answered or are about to be, again those that repeat another, strange requests without
 	// the key, and dropped what was asked for and cannot be honoured.
 	calls, again, strange, dropped int

@@ -17,20 +17,22 @@ func (c *call) prompt() string { return hex.EncodeToString(c.key[:16]) }
 
 // record keeps what was said in a call, before the agent gets the answer. The caller holds g.mu.
 func (g *gateway) record(c *call, answer *agent.Reply) error {
-	if len(g.out.Events) == 0 {
-		header, err := g.header(c.tools)
-		if err != nil {
-			return err
-		}
-		if err := g.put(trajectory.HeaderEvent(header)); err != nil {
-			return err
-		}
-	}
 	said := c.fresh
+	var definitions []json.RawMessage
 	if len(c.chain.replies) == 0 {
 		said = c.path // a new conversation, or one that begins like another
+		var err error
+		if definitions, err = define(c.tools); err != nil {
+			return err
+		}
 	}
-	for _, m := range said {
+	if len(g.out.Events) == 0 {
+		g.offered = c.chain.offered
+		if err := g.put(trajectory.HeaderEvent(g.header(definitions))); err != nil {
+			return err
+		}
+	}
+	for i, m := range said {
 		e := trajectory.MessageEvent(m)
 		if m.Role == agent.RoleTool && len(c.chain.replies) > 0 {
 			e = trajectory.ObservationEvent(trajectory.Observation{
@@ -38,6 +40,9 @@ func (g *gateway) record(c *call, answer *agent.Reply) error {
 			})
 		}
 		e.Chain = c.chain.id
+		if i == 0 && c.chain.offered != g.offered {
+			e.Tools = definitions
+		}
 		if err := g.put(e); err != nil {
 			return err
 		}
@@ -104,21 +109,26 @@ func (g *gateway) emit(e agent.Event) {
 	}
 }
 
-func (g *gateway) header(specs []tools.Spec) (trajectory.Header, error) {
+func (g *gateway) header(definitions []json.RawMessage) trajectory.Header {
 	h := g.Header
 	h.Agent, h.AgentVersion, h.Model, h.Task = g.recipe.Name, g.recipe.Version, g.ModelName, g.issue.ID
-	h.Format = trajectory.FormatTools
+	h.Format, h.Tools = trajectory.FormatTools, definitions
 	h.Extra = maps.Clone(h.Extra)
 	if h.Extra == nil {
 		h.Extra = map[string]any{}
 	}
 	h.Extra["dir"], h.Extra["sampling"] = g.dir, g.Sampling
-	for _, s := range specs {
-		definition, err := disk.MarshalJSON(map[string]any{"type": "function", "function": s})
-		if err != nil {
-			return h, fmt.Errorf("describe the tool %s: %w", s.Name, err)
+	return h
+}
+
+// define returns tools as they are defined for the model.
+func define(specs []tools.Spec) ([]json.RawMessage, error) {
+	all := make([]json.RawMessage, len(specs))
+	for i, s := range specs {
+		var err error
+		if all[i], err = disk.MarshalJSON(map[string]any{"type": "function", "function": s}); err != nil {
+			return nil, fmt.Errorf("describe the tool %s: %w", s.Name, err)
 		}
-		h.Tools = append(h.Tools, definition)
 	}
-	return h, nil
+	return all, nil
 }

@@ -43,9 +43,10 @@ func NewDocument(events []Event) (*Document, error) {
 	if len(events) == 0 || events[0].Header == nil {
 		return nil, fmt.Errorf("%w: it has no header", ErrLog)
 	}
+	events = inOrder(events)
 	d := documentOf(events[0].Header)
 	var compactions []Compaction // compactions since the last reply
-	for _, e := range inOrder(events)[1:] {
+	for _, e := range events[1:] {
 		delete(d.Extra, extraStop) // the rollout was continued after its end
 		switch e.Kind {
 		case KindMessage:

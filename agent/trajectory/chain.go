@@ -48,7 +48,12 @@ func split(events []Event) [][]Event {
 		}
 		stop = nil // the rollout was continued after its end
 		if _, known := at[e.Chain]; !known {
-			ids, at[e.Chain] = append(ids, e.Chain), []Event{events[0]}
+			begin := events[0]
+			if e.Tools != nil {
+				own := *begin.Header
+				begin.Header, own.Tools = &own, e.Tools
+			}
+			ids, at[e.Chain] = append(ids, e.Chain), []Event{begin}
 		}
 		at[e.Chain] = append(at[e.Chain], e)
 	}
@@ -80,13 +85,13 @@ func Conversations(events []Event) [][]Event {
 	return split(events)
 }
 
-// inOrder returns the events with those of each conversation together.
+// inOrder returns the events with those of each conversation together, after the header of the main one.
 func inOrder(events []Event) []Event {
 	all := Conversations(events)
 	if len(all) == 1 {
 		return all[0]
 	}
-	ordered := []Event{events[0]}
+	ordered := []Event{all[0][0]}
 	for i, one := range all {
 		if last := len(one) - 1; i < len(all)-1 && one[last].Kind == KindStop {
 			one = one[:last]

@@ -31,6 +31,8 @@ type Event struct {
 	Kind Kind      `json:"kind"`
 	// Chain numbers the conversation that the event belongs to, where a rollout has several; see [Stop].
 	Chain int `json:"chain,omitempty"`
+	// Tools are the definitions that a conversation has which begins with this message, if others than the header's.
+	Tools []json.RawMessage `json:"tools,omitzero"`
 
 	Header      *Header      `json:"header,omitempty"`
 	Message     *Message     `json:"message,omitempty"`

@@ -50,9 +50,10 @@ func Record(events []Event) (*Recording, error) {
 	if len(events) == 0 || events[0].Header == nil {
 		return nil, fmt.Errorf("%w: it has no header", ErrLog)
 	}
-	r := &Recording{Header: *events[0].Header, Started: events[0].Time}
 	untrained := untrainedOf(events[len(events)-1])
-	for _, e := range inOrder(events)[1:] {
+	events = inOrder(events)
+	r := &Recording{Header: *events[0].Header, Started: events[0].Time}
+	for _, e := range events[1:] {
 		r.Stop = nil // the rollout was continued after its end
 		switch e.Kind {
 		case KindMessage:
