@@ -80,7 +80,7 @@ func (h *Handler) failures(r *loaded, req *http.Request) (view, error) {
 	stops, tests := map[string][]row{}, map[string][]row{}
 	n := 0
 	for _, x := range r.Rows {
-		if x.Verdict == solved || x.Verdict == playing || !matches(terms, x) {
+		if x.Verdict == solved || x.Verdict == playing || !matches(terms, x.fields()) {
 			continue
 		}
 		n++

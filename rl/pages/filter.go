@@ -8,9 +8,24 @@ import (
 	"strings"
 )
 
-// fields is what a filter and an order go by.
-type fields interface {
-	field(name string) (text string, number float64, numeric bool)
+// fields are what a filter and an order go by: texts, and numbers as int or float64.
+type fields map[string]any
+
+// number returns a field that is a number.
+func (f fields) number(name string) (v float64, ok bool) {
+	switch n := f[name].(type) {
+	case int:
+		return float64(n), true
+	case float64:
+		return n, true
+	}
+	return 0, false
+}
+
+// text returns a field that is a text, in lower case.
+func (f fields) text(name string) string {
+	text, _ := f[name].(string)
+	return strings.ToLower(text)
 }
 
 // term is a word of a filter: a text that a field contains, or a limit of a number. A field's name is empty for a word
@@ -44,20 +59,20 @@ func parseFilter(text string) []term {
 	return terms
 }
 
-// matches reports whether a row agrees with all terms.
-func matches(terms []term, r fields) bool {
+// matches reports whether fields agree with all terms.
+func matches(terms []term, f fields) bool {
 	for _, t := range terms {
-		if t.match(r) == t.not {
+		if t.match(f) == t.not {
 			return false
 		}
 	}
 	return true
 }
 
-func (t term) match(r fields) bool {
-	text, number, numeric := r.field(t.name)
+func (t term) match(f fields) bool {
+	number, numeric := f.number(t.name)
 	if !numeric {
-		text = strings.ToLower(text)
+		text := f.text(t.name)
 		if t.name == "is" {
 			return text == t.value
 		}
@@ -113,27 +128,35 @@ const perPage = 250
 
 // selectRows returns the rows that agree with the query, in its order, those of its page, and how many there are on
 // all pages.
-func selectRows[T fields](q query, rows []T) (page []T, all int) {
+func selectRows[T interface{ fields() fields }](q query, rows []T) (page []T, all int) {
+	type keyed struct {
+		row    T
+		text   string
+		number float64
+	}
 	terms := parseFilter(q.Filter)
-	var left []T
+	name, down := strings.CutPrefix(q.Order, "-")
+	var left []keyed
 	for _, r := range rows {
-		if matches(terms, r) {
-			left = append(left, r)
+		if f := r.fields(); matches(terms, f) {
+			k := keyed{row: r, text: f.text(name)}
+			k.number, _ = f.number(name)
+			left = append(left, k)
 		}
 	}
-	if name, down := strings.CutPrefix(q.Order, "-"); name != "" {
-		slices.SortStableFunc(left, func(a, b T) int {
-			at, an, _ := a.field(name)
-			bt, bn, _ := b.field(name)
-			c := cmp.Or(cmp.Compare(an, bn), strings.Compare(at, bt))
+	if name != "" {
+		slices.SortStableFunc(left, func(a, b keyed) int {
 			if down {
-				return -c
+				a, b = b, a
 			}
-			return c
+			return cmp.Or(cmp.Compare(a.number, b.number), strings.Compare(a.text, b.text))
 		})
 	}
 	from := min(max(0, q.Page-1)*perPage, len(left))
-	return left[from:min(from+perPage, len(left))], len(left)
+	for _, k := range left[from:min(from+perPage, len(left))] {
+		page = append(page, k.row)
+	}
+	return page, len(left)
 }
 
 // column is the head of a table's column; its link orders the table by it.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/agent"
 	"deepswe/agent/cli"
 	"deepswe/verify/compare"
 	"deepswe/verify/plot"
@@ -47,9 +48,13 @@ func New(o Options) (*Handler, error) {
 	h.pages, err = template.New("pages").Funcs(template.FuncMap{
 		"number": plot.Number, "percent": plot.Percent, "clock": clock, "count": count, "size": size,
 		"ago": ago, "list": func(all ...any) []any { return all }, "words": phrase,
-		"classes": verdictClasses, "token": tokenTitle,
-		"base": func() string { return o.Base },
+		"height": func(bars []bar) int { return 30 * len(bars) },
+		"token":  tokenTitle,
+		"base":   func() string { return o.Base },
 	}).ParseFS(web, "web/*.html")
+	if err == nil {
+		_, err = h.pages.Parse(plot.Parts)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("page templates: %w", err)
 	}
@@ -92,6 +97,12 @@ func asset(kind, text string) http.HandlerFunc {
 
 // ServeHTTP serves a page.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// cost is what a run has cost; 0 if its model has no known price.
+func (h *Handler) cost(r *loaded) float64 {
+	price, _ := h.prices.Of(r.Model)
+	return price.Cost(agent.Usage{Prompt: r.Total.Read, Completion: r.Total.Written})
+}
 
 // errNotFound is returned for a run, step, rollout or task that is not there.
 var errNotFound = errors.New("not found")

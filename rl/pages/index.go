@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/verify/plot"
 )
@@ -46,9 +45,6 @@ func (l listed) Result() string {
 	return plot.Percent(t.Rate.Rate)
 }
 
-// Tokens is the number of all tokens.
-func (l listed) Tokens() int { return l.Total.Tokens() }
-
 // Interval is the 95% interval of the score.
 func (l listed) Interval() string {
 	if l.Total.Graded == 0 || l.Kind == run.Train {
@@ -57,35 +53,16 @@ func (l listed) Interval() string {
 	return fmt.Sprintf("%.1f to %.1f", 100*l.Total.Rate.Low, 100*l.Total.Rate.High)
 }
 
-func (l listed) field(name string) (text string, number float64, numeric bool) {
-	switch name {
-	case "":
-		return string(l.Kind) + " " + l.ID + " " + l.Model + " " + l.What(), 0, false
-	case "kind":
-		return string(l.Kind), 0, false
-	case "model":
-		return l.Model, 0, false
-	case "is", "state":
-		return l.State, 0, false
-	case "run":
-		return l.ID, 0, false
-	case "begun":
-		return "", float64(l.Created.UnixMilli()), true
-	case "tasks":
-		return "", float64(l.Total.Tasks), true
-	case "score":
-		if l.Kind == run.Train {
-			return "", l.score, true
-		}
-		return "", l.Total.Rate.Rate, true
-	case "tokens":
-		return "", float64(l.Total.Read + l.Total.Written), true
-	case "cost":
-		return "", l.cost, true
-	case "seconds":
-		return "", l.Total.Seconds, true
+func (l listed) fields() fields {
+	score := l.Total.Rate.Rate
+	if l.Kind == run.Train {
+		score = l.score
 	}
-	return "", 0, false
+	return fields{
+		"": string(l.Kind) + " " + l.ID + " " + l.Model + " " + l.What(), "kind": string(l.Kind), "model": l.Model,
+		"is": l.State, "state": l.State, "run": l.ID, "begun": int(l.Created.UnixMilli()), "tasks": l.Total.Tasks,
+		"score": score, "tokens": l.Total.Tokens(), "cost": l.cost, "seconds": l.Total.Seconds,
+	}
 }
 
 // index serves the list of runs.
@@ -104,8 +81,7 @@ func (h *Handler) index(w http.ResponseWriter, r *http.Request) {
 			rows[i].loaded, rows[i].Err = &loaded{found: f}, err.Error()
 		}
 		live = live || rows[i].State == stateRunning
-		if price, ok := h.prices.Of(rows[i].Model); ok {
-			rows[i].cost = price.Cost(agent.Usage{Prompt: rows[i].Total.Read, Completion: rows[i].Total.Written})
+		if rows[i].cost = h.cost(rows[i].loaded); rows[i].cost > 0 {
 			rows[i].Cost = plot.Number(rows[i].cost)
 		}
 	}

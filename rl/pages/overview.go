@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 
-	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/verify/compare"
@@ -69,21 +68,14 @@ type taskRow struct {
 	Name         string
 	Attempts     []row
 	Solved, Made int
-	sum          row
+	Sum          row // its totals
 }
 
-func (t taskRow) field(name string) (text string, number float64, numeric bool) {
-	if name == "solved" {
-		return "", float64(t.Solved) / float64(max(1, t.Made)), true
-	}
-	return t.sum.field(name)
+func (t taskRow) fields() fields {
+	f := t.Sum.fields()
+	f["solved"] = float64(t.Solved) / float64(max(1, t.Made))
+	return f
 }
-
-// Link is the address of the task's page below the run's.
-func (t taskRow) Link() string { return t.sum.TaskLink() }
-
-// Sum has the task's totals.
-func (t taskRow) Sum() row { return t.sum }
 
 // byTask groups rows by their tasks.
 func byTask(rows []row) []taskRow {
@@ -94,12 +86,12 @@ func byTask(rows []row) []taskRow {
 		if !ok {
 			i = len(all)
 			at[r.Task] = i
-			all = append(all, taskRow{Name: r.Task, sum: row{Job: run.Job{Task: r.Task}}})
+			all = append(all, taskRow{Name: r.Task, Sum: row{Job: run.Job{Task: r.Task}}})
 		}
 		t := &all[i]
 		t.Attempts = append(t.Attempts, r)
-		t.sum.Steps, t.sum.Read, t.sum.Written = t.sum.Steps+r.Steps, t.sum.Read+r.Read, t.sum.Written+r.Written
-		t.sum.Seconds += r.Seconds
+		t.Sum.Steps, t.Sum.Read, t.Sum.Written = t.Sum.Steps+r.Steps, t.Sum.Read+r.Read, t.Sum.Written+r.Written
+		t.Sum.Seconds += r.Seconds
 		if r.Verdict == solved || r.Verdict == unsolved {
 			t.Made++
 		}
@@ -117,6 +109,7 @@ func (h *Handler) evaluation(r *loaded, req *http.Request) (view, error) {
 		Run     *loaded
 		Cards   []plot.Card
 		Charts  []template.HTML
+		Stops   []bar
 		Query   query
 		Columns []column
 		Rows    []row
@@ -127,7 +120,7 @@ func (h *Handler) evaluation(r *loaded, req *http.Request) (view, error) {
 		Next    []string
 	}{Run: r, Cards: h.cards(r), Query: q, ByTask: q.rest.Get("by") == "task", Several: len(r.Rows) > r.Total.Tasks}
 	if q.Filter == "" && q.Page < 2 {
-		data.Charts = r.charts()
+		data.Charts, data.Stops = r.charts(), stopBars(r)
 	}
 	if r.Kind == run.Solve {
 		data.Next = nextCommands(r)
@@ -136,7 +129,7 @@ func (h *Handler) evaluation(r *loaded, req *http.Request) (view, error) {
 	if data.ByTask {
 		tab = "Tasks"
 		terms := parseFilter(q.Filter)
-		left := slices.DeleteFunc(slices.Clone(r.Rows), func(x row) bool { return !matches(terms, x) })
+		left := slices.DeleteFunc(slices.Clone(r.Rows), func(x row) bool { return !matches(terms, x.fields()) })
 		q := q
 		q.Filter = ""
 		page, all := selectRows(q, byTask(left))
@@ -191,13 +184,11 @@ func (h *Handler) cards(r *loaded) []plot.Card {
 	}
 	spent("Tokens", float64(t.Tokens()), plot.Count)
 	spent("Time", t.Seconds, plot.Duration)
-	if price, ok := h.prices.Of(r.Model); ok {
-		spent("Cost", price.Cost(agent.Usage{Prompt: t.Read, Completion: t.Written}), plot.Number)
-	}
+	spent("Cost", h.cost(r), plot.Number)
 	return cards
 }
 
-// charts are those of the run's report: pass@k, and why attempts ended.
+// charts are those of the run's report.
 func (r *loaded) charts() []template.HTML {
 	var charts []plot.Chart
 	var rep swe.EvaluationReport
@@ -211,65 +202,45 @@ func (r *loaded) charts() []template.HTML {
 		c.Lines = []plot.Line{compare.Rates("pass@k", 0, rep.PassAtK, at)}
 		charts = append(charts, c)
 	}
-	out := plot.Draw(charts...)
-	if len(r.Total.Stops) > 0 {
-		out = append(out, stopBars(r))
-	}
-	return out
+	return plot.Draw(charts...)
 }
 
-// stopBars draws how many attempts ended for each reason, the solved ones apart. A bar leads to its attempts.
-func stopBars(r *loaded) template.HTML {
+// bar is how many attempts ended for a reason, in a drawing; it leads to them.
+type bar struct {
+	Name, To             string
+	Number, Solved       int
+	Y, Good, Bad, Middle float64
+}
+
+// stopBars are how many attempts ended for each reason, the solved ones apart.
+func stopBars(r *loaded) []bar {
 	solvedBy := map[string]int{}
-	most := 1
 	for _, x := range r.Rows {
 		if x.Verdict == solved {
 			solvedBy[cmp.Or(x.Stop, x.Status)]++
 		}
 	}
-	names := slices.SortedFunc(maps.Keys(r.Total.Stops), func(a, b string) int {
-		return cmp.Or(r.Total.Stops[b]-r.Total.Stops[a], strings.Compare(a, b))
-	})
-	for _, n := range r.Total.Stops {
-		most = max(most, n)
-	}
-	const left, width, line = 130.0, 380.0, 30.0
 	field := "stop"
 	if r.Kind == run.Grade {
 		field = "status"
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, `<figure><figcaption>Why attempts ended</figcaption><svg viewBox="0 0 560 %g" role="img" `+
-		`aria-label="Why attempts ended">`, line*float64(len(names)))
-	for i, name := range names {
-		n, good := r.Total.Stops[name], solvedBy[name]
-		y := line * float64(i)
-		unit := width / float64(most)
-		to := "?" + url.Values{"q": {field + ":" + name}}.Encode()
-		fmt.Fprintf(&b, `<a href="%s"><text class="ylabel" x="%g" y="%.1f">%s</text>`, template.HTMLEscapeString(to), left-8,
-			y+19, template.HTMLEscapeString(strings.ReplaceAll(cmp.Or(name, "?"), "_", " ")))
-		fmt.Fprintf(&b, `<rect class="dot c2" x="%g" y="%.1f" width="%.1f" height="20"><title>%d solved</title></rect>`, left,
-			y+5, unit*float64(good), good)
-		fmt.Fprintf(&b, `<rect class="dot c5" x="%.1f" y="%.1f" width="%.1f" height="20"><title>%d not solved</title></rect>`,
-			left+unit*float64(good), y+5, unit*float64(n-good), n-good)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%.1f">%d</text></a>`, left+unit*float64(n)+8, y+19, n)
+	stops := r.Total.Stops
+	var bars []bar
+	for _, name := range slices.SortedFunc(maps.Keys(stops), func(a, b string) int {
+		return cmp.Or(stops[b]-stops[a], strings.Compare(a, b))
+	}) {
+		bars = append(bars, bar{
+			Name: cmp.Or(phrase(name), "?"), To: "?" + url.Values{"q": {field + ":" + name}}.Encode(), Number: stops[name],
+			Solved: solvedBy[name], Y: 30 * float64(len(bars)),
+		})
 	}
-	b.WriteString(`</svg><div class="legend"><span><i class="c2"></i>solved</span><span><i class="c5"></i>` +
-		`not solved</span></div></figure>`)
-	return template.HTML(b.String())
-}
-
-// verdictClasses returns the CSS class of a verdict.
-func verdictClasses(v verdict) string {
-	switch v {
-	case solved:
-		return "all"
-	case unsolved, failed:
-		return "none"
-	case playing:
-		return "some"
+	for i := range bars {
+		b := &bars[i]
+		unit := 380 / float64(bars[0].Number)
+		b.Good, b.Bad = unit*float64(b.Solved), unit*float64(b.Number-b.Solved)
+		b.Middle = 130 + b.Good
 	}
-	return "nograde"
+	return bars
 }
 
 // firstLine returns the first line of a text, cut where it is long.

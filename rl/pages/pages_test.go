@@ -248,7 +248,8 @@ func TestSpanOfSteps(t *testing.T) {
 		!strings.Contains(page, "Steps 2 to 2") || strings.Contains(page, "step 3:") {
 		t.Errorf("not step 2 alone:\n%.3000s", page)
 	}
-	if page := get(t, h, "/run/step/1", http.StatusOK); !strings.Contains(page, "2 groups of 6 rollouts: in ") {
+	words := "6 rollouts in 2 groups: none solves its task in "
+	if page := get(t, h, "/run/step/1", http.StatusOK); !strings.Contains(page, words) {
 		t.Errorf("the page of a step says nothing in words:\n%.2000s", page)
 	}
 }

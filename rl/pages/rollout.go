@@ -30,7 +30,7 @@ type rolloutPage struct {
 	Cards []plot.Card
 	// Opening are the messages before the first reply, Steps the replies.
 	Opening []message
-	Steps   []step
+	Steps   []*step
 	// Left is the number of steps that the search leaves out.
 	Left     int
 	Find     string
@@ -48,8 +48,7 @@ type rolloutPage struct {
 	Next          []string
 	// Trained is the training rollout with its place in its group; nil for others.
 	Trained *member
-	Class   string // of its tokens
-	Lazy    bool   // steps are loaded when they are unfolded
+	Lazy    bool // steps are loaded when they are unfolded
 	Base    string
 	Names   url.Values // which name the rollout in addresses
 }
@@ -119,7 +118,7 @@ func (p *rolloutPage) view(req *http.Request, crumbs []link) (view, error) {
 		if n < 1 || n > len(p.Steps) {
 			return v, fmt.Errorf("step %d: %w", n, errNotFound)
 		}
-		v.template, v.Data = "fragment", stepOn{p.Class, &p.Steps[n-1]}
+		v.template, v.Data = "fragment", p.Steps[n-1]
 		return v, nil
 	}
 	p.find(req.URL.Query().Get("find"))
@@ -132,25 +131,13 @@ func (p *rolloutPage) view(req *http.Request, crumbs []link) (view, error) {
 	return v, nil
 }
 
-// stepOn is a step with the class of its tokens.
-type stepOn struct {
-	Class string
-	*step
-}
-
-// On returns a step for the template of its body.
-func (p *rolloutPage) On(s *step) stepOn { return stepOn{p.Class, s} }
-
-// Ref returns a step for the template of steps.
-func (p *rolloutPage) Ref(i int) *step { return &p.Steps[i] }
-
 // find leaves out the steps without a text.
 func (p *rolloutPage) find(text string) {
 	p.Find = text
 	if text == "" {
 		return
 	}
-	var left []step
+	var left []*step
 	for _, s := range p.Steps {
 		if strings.Contains(strings.ToLower(s.all()), strings.ToLower(text)) {
 			left = append(left, s)
@@ -332,10 +319,10 @@ func withTokens(r *loaded, m member) (*rolloutPage, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.Trained, p.Class = &m, m.tokenClass()
+	p.Trained = &m
 	if len(p.Steps) == 0 {
 		p.Opening, p.Steps = stepsOfMessages(m.Rollout)
 	}
-	p.addTokens(m.Rollout)
+	p.addTokens(m)
 	return p, nil
 }

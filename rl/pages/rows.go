@@ -119,40 +119,15 @@ func (r row) Reason() string {
 	return strings.ReplaceAll(cmp.Or(r.Err, r.Stop, r.Status), "_", " ")
 }
 
-// field returns what a filter or an order goes by: a text, or a number if numeric is set.
-func (r row) field(name string) (text string, number float64, numeric bool) {
-	switch name {
-	case "", "task":
-		return r.Task, 0, false
-	case "repo":
-		repo, _, _ := strings.Cut(r.Task, "-")
-		return strings.ReplaceAll(repo, "__", "/") + " " + repo, 0, false
-	case "stop":
-		return cmp.Or(r.Stop, "error"), 0, false
-	case "status":
-		return r.Status, 0, false
-	case "is":
-		return string(r.Verdict), 0, false
-	case "suspicious":
-		return strings.Join(r.Suspicious, " "), 0, false
-	case "error":
-		return r.Err, 0, false
-	case "attempt":
-		return "", float64(r.Index), true
-	case "steps":
-		return "", float64(r.Steps), true
-	case "tokens":
-		return "", float64(r.Read + r.Written), true
-	case "seconds":
-		return "", r.Seconds, true
-	case "files":
-		return "", float64(r.Files), true
-	case "patch":
-		return "", float64(r.Bytes), true
-	case "context":
-		return "", float64(r.Context), true
+// fields are what a filter and an order go by.
+func (r row) fields() fields {
+	repo, _, _ := strings.Cut(r.Task, "-")
+	return fields{
+		"": r.Task, "task": r.Task, "repo": strings.ReplaceAll(repo, "__", "/") + " " + repo,
+		"stop": cmp.Or(r.Stop, "error"), "status": r.Status, "is": string(r.Verdict),
+		"suspicious": strings.Join(r.Suspicious, " "), "error": r.Err, "attempt": r.Index, "steps": r.Steps,
+		"tokens": r.Tokens(), "seconds": r.Seconds, "files": r.Files, "patch": int(r.Bytes), "context": r.Context,
 	}
-	return "", 0, false
 }
 
 // totals are the figures of a run.

@@ -90,34 +90,27 @@ func (h *Handler) step(r *loaded, req *http.Request) (view, error) {
 
 // inWords says what happened in a step.
 func inWords(groups []group) string {
-	solved, all := map[string]int{}, 0
+	all, none, full := 0, 0, 0
 	ends := map[string]int{}
 	for _, g := range groups {
 		all += len(g.Members)
 		switch g.Solved {
 		case 0:
-			solved["none"]++
+			none++
 		case len(g.Members):
-			solved["all"]++
-		default:
-			solved["some"]++
+			full++
 		}
 		for _, m := range g.Members {
-			if d := m.Place.Disposition; d != "" {
-				ends[string(d)]++
-			}
+			ends[string(m.Place.Disposition)]++
 		}
 	}
-	text := fmt.Sprintf("%s of %s: in %d none solves its task, in %d some do, in %d all.",
-		cli.Plural(len(groups), "group"), cli.Plural(all, "rollout"), solved["none"], solved["some"], solved["all"])
-	var parts []string
+	delete(ends, "") // of an algorithm that is not known
+	text := fmt.Sprintf("%s in %s: none solves its task in %d, some do in %d, all in %d", cli.Plural(all, "rollout"),
+		cli.Plural(len(groups), "group"), none, len(groups)-none-full, full)
 	for _, name := range slices.Sorted(maps.Keys(ends)) {
-		parts = append(parts, fmt.Sprintf("%d %s", ends[name], name))
+		text += fmt.Sprintf("; %d %s", ends[name], name)
 	}
-	if len(parts) > 0 {
-		text += " Of the rollouts, " + strings.Join(parts, ", ") + "."
-	}
-	return text
+	return text + "."
 }
 
 // algorithmOf returns the algorithm in the run's configuration.

@@ -33,6 +33,7 @@ type step struct {
 	// Grown is what the edits up to here have changed, Lines the number of its lines.
 	Grown string
 	Lines int
+	Class string // of its tokens
 	turn
 }
 
@@ -71,16 +72,12 @@ func (s *step) Edits() bool {
 	return slices.ContainsFunc(s.Calls, func(c shownCall) bool { return c.Diff != nil && c.Failed == "" })
 }
 
-// HasTokens reports whether the step's tokens are known.
-func (s *step) HasTokens() bool { return len(s.Tokens) > 0 }
-
 // Anchor is the address of the step on its page.
 func (s *step) Anchor() string { return "s" + strconv.Itoa(s.Number) }
 
 // shorten cuts the texts of all steps to at most about so many bytes.
 func (p *rolloutPage) shorten(most int) {
-	for i := range p.Steps {
-		s := &p.Steps[i]
+	for _, s := range p.Steps {
 		s.Thought = shortened(s.Thought, most)
 		for k := range s.Calls {
 			c := &s.Calls[k]
@@ -112,13 +109,13 @@ func (s *step) all() string {
 }
 
 // stepsOf returns the steps of a recording.
-func stepsOf(rec *trajectory.Recording) []step {
-	var steps []step
+func stepsOf(rec *trajectory.Recording) []*step {
+	var steps []*step
 	added, removed := 0, 0
 	files := map[string]bool{}
 	for i, t := range rec.Turns {
 		m := t.Reply.Message
-		s := step{
+		s := &step{
 			Number: i + 1, Thought: plain(thought(m)), Problem: plain(t.Reply.Problem), Read: t.Reply.Usage.Prompt,
 			Written: t.Reply.Usage.Completion, Model: t.Reply.Elapsed.Seconds(),
 		}
@@ -206,7 +203,7 @@ func callOf(c trajectory.Call, r trajectory.Result) shownCall {
 }
 
 // stepsOfMessages returns the conversation of a training rollout that has no recording.
-func stepsOfMessages(r rl.Rollout) (opening []message, steps []step) {
+func stepsOfMessages(r rl.Rollout) (opening []message, steps []*step) {
 	for _, raw := range r.Messages {
 		var m trajectory.Message
 		if json.Unmarshal(raw, &m) != nil { // other harnesses write other types
@@ -218,11 +215,12 @@ func stepsOfMessages(r rl.Rollout) (opening []message, steps []step) {
 			for _, c := range m.ToolCalls {
 				text += "\n" + c.Name + " " + c.Arguments
 			}
-			steps = append(steps, step{Number: len(steps) + 1, Thought: plain(strings.TrimSpace(m.Reasoning + "\n\n" + text))})
+			said := plain(strings.TrimSpace(m.Reasoning + "\n\n" + text))
+			steps = append(steps, &step{Number: len(steps) + 1, Thought: said})
 		case len(steps) == 0:
 			opening = append(opening, message{m.Role, plain(m.Content)})
 		default:
-			s := &steps[len(steps)-1]
+			s := steps[len(steps)-1]
 			s.Heard = append(s.Heard, message{m.Role, plain(m.Content)})
 		}
 	}
@@ -231,7 +229,7 @@ func stepsOfMessages(r rl.Rollout) (opening []message, steps []step) {
 
 // timeOfSteps draws the model's and the tools' time of each step, and how the context fills up. A bar leads to its
 // step.
-func timeOfSteps(steps []step) template.HTML {
+func timeOfSteps(steps []*step) template.HTML {
 	const width, height = 1160.0, 120.0
 	longest, fullest, largest := 0.0, 0, 0
 	for _, s := range steps {
@@ -304,12 +302,12 @@ type turn struct {
 }
 
 // addTokens adds the tokens of a training rollout to its steps.
-func (p *rolloutPage) addTokens(r rl.Rollout) {
-	for i, t := range turnsOf(r) {
+func (p *rolloutPage) addTokens(m member) {
+	for i, t := range turnsOf(m.Rollout) {
 		if i == len(p.Steps) {
-			p.Steps = append(p.Steps, step{Number: i + 1})
+			p.Steps = append(p.Steps, &step{Number: i + 1})
 		}
-		p.Steps[i].turn = t
+		p.Steps[i].turn, p.Steps[i].Class = t, m.tokenClass()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env/dataset"
+	"deepswe/rl/report"
 	"deepswe/verify/compare"
 	"deepswe/verify/rank/ranking"
 )
@@ -119,12 +120,12 @@ func (h *Handler) ranked(r *loaded, _ *http.Request) (view, error) {
 	if r.Ranking == nil {
 		return view{}, fmt.Errorf("the ranking of %s: %w", r.ID, errNotFound)
 	}
-	var b strings.Builder
-	if err := r.Ranking.WriteBody(&b); err != nil {
+	body, err := r.Ranking.Page().Body()
+	if err != nil {
 		return view{}, err
 	}
 	return view{
-		template: "body", Title: "Ranking of " + filepath.Base(r.Ranking.Run), Tabs: r.tabs("Ranking", ""), Data: template.HTML(b.String()),
+		template: "body", Title: "Ranking of " + filepath.Base(r.Ranking.Run), Tabs: r.tabs("Ranking", ""), Data: body,
 	}, nil
 }
 
@@ -168,11 +169,16 @@ func (h *Handler) comparison(req *http.Request) (view, error) {
 	case len(runs) < 2:
 		data.Hint = "Tick two runs or more in the list of runs, and choose Compare."
 	case trained == len(runs):
-		var err error
 		data.Span = spanOf(q)
-		if data.Charts, err = overlay(runs, data.Span); err != nil {
-			return v, err
+		var all []report.Variant
+		for _, r := range runs {
+			points, err := r.points(data.Span)
+			if err != nil {
+				return v, err
+			}
+			all = append(all, report.Variant{Name: r.ID, Runs: []report.SeedRun{{Points: points}}})
 		}
+		data.Charts = report.Overlay(all)
 		data.Differ = differences(runs)
 		for _, r := range runs {
 			data.Names = append(data.Names, r.ID)
@@ -202,11 +208,9 @@ func (h *Handler) comparison(req *http.Request) (view, error) {
 				i := slices.IndexFunc(runs, func(r *loaded) bool { return r.ID == name })
 				return runs[i].Base + row{Job: run.Job{Task: task}}.TaskLink()
 			}
-			var b strings.Builder
-			if err := rep.WriteBody(&b); err != nil {
+			if data.Body, err = rep.Page().Body(); err != nil {
 				return v, err
 			}
-			data.Body = template.HTML(b.String())
 		}
 	}
 	v.Data = data

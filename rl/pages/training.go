@@ -1,8 +1,8 @@
 package pages
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"html/template"
 	"io/fs"
 	"maps"
@@ -51,45 +51,6 @@ func (s span) leavesOut(step int) bool { return s.Part && (step < s.From || step
 func (r *loaded) points(of span) ([]metrics.Point, error) {
 	points, err := metrics.ReadJSONL(filepath.Join(r.Path, record.MetricsFile))
 	return slices.DeleteFunc(points, func(p metrics.Point) bool { return of.leavesOut(p.Step) }), err
-}
-
-// overlay draws one chart for each metric, with all runs in it.
-func overlay(runs []*loaded, of span) ([]template.HTML, error) {
-	points := make([][]metrics.Point, len(runs))
-	for i, r := range runs {
-		var err error
-		if points[i], err = r.points(of); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.Path, err)
-		}
-	}
-	var charts []plot.Chart
-	for _, m := range []struct {
-		name, title string
-		share, dots bool
-	}{
-		{"val/pass@1", "Validation pass@1", true, true},
-		{"val/submitted_pass@1", "Solved and submitted, in validation", true, true},
-		{"reward/mean", "Mean reward of the training rollouts", false, false},
-		{"turns/mean", "Turns of a rollout", false, false},
-		{"tokens/sampled/mean", "Tokens that the policy wrote, per rollout", false, false},
-		{"entropy/mean", "Entropy of the trained tokens, in nats", false, false},
-		{"optim/grad_norm", "Gradient norm before clipping", false, false},
-		{"mismatch/kl_k3", "KL(sampler, trainer) with the same weights, estimate k3", false, false},
-		{"time/step", "Time of a step, in seconds", false, false},
-	} {
-		c := plot.Chart{Title: m.title, Zero: true, Share: m.share}
-		for i, r := range runs {
-			var s plot.Series
-			for _, p := range points[i] {
-				if v, ok := p.Values[m.name]; ok {
-					s = append(s, plot.Point{X: float64(p.Step), Y: v})
-				}
-			}
-			c.Lines = append(c.Lines, plot.Line{Label: r.ID, Points: s, Color: i, Dots: m.dots})
-		}
-		charts = append(charts, c)
-	}
-	return plot.Draw(charts...), nil
 }
 
 // difference is a configuration key whose values differ, with the value of each run.
@@ -149,15 +110,15 @@ func (h *Handler) training(r *loaded, req *http.Request) (view, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return view{}, err
 	}
-	var body strings.Builder
-	if err := report.WriteBody(&body, report.Run{Points: points, Config: string(config)}); err != nil {
+	body, err := report.Run{Points: points, Config: string(config)}.Page().Body()
+	if err != nil {
 		return view{}, err
 	}
 	return view{template: "training", Title: r.ID, Tabs: r.tabs("Curves and steps", ""), Data: struct {
 		Span   span
 		Report template.HTML
 		Steps  []trainedStep
-	}{of, template.HTML(body.String()), stepsOfTraining(points, played)}}, nil
+	}{of, body, stepsOfTraining(points, played)}}, nil
 }
 
 func stepsOfTraining(points []metrics.Point, played []int) []trainedStep {
@@ -188,6 +149,20 @@ func stepsOfTraining(points []metrics.Point, played []int) []trainedStep {
 	return rows
 }
 
+// taskHistory is how a task went in training.
+type taskHistory struct {
+	Task           string
+	Solved, Graded int
+	Visits         []visit
+}
+
+// visit is the group of rollouts of a task in a step.
+type visit struct {
+	Step, Solved, Graded int
+	Class                string
+	Played               bool // its rollouts are on the disk
+}
+
 // tasks returns the history of each task: how many of its rollouts solved it at each visit.
 func (h *Handler) tasks(r *loaded, _ *http.Request) (view, error) {
 	visits, err := record.ReadVisits(r.Path)
@@ -198,30 +173,19 @@ func (h *Handler) tasks(r *loaded, _ *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	type cell struct {
-		Step, Solved, Graded int
-		Class                string
-		Played               bool // its rollouts are on the disk
-	}
-	type row struct {
-		Task         string
-		Visits       []cell
-		Rate         float64
-		Turns, Steps string
-	}
-	byTask := map[string]*row{}
-	sums := map[string][2]float64{}
+	byTask := map[string]*taskHistory{}
 	for _, v := range visits {
-		if byTask[v.Task] == nil {
-			byTask[v.Task] = &row{Task: v.Task}
+		h := byTask[v.Task]
+		if h == nil {
+			h = &taskHistory{Task: v.Task}
+			byTask[v.Task] = h
 		}
-		c := cell{Step: v.Step, Class: "some", Played: slices.Contains(played, v.Step)}
+		c := visit{Step: v.Step, Class: "some", Played: slices.Contains(played, v.Step)}
 		for _, r := range v.Rewards {
-			if r == nil {
-				continue
+			if r != nil {
+				c.Graded++
 			}
-			c.Graded++
-			if *r >= 1 {
+			if r != nil && *r >= 1 {
 				c.Solved++
 			}
 		}
@@ -233,18 +197,10 @@ func (h *Handler) tasks(r *loaded, _ *http.Request) (view, error) {
 		case c.Solved == c.Graded:
 			c.Class = "all"
 		}
-		s := sums[v.Task]
-		sums[v.Task] = [2]float64{s[0] + float64(c.Solved), s[1] + float64(c.Graded)}
-		byTask[v.Task].Visits = append(byTask[v.Task].Visits, c)
+		h.Solved, h.Graded, h.Visits = h.Solved+c.Solved, h.Graded+c.Graded, append(h.Visits, c)
 	}
-	var rows []*row
-	for _, name := range slices.Sorted(maps.Keys(byTask)) {
-		r := byTask[name]
-		if s := sums[name]; s[1] > 0 {
-			r.Rate = s[0] / s[1]
-		}
-		rows = append(rows, r)
-	}
-	slices.SortStableFunc(rows, func(a, b *row) int { return len(b.Visits) - len(a.Visits) })
+	rows := slices.SortedFunc(maps.Values(byTask), func(a, b *taskHistory) int {
+		return cmp.Or(len(b.Visits)-len(a.Visits), strings.Compare(a.Task, b.Task))
+	})
 	return view{template: "visits", Title: r.ID + ": tasks", Tabs: r.tabs("Tasks", ""), Data: rows}, nil
 }

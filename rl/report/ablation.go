@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"html/template"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -56,8 +55,8 @@ func measured(variants []Variant) (metric, title string) {
 	return "reward/mean", "Mean reward of the training rollouts"
 }
 
-// WriteAblation writes the page of an ablation, whatever part of it is done.
-func WriteAblation(w io.Writer, a Ablation) error {
+// Page returns the page of an ablation, whatever part of it is done.
+func (a Ablation) Page() plot.Page {
 	done := 0
 	for _, v := range a.Variants {
 		done += len(v.Runs)
@@ -105,7 +104,7 @@ which also counts how soon it was learned. <em>Difference</em> is to the first v
 		chartOf("Effective groups", "groups/effective", main, false),
 		chartOf("Turns of a rollout", "turns/mean", main, false),
 	)})
-	return p.write(w, "page")
+	return p.styled()
 }
 
 // submitted is the metric of what is solved and submitted as well.
@@ -142,7 +141,7 @@ func chartOf(title, metric string, variants []Variant, dots bool) plot.Chart {
 	c := plot.Chart{Title: title, Zero: true, Share: strings.Contains(metric, "pass@1")}
 	for i, v := range variants {
 		middle, low, high := v.band(metric)
-		c.Lines = append(c.Lines, plot.Line{Label: v.Name, Points: middle, Low: low, High: high, Color: 2 * i, Dots: dots})
+		c.Lines = append(c.Lines, plot.Line{Label: v.Name, Points: middle, Low: low, High: high, Color: i, Dots: dots})
 	}
 	if metric == "val/pass@1" {
 		for _, v := range variants {
@@ -154,6 +153,22 @@ func chartOf(title, metric string, variants []Variant, dots bool) plot.Chart {
 		}
 	}
 	return c
+}
+
+// Overlay draws a chart for each metric that tells how training goes, with all variants in it.
+func Overlay(all []Variant) []template.HTML {
+	return plot.Draw(
+		chartOf("Validation pass@1", "val/pass@1", all, true),
+		chartOf("Solved and submitted, in validation", submitted, all, true),
+		chartOf("Mean reward of the training rollouts", "reward/mean", all, false),
+		chartOf("Loss on examples, in nats per token", "sft/loss", all, false),
+		chartOf("Turns of a rollout", "turns/mean", all, false),
+		chartOf("Tokens that the policy wrote, per rollout", "tokens/sampled/mean", all, false),
+		chartOf("Entropy of the trained tokens, in nats", "entropy/mean", all, false),
+		chartOf("Gradient norm before clipping", "optim/grad_norm", all, false),
+		chartOf("KL(sampler, trainer) with the same weights, estimate k3", "mismatch/kl_k3", all, false),
+		chartOf("Time of a step, in seconds", "time/step", all, false),
+	)
 }
 
 // band is a metric's mean over the runs and its interval, at every step that all runs have.

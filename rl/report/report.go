@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -58,39 +57,33 @@ type tableRow struct {
 	Spark                      template.HTML
 }
 
-// write writes a part of the page: page is all of it.
-func (p page) write(w io.Writer, part string) error {
-	t, err := template.New("page").Parse(pageTemplate)
-	if err != nil {
-		return fmt.Errorf("page template: %w", err)
-	}
+// styled returns the page with its style.
+func (p page) styled() plot.Page {
 	p.Style = template.CSS(plot.Style)
-	return t.ExecuteTemplate(w, part, p)
+	return plot.Page{Template: pageTemplate, Data: p}
 }
 
-// WriteRun writes the page of a run, which may be live or have no points at all.
-func WriteRun(w io.Writer, r Run) error { return r.write(w, "page") }
-
-// WriteBody writes the part of the page below its heading, for a page around it that has the style of package plot.
-func WriteBody(w io.Writer, r Run) error { return r.write(w, "body") }
-
-func (r Run) write(w io.Writer, part string) error {
-	p, err := newPage(r)
-	if err != nil {
-		return err
-	}
-	return p.write(w, part)
-}
-
-func newPage(r Run) (page, error) {
+// Page returns the page of the run, which may be live or have no points at all.
+func (r Run) Page() plot.Page {
 	s := collect(r.Points)
-	sections, err := s.sections()
-	return page{
-		Title:    r.Name,
-		Subtitle: fmt.Sprintf("%s · seed %d · step %d of %d", r.Algorithm, r.Seed, s.lastStep(), r.Steps),
-		Cards:    s.cards(), Warnings: r.Warnings, Config: r.Config, Sections: sections, Table: s.table(),
-	}, err
+	subtitle := ""
+	if r.Steps > 0 {
+		subtitle = fmt.Sprintf("%s · seed %d · step %d of %d", r.Algorithm, r.Seed, s.lastStep(), r.Steps)
+	}
+	return plot.Page{Template: pageTemplate, Data: runPage{page{
+		Title: r.Name, Subtitle: subtitle, Cards: s.cards(), Warnings: r.Warnings, Config: r.Config, Table: s.table(),
+		Style: template.CSS(plot.Style),
+	}, s}}
 }
+
+// runPage is the page of a run, whose charts are drawn when they are written.
+type runPage struct {
+	page
+	curves curves
+}
+
+// Sections are the charts of the run.
+func (p runPage) Sections() ([]section, error) { return p.curves.sections() }
 
 // maxDrawable is above every value of a metric that means something, and far below where spans overflow.
 const maxDrawable = 1e100

@@ -57,10 +57,10 @@ func selfContained(t *testing.T, html string) {
 func TestRunPage(t *testing.T) {
 	t.Parallel()
 	html := written(t, func(w io.Writer) error {
-		return WriteRun(w, Run{
+		return Run{
 			Name: "lake <1>", Algorithm: "grpo++", Seed: 3, Steps: 100, Config: "a: <b> & c\n",
 			Warnings: []string{"look <here>"}, Points: metricstest.Points(60),
-		})
+		}.Page().Write(w)
 	})
 	selfContained(t, html)
 	if n := wellFormed(t, html); n < 12 {
@@ -90,15 +90,14 @@ func TestPagesOfAlmostNothing(t *testing.T) {
 		"none": nil, "one": one, "same": same, "many": metricstest.Points(2000),
 	} {
 		t.Run(name, func(t *testing.T) {
-			html := written(t, func(w io.Writer) error { return WriteRun(w, Run{Name: name, Points: points}) })
+			html := written(t, func(w io.Writer) error { return Run{Name: name, Points: points}.Page().Write(w) })
 			wellFormed(t, html)
 			if len(html) > 2<<20 {
 				t.Errorf("%d bytes", len(html))
 			}
 			wellFormed(t, written(t, func(w io.Writer) error {
-				return WriteAblation(w,
-					Ablation{Name: name, Seeds: 1,
-						Variants: []Variant{{Name: "a", Runs: []SeedRun{{1, points}}}, {Name: "b"}, {Name: "c"}}})
+				return Ablation{Name: name, Seeds: 1,
+					Variants: []Variant{{Name: "a", Runs: []SeedRun{{1, points}}}, {Name: "b"}, {Name: "c"}}}.Page().Write(w)
 			}))
 		})
 	}
@@ -125,7 +124,7 @@ func TestAblationPage(t *testing.T) {
 		{Name: "GRPO++", Algorithm: "grpo++", Runs: seeds(5, 0)}, {Name: "GRPO", Algorithm: "grpo", Runs: seeds(5, 0.1)},
 		{Name: "without <clip>", Algorithm: "grpo++", Runs: seeds(3, -0.1)},
 	}}
-	html := written(t, func(w io.Writer) error { return WriteAblation(w, a) })
+	html := written(t, func(w io.Writer) error { return a.Page().Write(w) })
 	selfContained(t, html)
 	if n := wellFormed(t, html); n < 7 {
 		t.Errorf("%d drawings", n)

@@ -124,7 +124,7 @@ func (w *recorder) write(page report.Run) (err error) {
 		}
 	}()
 	var b bytes.Buffer
-	if err := report.WriteRun(&b, page); err != nil {
+	if err := page.Page().Write(&b); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return disk.WriteFile(w.dir.Path(record.ReportFile), b.Bytes())

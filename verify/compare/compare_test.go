@@ -94,7 +94,7 @@ func TestCompare(t *testing.T) {
 		t.Errorf("%+v\n%+v", x, y)
 	}
 	var page strings.Builder
-	if err := rep.WritePage(&page); err != nil {
+	if err := rep.Page().Write(&page); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"30.0 points", "<svg", "org__repo-4", "by model size"} {

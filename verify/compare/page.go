@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -22,28 +21,20 @@ var pageTemplate string
 //go:embed page.css
 var PageStyle string
 
-// WritePage writes the comparison as one HTML page without a script.
-func (rep *Report) WritePage(w io.Writer) error { return rep.execute(w, "page") }
-
-// WriteBody writes the part of the page below its heading, for a page around it that has both styles.
-func (rep *Report) WriteBody(w io.Writer) error { return rep.execute(w, "body") }
-
-func (rep *Report) execute(w io.Writer, part string) error {
-	t, err := template.New("page").Funcs(template.FuncMap{
+// Page returns the comparison as a page without a script.
+func (rep *Report) Page() plot.Page {
+	return plot.Page{Template: pageTemplate, Funcs: template.FuncMap{
 		"task": rep.task, "percent": plot.Percent, "points": Points, "p": PValue,
 		"tokens": func(r RunReport) string { return Each(r.Tokens, plot.Count) },
 		"time":   func(r RunReport) string { return Each(r.Seconds, plot.Duration) },
 		"cost":   func(r RunReport) string { return Each(r.Cost, plot.Number) },
 		"stops":  rep.Stops, "words": func(s string) string { return strings.ReplaceAll(s, "_", " ") },
-	}).Parse(pageTemplate)
-	if err != nil {
-		return fmt.Errorf("page template: %w", err)
-	}
-	return t.ExecuteTemplate(w, part, struct {
+	}, Data: struct {
 		*Report
+		Title  string
 		Style  template.CSS
 		Charts []template.HTML
-	}{rep, template.CSS(plot.Style + PageStyle), rep.charts()})
+	}{rep, fmt.Sprintf("Comparison of %d runs", len(rep.Runs)), template.CSS(plot.Style + PageStyle), rep.charts()}}
 }
 
 // task writes a task with links to what both runs of a pair did.

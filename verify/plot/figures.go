@@ -1,8 +1,12 @@
 package plot
 
 import (
+	"bufio"
+	"cmp"
+	_ "embed"
 	"fmt"
 	"html/template"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -90,6 +94,46 @@ func Duration(seconds float64) string {
 
 // Card is a number at the top of a page.
 type Card struct{ Name, Value, Detail string }
+
+//go:embed page.html
+var frame string
+
+// Parts are the templates that all pages use: cards, of Card; warnings, of texts; and charts.
+//
+//go:embed parts.html
+var Parts string
+
+// Page is a page of charts.
+type Page struct {
+	// Template is the text of a template named body, which has Funcs and Parts.
+	Template string
+	Funcs    template.FuncMap
+	// Data has the page's Title and Style, besides what the body takes.
+	Data any
+}
+
+// Write writes the page as one file without a script.
+func (p Page) Write(w io.Writer) error {
+	b := bufio.NewWriterSize(w, 1<<16) // a template makes many small writes
+	return cmp.Or(p.execute(b, "page"), b.Flush())
+}
+
+// Body returns the part below the heading, for a page around it that has the same style.
+func (p Page) Body() (template.HTML, error) {
+	var b strings.Builder
+	err := p.execute(&b, "body")
+	return template.HTML(b.String()), err
+}
+
+func (p Page) execute(w io.Writer, part string) error {
+	t := template.New("page").Funcs(p.Funcs)
+	for _, text := range []string{frame, Parts, p.Template} {
+		if _, err := t.Parse(text); err != nil {
+			return fmt.Errorf("page template: %w", err)
+		}
+	}
+	return t.ExecuteTemplate(w, part, p.Data)
+}
 
 // Percent writes a share in percent.
 func Percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }

@@ -75,7 +75,7 @@ func runCompare(d Deps, o *compareOptions, args []string) error {
 		return err
 	}
 	if o.html != "" {
-		if err := disk.WriteStream(o.html, rep.WritePage); err != nil {
+		if err := disk.WriteStream(o.html, rep.Page().Write); err != nil {
 			return cli.Usage(err)
 		}
 	}

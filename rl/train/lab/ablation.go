@@ -83,7 +83,7 @@ func writeComparison(dir *run.Dir, c config.Config, text string, results []train
 		Variants: variants(c.Ablation, results), Note: c.Ablation.Note,
 	}
 	var b bytes.Buffer
-	if err := report.WriteAblation(&b, page); err != nil {
+	if err := page.Page().Write(&b); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return disk.WriteFile(dir.Path(record.ReportFile), b.Bytes())

@@ -1,11 +1,9 @@
 package ranking
 
 import (
-	"bufio"
 	_ "embed"
 	"fmt"
 	"html/template"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -61,17 +59,8 @@ type pageCandidate struct {
 // mostDetails is the maximum number of candidates that the page lists. 500 tasks with 16 each are 8000.
 const mostDetails = 20000
 
-// WritePage writes the report as one HTML page without a script.
-func (rep *Report) WritePage(w io.Writer) error { return rep.execute(w, "page") }
-
-// WriteBody writes the part of the page below its heading, for a page around it that has both styles.
-func (rep *Report) WriteBody(w io.Writer) error { return rep.execute(w, "body") }
-
-func (rep *Report) execute(w io.Writer, part string) error {
-	t, err := template.New("page").Parse(pageTemplate)
-	if err != nil {
-		return fmt.Errorf("page template: %w", err)
-	}
+// Page returns the report as a page without a script.
+func (rep *Report) Page() plot.Page {
 	p := page{
 		Title: "Ranking of " + rep.Run, Style: template.CSS(plot.Style + PageStyle), Subtitle: rep.subtitle(),
 		Cards: rep.cards(), Notes: slices.Clone(rep.Notes), Charts: rep.charts(), Table: rep.Table(), Truth: rep.Truth > 0,
@@ -87,11 +76,7 @@ func (rep *Report) execute(w io.Writer, part string) error {
 		}
 		p.Tasks = append(p.Tasks, task.page())
 	}
-	b := bufio.NewWriterSize(w, 1<<16) // the template makes many small writes
-	if err := t.ExecuteTemplate(b, part, p); err != nil {
-		return err
-	}
-	return b.Flush()
+	return plot.Page{Template: pageTemplate, Data: p}
 }
 
 func (rep *Report) subtitle() string {

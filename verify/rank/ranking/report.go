@@ -147,7 +147,7 @@ func (r *Ranking) report() (*Report, error) {
 	if err := r.writePreds(); err != nil {
 		return nil, err
 	}
-	return rep, disk.WriteStream(r.Store.Path(PageFile), rep.WritePage)
+	return rep, disk.WriteStream(r.Store.Path(PageFile), rep.Page().Write)
 }
 
 // write writes the report as JSON, one line for each task. Encoding it as a whole would take several times its size in
