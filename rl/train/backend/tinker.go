@@ -141,6 +141,11 @@ func (s *Tinker) validate(c *config.Config) error {
 	if s.Loss != "" {
 		loss = fmt.Errorf("loss is %q: every server is sent the gradient of the objective; to fix: leave it out", s.Loss)
 	}
+	if o.Minibatches > 1 && c.Rollouts.MaxStaleness > 0 && !s.sampled() {
+		loss = errors.New("the server samples nothing between the optimizer steps of an update, so the groups of later " +
+			"minibatches would never be complete; to fix: set optimizer.minibatches to 1, rollouts.max_staleness to 0, or " +
+			"trainer.samplers")
+	}
 	// An invalid algorithm is reported separately.
 	if a, err := c.Algorithm.Resolve(); c.Objective != config.Imitation && err == nil {
 		loss = cmp.Or(loss, tinker.Supports(a.Objective))

@@ -318,3 +318,24 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// A server that samples itself gives no replies between the optimizer steps of an update, so an update that waits for
+// rollouts there would never end.
+func TestMinibatchesBesideSampling(t *testing.T) {
+	t.Parallel()
+	const text = `
+environment: {name: residue}
+trainer: {name: tinker, base_url: "http://t", model: m, vocabulary: 9}
+optimizer: {minibatches: 2}
+rollouts: {max_staleness: 1}
+`
+	_, err := config.Load([]byte(text), Parts())
+	if err == nil || !strings.Contains(err.Error(), "set optimizer.minibatches to 1") {
+		t.Errorf("two minibatches, one update ahead: %v", err)
+	}
+	for _, set := range []string{"optimizer.minibatches=1", "rollouts.max_staleness=0", "trainer.samplers=['http://v']"} {
+		if _, err := config.Load([]byte(text), Parts(), set); err != nil {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package lab
 import (
 	"container/heap"
 	"context"
+	"errors"
 	"time"
 )
 
@@ -26,13 +27,15 @@ func (c *clock) after(d time.Duration, do func()) {
 	heap.Push(&c.coming, moment{c.now + max(0, d), c.asked, do})
 }
 
-// until lets time pass until done reports true, and returns how long that took. What waits for something that never
-// comes has a bug, so done must become true before nothing is left to happen.
+// until lets time pass until done reports true, and returns how long that took.
 func (c *clock) until(ctx context.Context, done func() bool) (time.Duration, error) {
 	start := c.now
 	for n := 1; !done(); n++ {
 		if n%1024 == 0 && ctx.Err() != nil {
 			return 0, context.Cause(ctx)
+		}
+		if len(c.coming) == 0 {
+			return 0, errors.New("it would wait for ever: nothing is left to happen")
 		}
 		next := heap.Pop(&c.coming).(moment)
 		c.now = next.at

@@ -123,9 +123,13 @@ func lognormal(r *rand.Rand, mean config.Duration, sigma float64) time.Duration 
 type engine struct {
 	clock    *clock
 	lockstep bool
-	busy     bool
-	asked    bool // the trainer waits
-	pending  []reply
+	// pauses is set if weights change in place: from an optimizer step to the publication no reply begins, and those
+	// under way end before.
+	pauses, paused bool
+	running        int
+	busy           bool
+	asked          bool // the trainer waits
+	pending        []reply
 }
 
 type reply struct {
@@ -152,16 +156,40 @@ func (e *engine) train(ctx context.Context, d time.Duration) (time.Duration, err
 
 // sample calls done when a reply is there.
 func (e *engine) sample(took time.Duration, done func()) {
-	if !e.lockstep {
-		e.clock.after(took, done)
+	if !e.lockstep && !e.paused {
+		e.running++
+		e.clock.after(took, func() {
+			e.running--
+			done()
+		})
 		return
 	}
 	e.pending = append(e.pending, reply{took, done})
 	e.clock.after(0, e.gather) // with all who ask at the same time
 }
 
+// pause waits until no reply is under way, and lets none begin until resume.
+func (e *engine) pause(ctx context.Context) error {
+	e.paused = e.pauses
+	_, err := e.clock.until(ctx, func() bool { return !e.paused || e.running == 0 && !e.busy })
+	return err
+}
+
+func (e *engine) resume() {
+	e.paused = false
+	if e.lockstep {
+		e.gather()
+		return
+	}
+	waiting := e.pending
+	e.pending = nil
+	for _, r := range waiting {
+		e.sample(r.took, r.done)
+	}
+}
+
 func (e *engine) gather() {
-	if e.busy || e.asked || len(e.pending) == 0 {
+	if e.busy || e.asked || e.paused || !e.lockstep || len(e.pending) == 0 {
 		return
 	}
 	batch, longest := e.pending, time.Duration(0)

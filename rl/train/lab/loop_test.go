@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,6 +37,7 @@ func TestScheduleOfTheLoop(t *testing.T) {
 		{"validation and checkpoints", "", []string{
 			"evaluate={every: 2, before: true, tasks: 40}", "checkpoint.every=3", "rollouts.max_staleness=1",
 		}},
+		{"a server that samples itself", alone, []string{"rollouts.max_staleness=2"}},
 		{"few workers, and gradients as groups come", "{name: embedded}", []string{"rollouts.workers=12", "rollouts.max_staleness=1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -51,6 +53,7 @@ func TestScheduleOfTheLoop(t *testing.T) {
 			}
 			synctest.Test(t, func(t *testing.T) {
 				real := &world{schedule: s, start: time.Now()}
+				real.changed = sync.NewCond(&real.mu)
 				want := real.take(t, cfg)
 				if err := s.take(t.Context()); err != nil {
 					t.Fatal(err)
@@ -68,7 +71,10 @@ func TestScheduleOfTheLoop(t *testing.T) {
 	}
 }
 
-const server = `{name: tinker, base_url: "http://trainer", model: m, vocabulary: 10}`
+const (
+	server = `{name: tinker, base_url: "http://trainer", model: m, vocabulary: 10, samplers: ["http://vllm"]}`
+	alone  = `{name: tinker, base_url: "http://trainer", model: m, vocabulary: 10}`
+)
 
 const small = `
 steps: 8
@@ -85,6 +91,11 @@ type world struct {
 	start   time.Time
 	version int64
 	learned int // rollouts that the next optimizer step computes gradients of
+	// Replies wait while paused is set, and an optimizer step until none is running.
+	mu      sync.Mutex
+	changed *sync.Cond
+	running int
+	paused  bool
 }
 
 // take runs the loop, and returns when its steps ended.
@@ -182,10 +193,23 @@ type weights struct{ w *world }
 // Complete takes the time of a reply. The request's limit is the length of its prompt.
 func (m weights) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	took, _ := ctx.Value(replyTime{}).(time.Duration)
+	m.wait(func() bool { return !m.w.paused }, func() { m.w.running++ })
 	time.Sleep(took)
+	m.wait(func() bool { return true }, func() { m.w.running-- })
 	return agent.Reply{Tokens: &agent.Sample{
 		PromptIDs: make([]int32, r.MaxTokens), CompletionIDs: []int32{0}, Logprobs: []float64{-1},
 	}}, nil
+}
+
+// wait waits for a condition, and changes the state.
+func (m weights) wait(until func() bool, change func()) {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	for !until() {
+		m.w.changed.Wait()
+	}
+	change()
+	m.w.changed.Broadcast()
 }
 
 // spend takes a share of the time of an update for so many rollouts.
@@ -227,6 +251,8 @@ func (m weights) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objectiv
 func (m weights) Step(context.Context, rl.Optimizer) (rl.StepStats, error) {
 	m.spend(1-m.w.latencies.Forward, m.w.learned)
 	m.w.learned = 0
+	m.wait(func() bool { return true }, func() { m.w.paused = m.w.engine.pauses })
+	m.wait(func() bool { return !m.w.paused || m.w.running == 0 }, func() {})
 	m.w.version++
 	return rl.StepStats{GradientNorm: 1}, nil
 }
@@ -235,6 +261,7 @@ func (m weights) Publish(context.Context) (rl.Policy, error) {
 	if m.w.version > 0 {
 		time.Sleep(time.Duration(m.w.latencies.Publish))
 	}
+	m.wait(func() bool { return true }, func() { m.w.paused = false })
 	return rl.Policy{Model: m, Version: m.w.version}, nil
 }
 

@@ -75,6 +75,7 @@ func (s *schedule) step(ctx context.Context, step int) error {
 		return err
 	}
 	s.updates = step
+	s.engine.resume()
 	if s.config.Rollouts.MaxStaleness > 0 {
 		s.ahead()
 	}
@@ -159,6 +160,9 @@ func (s *schedule) update(ctx context.Context) error {
 			}
 		}
 		if err := s.pass(ctx, 0, when(!s.streamed, part)); err != nil {
+			return err
+		}
+		if err := s.engine.pause(ctx); err != nil {
 			return err
 		}
 		learned += part

@@ -100,7 +100,9 @@ func newSchedule(c config.Config) (*schedule, error) {
 	if limit, err := time.ParseDuration(keys["environment.timeout"]); err == nil {
 		l.Timeout = cmp.Or(l.Timeout, config.Duration(limit))
 	}
+	own := keys["trainer.samplers[0]"] == "" && keys["trainer.samplers_file"] == ""
 	s := &schedule{cluster: newCluster(l, c.Rollouts), config: c, streamed: keys["trainer.name"] != "tinker"}
+	s.engine.pauses = !s.streamed && own
 	for g, limit := range map[*gate]int{
 		&s.workers: c.Rollouts.Workers, &s.validators: cmp.Or(c.Evaluate.Workers, c.Rollouts.Workers), &s.measuring: 1,
 	} {

@@ -14,7 +14,7 @@ import (
 // trainer works. The figures are those of docs/findings.md, and the first three those of a model that is not ours.
 func TestPaceOfACluster(t *testing.T) {
 	t.Parallel()
-	const tinker, embedded = "trainer={name: tinker, base_url: 'http://t', model: m, vocabulary: 9}", "seed=1"
+	const tinker, embedded = "trainer={name: tinker, base_url: 'http://t', model: m, vocabulary: 9, samplers: ['http://v']}", "seed=1"
 	for _, c := range []struct {
 		name string
 		set  []string
@@ -22,6 +22,8 @@ func TestPaceOfACluster(t *testing.T) {
 	}{
 		{"one update ahead", []string{tinker, "rollouts.max_staleness=1"}, 0.55},
 		{"two", []string{tinker, "rollouts.max_staleness=2"}, 0.80},
+		{"two, in place", []string{
+			tinker, "trainer.samplers=[]", "rollouts.max_staleness=2", "simulate.timeout=20m"}, 0.75},
 		{"two, and a limit", []string{tinker, "rollouts.max_staleness=2", "simulate.timeout=20m"}, 0.86},
 		{"taking turns", []string{tinker, "rollouts.max_staleness=0"}, 0.25},
 		{"in lockstep", []string{tinker, "simulate.colocated=true", "simulate.timeout=90m"}, 0.15},
