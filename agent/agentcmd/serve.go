@@ -16,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -106,32 +105,25 @@ func writeHTML(d Deps, file, arg string) error {
 	return cli.Usage(disk.WriteStream(file, func(w io.Writer) error { return p.WriteFile(w, path) }))
 }
 
-// unpackRuns replaces archives among the arguments by directories, which clean removes.
-func unpackRuns(args []string) (paths []string, clean func() error, err error) {
-	scratch := ""
-	clean = func() error {
-		if scratch == "" {
-			return nil
-		}
-		return disk.RemoveScratch(scratch)
-	}
-	for i, arg := range args {
+// unpackRuns replaces archives among the arguments by directories.
+func unpackRuns(args []string, open *opened) ([]string, error) {
+	var paths []string
+	for _, arg := range args {
 		info, err := os.Stat(arg)
 		if name, archive := strings.CutSuffix(filepath.Base(arg), run.ArchiveEnding); archive && err == nil && !info.IsDir() {
-			if scratch == "" {
-				if scratch, err = disk.MakeScratch("", "view"); err != nil {
-					return nil, clean, err
-				}
+			scratch, err := open.makeScratch("view")
+			if err != nil {
+				return nil, err
 			}
-			to := filepath.Join(scratch, strconv.Itoa(i), name)
+			to := filepath.Join(scratch, name)
 			if err := unpackRun(arg, to); err != nil {
-				return nil, clean, cli.Usagef("%s: %w", arg, err)
+				return nil, cli.Usagef("%s: %w", arg, err)
 			}
 			arg = to
 		}
 		paths = append(paths, arg)
 	}
-	return paths, clean, nil
+	return paths, nil
 }
 
 func unpackRun(archive, to string) error {

@@ -224,3 +224,47 @@ func (s *screen) installed(h installed) {
 			", which the set-up changed", s.Width()-12))
 	}
 }
+
+// size says how much a patch changes.
+func size(patch []byte) string {
+	files := diff.Files(string(patch))
+	added, removed := 0, 0
+	for _, f := range files {
+		added, removed = added+f.Added, removed+f.Removed
+	}
+	return fmt.Sprintf("%s +%d -%d", cli.Plural(len(files), "file"), added, removed)
+}
+
+// describe is a call in a few words: the tool, and its most important arguments, with paths as seen from dir.
+func describe(c *tools.Call, dir string) string {
+	words := []string{c.Name}
+	for _, key := range []string{"command", "cmd", "search_term", "path", "view_range", "insert_line"} {
+		if key == "command" && (c.Name == "execute_bash" || c.Name == "finish") && c.Args["cmd"] != "" {
+			continue
+		}
+		if v := seenFrom(dir, cli.FirstLine(c.Args[key], 200)); v != "" {
+			words = append(words, v)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// seenFrom shortens a path in or below dir.
+func seenFrom(dir, path string) string {
+	switch dir {
+	case "":
+		return path
+	case path:
+		return "."
+	}
+	return strings.TrimPrefix(path, dir+"/")
+}
+
+// spoken is the first line of a reply that is neither thought nor call.
+func spoken(reply string) string {
+	if _, after, ok := strings.Cut(reply, "</think>"); ok {
+		reply = after
+	}
+	reply, _, _ = strings.Cut(reply, "<function=")
+	return cli.FirstLine(reply, 0)
+}

@@ -64,17 +64,18 @@ func newView(d Deps) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			args, clean, err := unpackRuns(args)
+			open := &opened{d: d}
+			defer open.closeAll()
+			args, err := unpackRuns(args, open)
 			switch {
 			case err != nil:
+				return err
 			case o.serve != "":
-				err = serveRuns(cmd.Context(), d, o.serve, args)
+				return serveRuns(cmd.Context(), d, o.serve, args)
 			case o.html != "":
-				err = writeHTML(d, o.html, cmp.Or(append(args, lastRun)...))
-			default:
-				err = runView(d, o, cmp.Or(append(args, lastRun)...))
+				return writeHTML(d, o.html, cmp.Or(append(args, lastRun)...))
 			}
-			return errors.Join(err, clean())
+			return runView(d, o, cmp.Or(append(args, lastRun)...))
 		},
 		ValidArgsFunction: completeRuns(d),
 	}
