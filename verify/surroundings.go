@@ -21,9 +21,10 @@ const Planted SuspicionKind = "planted"
 // git's hooks are compared with what they were. The comparison is made by the guest, which is none of these programs.
 
 // findSurroundings prints the directories of programs, and those in which Python looks for packages.
-const findSurroundings = `{ printf '%s\n' "$PATH" | tr : '\n'; find /usr /opt /root /home -maxdepth 9 -type d ` +
-	`\( \( -name pkgs -o -name node_modules -o -path '*/pkg/mod' \) -prune -o \( -name site-packages -o -name dist-packages \) -print -prune \); } 2>/dev/null |
-while read -r one; do readlink -f "$one"; done | sort -u`
+const findSurroundings = `{ printf '%s\n' "$PATH" | tr : '\n'
+find /usr /opt /root /home -maxdepth 9 \( -name pkgs -o -name node_modules -o -path '*/pkg/mod' \) -prune -o \
+	-type d \( -name site-packages -o -name dist-packages \) -print -prune; } 2>/dev/null |
+while read -r one; do readlink -f "$one"; done`
 
 // mostPlaces is the maximum number of directories that are compared.
 const mostPlaces = 64
@@ -46,18 +47,18 @@ func (t *trial) places(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("look for programs: %w", err)
 	}
 	var all []string
-	for place := range strings.Lines(string(r.Stdout.Head)) {
-		place = strings.TrimSuffix(place, "\n")
-		all = append(all, place)
-		if above, _, ok := strings.Cut(place, "/lib/python"); ok { // of an environment that is not on the PATH yet
-			all = append(all, above+"/bin")
+	add := func(place string) {
+		if path.IsAbs(place) && place != "/" && place != t.sb.Dir() && !slices.Contains(all, place) && len(all) < mostPlaces {
+			all = append(all, place)
 		}
 	}
-	slices.Sort(all)
-	all = slices.DeleteFunc(slices.Compact(all), func(place string) bool {
-		return !path.IsAbs(place) || place == "/" || place == t.sb.Dir()
-	})
-	return append(all[:min(len(all), mostPlaces)], path.Join(t.sb.Dir(), ".git/hooks"), "/etc/ld.so.conf.d"), nil
+	for place := range strings.Lines(string(r.Stdout.Head)) {
+		add(strings.TrimSuffix(place, "\n"))
+		if above, _, ok := strings.Cut(place, "/lib/python"); ok { // of an environment that is not on the PATH yet
+			add(above + "/bin")
+		}
+	}
+	return append(all, path.Join(t.sb.Dir(), ".git/hooks"), "/etc/ld.so.conf.d"), nil
 }
 
 // survey describes what is in the places.

@@ -1,5 +1,5 @@
-// Package lexer splits sources of several languages into tokens, roughly: whatever the version of a language, and without
-// knowing its grammar.
+// Package lexer splits sources of several languages into tokens, roughly: whatever the version of a language, and
+// without knowing its grammar.
 package lexer
 
 import (

@@ -10,7 +10,8 @@ func TestLex(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, source, want string }{
 		{"a.py", "x = '''a\n'''  # one\n", "w:x o:= s:'''a\n'''"},
-		{"a.js", "#!/usr/bin/node\n$x = /a\\/[/]b/g.test(`${`a`}b`) // one\n", "w:$x o:= r:/a\\/[/]b/g o:. w:test o:( t:`${`a`}b` o:)"},
+		{"a.js", "#!/usr/bin/node\n$x = /a\\/[/]b/g.test(`${`a`}b`) // one\n",
+			"w:$x o:= r:/a\\/[/]b/g o:. w:test o:( t:`${`a`}b` o:)"},
 		{"a.tsx", "<p>don't</p>\n/* one */ a => 1.5", "o:< w:p o:> w:don s:'t</p>\n w:a o:=> d:1.5"},
 		{"a.sh", "[ \"$a\" -lt 2 ] # one\n", "o:[ s:\"$a\" w:-lt d:2 o:]"},
 		{"a.awk", "/a/ { n++ }\n", "r:/a/ o:{ w:n o:++ o:}"},

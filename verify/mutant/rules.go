@@ -62,14 +62,14 @@ func (r *tokenReader) replace(from, to int, text string, o Operator) {
 
 // is reports whether a token is one of several texts.
 func (r *tokenReader) is(i int, texts ...string) bool {
-	return i >= 0 && i < len(r.tokens) && r.tokens[i].Kind != 's' && r.tokens[i].Kind != 't' && slices.Contains(texts, r.tokens[i].Text)
+	return i >= 0 && i < len(r.tokens) && strings.IndexByte("st", r.tokens[i].Kind) < 0 &&
+		slices.Contains(texts, r.tokens[i].Text)
 }
 
 // line reads the tokens of a line.
 func (r *tokenReader) line(from, to int) {
-	if r.is(from, "import", "from", "export", "@") || slices.ContainsFunc(r.tokens[from:to], func(t lexer.Token) bool {
-		return t.Text == "require"
-	}) {
+	requires := func(t lexer.Token) bool { return t.Text == "require" }
+	if r.is(from, "import", "from", "export", "@") || slices.ContainsFunc(r.tokens[from:to], requires) {
 		return
 	}
 	for i := from; i < to; i++ {
@@ -188,10 +188,10 @@ func (r *tokenReader) condition(from, to int) {
 
 // Words that begin lines that cannot be deleted, by language; in the shell, words that no deleted line contains.
 var kept = map[lexer.Kind][]string{
-	lexer.Python: strings.Fields("def class if elif else for while try except finally with import from pass async global " +
-		"nonlocal match case"),
-	lexer.JavaScript: strings.Fields("const let var import export function class case default if for while else do try catch " +
-		"finally switch async static get set public private protected readonly type interface"),
+	lexer.Python: strings.Fields("def class if elif else for while try except finally with import from pass async " +
+		"global nonlocal match case"),
+	lexer.JavaScript: strings.Fields("const let var import export function class case default if for while else do try " +
+		"catch finally switch async static get set public private protected readonly type interface"),
 	lexer.Shell: strings.Fields("if then else elif fi for while until do done case esac ;; in"),
 	lexer.Awk:   strings.Fields("function if for while else do BEGIN END case default"),
 }
