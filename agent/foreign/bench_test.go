@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"deepswe/agent"
 	"deepswe/env"
 	"deepswe/env/local"
+	"deepswe/env/testkit"
 )
 
 // BenchmarkCall measures a call with a conversation of so many kB whose model answers at once, from the loopback of a sandbox
@@ -42,7 +42,7 @@ func benchmarkCalls(b *testing.B, agents, size int) {
 			b.Fatal(err)
 		}
 		defer sb.Close(context.WithoutCancel(b.Context()))
-		port := freePort(b)
+		port := testkit.FreePort(b)
 		l, err := sb.(listening).Listen(b.Context(), port)
 		if err != nil {
 			b.Fatal(err)
@@ -102,15 +102,4 @@ func processorTime(b *testing.B) time.Duration {
 		total += time.Duration(user+system) * 10 * time.Millisecond
 	}
 	return total
-}
-
-// freePort is a port that nothing listens on at the moment.
-func freePort(t testing.TB) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"strings"
@@ -93,6 +94,14 @@ func newGateway(t testing.TB, m agent.Model, limits agent.Limits) *gateway {
 		g.work.Wait()
 	})
 	return g
+}
+
+// complete answers a request.
+func (g *gateway) complete(r request) (agent.Reply, *reply, *refusal) {
+	c := g.begin(r)
+	<-c.done
+	refused, _ := errors.AsType[*refusal](c.err)
+	return c.answer, c.reply, refused
 }
 
 // finished ends the rollout and returns its record.

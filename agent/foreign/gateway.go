@@ -65,14 +65,6 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// complete answers a request.
-func (g *gateway) complete(r request) (agent.Reply, *reply, *refusal) {
-	c := g.begin(r)
-	<-c.done
-	refused, _ := errors.AsType[*refusal](c.err)
-	return c.answer, c.reply, refused
-}
-
 // begin starts to answer a request, and returns the call that will have the answer.
 func (g *gateway) begin(r request) *call {
 	g.mu.Lock()

@@ -113,14 +113,13 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, d dialect, asked
 		out.refuse(d, &own)
 		return
 	}
-	switch id := c.prompt(); {
-	case asked.stream:
-		for _, e := range d.events(asked, c.answer, id) {
+	if asked.stream {
+		for _, e := range d.events(asked, c.answer, c.prompt()) {
 			out.send(e)
 		}
-	default:
+	} else {
 		out.begin()
-		out.json(d.whole(asked, c.answer, id))
+		out.json(d.whole(asked, c.answer, c.prompt()))
 	}
 	if out.err == nil && r.Context().Err() == nil {
 		g.mu.Lock()

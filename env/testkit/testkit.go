@@ -3,6 +3,7 @@ package testkit
 import (
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,4 +153,15 @@ func Build(program string) (string, error) {
 		return "", fmt.Errorf("building %s: %w\n%s", program, err, out)
 	}
 	return path, nil
+}
+
+// FreePort is a port of the loopback that nothing listens on at the moment.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }

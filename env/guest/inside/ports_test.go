@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"deepswe/env/testkit"
 )
 
 // TestListen: programs inside connect to a port of theirs, and talk with the host over the guest's stream, many at once
@@ -20,7 +22,7 @@ import (
 func TestListen(t *testing.T) {
 	t.Parallel()
 	c := start(t, t.TempDir())
-	port := freePort(t)
+	port := testkit.FreePort(t)
 	l, err := c.Listen(t.Context(), port)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +96,7 @@ func TestListen(t *testing.T) {
 func TestCloseListener(t *testing.T) {
 	t.Parallel()
 	c := start(t, t.TempDir())
-	port := freePort(t)
+	port := testkit.FreePort(t)
 	for i := range 500 {
 		l, err := c.Listen(t.Context(), port)
 		if err != nil {
@@ -113,15 +115,4 @@ func TestCloseListener(t *testing.T) {
 			t.Fatalf("a connection that nobody made, or %v", err)
 		}
 	}
-}
-
-// freePort is a port that nothing listens on at the moment.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
