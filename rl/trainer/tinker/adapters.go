@@ -130,10 +130,6 @@ func (a *adapters) open(ctx context.Context) error {
 	return err
 }
 
-// pause does nothing, because loaded adapters do not change.
-func (a *adapters) pause(context.Context) error { return nil }
-func (a *adapters) resume()                     {}
-
 // publish downloads the model's adapter and loads it on all servers at once. It counts with those that answer. Older
 // adapters without turns under way are unloaded.
 func (a *adapters) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {

@@ -69,7 +69,7 @@ func (t *Trainer) Load(ctx context.Context, name string) error {
 		return fmt.Errorf("load %s: it is of %s with rank %d, and the trainer has %s with rank %d", name, k.Base, k.Rank,
 			t.options.Model.Base, t.options.Model.Rank)
 	}
-	if err := t.sampler.pause(ctx); err != nil {
+	if err := t.gate.shut(ctx); err != nil {
 		return err
 	}
 	for n := 1; ; n++ {

@@ -83,9 +83,6 @@ func (m *Model) create(ctx context.Context) error {
 	}
 	var made struct {
 		Base string `json:"base_model"`
-		LoRA struct {
-			Rank int `json:"rank"`
-		} `json:"lora_config"`
 	}
 	if err := m.client.wait(ctx, promise{operation: "create_model", request: reply.Request}, &made); err != nil {
 		return err
@@ -98,9 +95,6 @@ func (m *Model) create(ctx context.Context) error {
 	}
 	return nil
 }
-
-// ID is the server's name for the model.
-func (m *Model) ID() string { return m.id }
 
 // operate posts an operation. The caller holds m.mu. An operation that changes weights or gradients is posted twice
 // only if the server recognises that.

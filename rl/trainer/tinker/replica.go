@@ -93,11 +93,12 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 			}
 		case <-time.After(wait):
 		}
-		look := a.join
-		if !down {
-			look = a.probe
+		var err error
+		if down {
+			err = a.join(ctx, s)
+		} else if _, err = a.list(ctx, s); err == nil {
+			err = a.progress(ctx, s)
 		}
-		err := look(ctx, s)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -114,14 +115,6 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 			a.abandon(s, err)
 		}
 	}
-}
-
-// probe asks whether the server is there, and whether it samples where no turn ends.
-func (a *adapters) probe(ctx context.Context, s *replica) error {
-	if _, err := a.list(ctx, s); err != nil {
-		return err
-	}
-	return a.progress(ctx, s)
 }
 
 // list returns the names of the adapters that a server has below the directory.

@@ -51,10 +51,8 @@ func newSampler(c *Client, codec Codec, length int) *serverSampler {
 	return s
 }
 
-func (s *serverSampler) pause(ctx context.Context) error { return s.gate.shut(ctx) }
-func (s *serverSampler) resume()                         { s.gate.release() }
-func (s *serverSampler) close()                          { s.gate.close() }
-func (s *serverSampler) gauges() map[string]float64      { return nil }
+func (s *serverSampler) close()                     { s.gate.close() }
+func (s *serverSampler) gauges() map[string]float64 { return nil }
 
 // publish makes the model's current weights the policy.
 func (s *serverSampler) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {

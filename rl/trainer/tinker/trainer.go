@@ -50,6 +50,7 @@ type Trainer struct {
 	version int64
 	moved   bool
 	number  int64 // of the sampling session
+	gate    *gate // for turns that the trainer's server samples
 	sampler sampler
 	policy  *rl.Policy
 	// floor is the difference of sampler and trainer at the first publication, when only their arithmetic can differ.
@@ -60,9 +61,6 @@ var _ rl.Trainer = (*Trainer)(nil)
 
 // sampler samples the policy: the trainer's server, or other servers.
 type sampler interface {
-	// pause stops what must not be done while weights change. Turns wait until resume.
-	pause(ctx context.Context) error
-	resume()
 	// publish makes the model's weights the policy of a version. number counts publications.
 	publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error)
 	// check samples about the given number of tokens from the latest policy. The rows are ordered by sampler.
@@ -90,9 +88,8 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 	if supported.Context > 0 {
 		length = min(length, supported.Context)
 	}
-	t := &Trainer{
-		options: o, client: o.Client, limits: limits{o.Vocabulary, length}, sampler: newSampler(o.Client, o.Codec, length),
-	}
+	own := newSampler(o.Client, o.Codec, length)
+	t := &Trainer{options: o, client: o.Client, limits: limits{o.Vocabulary, length}, sampler: own, gate: own.gate}
 	if o.Known != nil {
 		t.probe = *o.Known
 	} else if t.probe, err = o.Client.Probe(ctx, o.Model); err != nil {
@@ -176,7 +173,7 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if err := t.ready(ctx); err != nil {
 		return rl.Policy{}, err
 	}
-	if err := t.sampler.pause(ctx); err != nil {
+	if err := t.gate.shut(ctx); err != nil {
 		return rl.Policy{}, err
 	}
 	t.number++
@@ -194,7 +191,7 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	}
 	t.version, t.moved = version, false
 	t.policy = &rl.Policy{Model: model, Version: version, Gap: gap}
-	t.sampler.resume()
+	t.gate.release()
 	return *t.policy, nil
 }
 

@@ -128,7 +128,7 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 
 // apply makes the server's optimizer step. rows are the rows of the gradient that the server has accumulated.
 func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStats, error) {
-	if err := t.sampler.pause(ctx); err != nil {
+	if err := t.gate.shut(ctx); err != nil {
 		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: errUnavailable,
 			Detail: "turns under way did not end: " + err.Error()})
 	}
