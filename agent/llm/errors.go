@@ -122,7 +122,7 @@ func (c *Client) failure(ctx context.Context, x *exchange, err error) *Error {
 	if x.ok() {
 		e.Status = 0 // "200 OK" in front of a failure only confuses
 	}
-	e.Message = c.redact(e.Message)
+	e.Message = strings.TrimSuffix(c.redact(e.Message), ".") // more follows on the line
 	return e
 }
 

@@ -183,7 +183,7 @@ func (d *daemon) download(ctx context.Context, ref string, p *progress) error {
 		if err == nil || ctx.Err() != nil || attempt == pullAttempts || permanent(err) {
 			return err
 		}
-		d.p.log.Warn("pull failed, trying again", "image", ref, "attempt", attempt, "error", err)
+		d.p.log.Warn(fmt.Sprintf("pulling %s failed: %v: trying again", ref, err))
 		pause := env.Backoff(attempt, d.p.waits.retry, time.Minute)
 		if err := env.Sleep(ctx, pause/2+rand.N(pause)); err != nil {
 			return err

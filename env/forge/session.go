@@ -98,7 +98,7 @@ func (s *session) request(
 		if wait == 0 {
 			wait = env.Backoff(attempt, time.Second, longestWait)
 		}
-		s.o.Log.Warn("the forge failed, trying again", "error", err, "wait", wait)
+		s.o.Log.Warn(fmt.Sprintf("the forge failed: %v: trying again in %v", err, wait))
 		if err := s.o.Sleep(ctx, wait); err != nil {
 			return "", err
 		}
