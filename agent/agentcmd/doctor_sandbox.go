@@ -47,7 +47,7 @@ func checkSandbox(ctx context.Context, d Deps, o doctorOptions, k cli.SandboxKin
 	if err != nil {
 		findings = append(findings, failure(p.Name()+" sandbox", err, fixStart(err)))
 	} else {
-		findings = append(findings, try(ctx, p, s, lacking)...)
+		findings = append(findings, trySandbox(ctx, p, s, lacking)...)
 	}
 	if err := p.Close(); err != nil {
 		findings = append(findings, env.Finding{Check: p.Name(), Status: env.Warning, Detail: err.Error()})
@@ -55,9 +55,9 @@ func checkSandbox(ctx context.Context, d Deps, o doctorOptions, k cli.SandboxKin
 	return findings
 }
 
-// try starts a sandbox of the spec under small limits and finds out which promises it keeps. Where lacking says why the
+// trySandbox starts a sandbox of the spec under small limits and finds out which promises it keeps. Where lacking says why the
 // image is empty, it tries only what needs no program.
-func try(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.Finding {
+func trySandbox(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	s.Limits = env.Limits{
@@ -88,19 +88,7 @@ func try(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.
 	if !can.Isolated {
 		return findings
 	}
-	promises := []struct {
-		what     string
-		promised bool
-		try      func(context.Context, env.Sandbox) (string, error)
-		without  string
-	}{
-		{"network off", can.NetworkOff, tryNetwork, "commands can reach the network"},
-		{"separate user", can.SeparateUser || can.Images, tryUser, "commands run as the guest's own user"},
-		{"memory limit", can.MemoryLimit, tryMemory, "a command can use up the machine's memory"},
-		{"CPU limit", can.CPULimit, tryCPU, "a command can keep all CPUs busy"},
-		{"disk limit", can.DiskLimit, tryDisk, "a command can fill the machine's disk"},
-		{"process limit", can.ProcessLimit, tryProcesses, "a fork bomb reaches the machine"},
-	}
+	promises := promisesOf(can)
 	if lacking != "" {
 		promises = promises[:1]
 	}
@@ -120,6 +108,25 @@ func try(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.
 		})
 	}
 	return findings
+}
+
+// promise is one of those that a provider makes about its sandboxes.
+type promise struct {
+	what     string
+	promised bool
+	try      func(context.Context, env.Sandbox) (string, error)
+	without  string // what happens where it is not made
+}
+
+func promisesOf(can env.Capabilities) []promise {
+	return []promise{
+		{"network off", can.NetworkOff, tryNetwork, "commands can reach the network"},
+		{"separate user", can.SeparateUser || can.Images, tryUser, "commands run as the guest's own user"},
+		{"memory limit", can.MemoryLimit, tryMemory, "a command can use up the machine's memory"},
+		{"CPU limit", can.CPULimit, tryCPU, "a command can keep all CPUs busy"},
+		{"disk limit", can.DiskLimit, tryDisk, "a command can fill the machine's disk"},
+		{"process limit", can.ProcessLimit, tryProcesses, "a fork bomb reaches the machine"},
+	}
 }
 
 func fixStart(err error) string {

@@ -178,6 +178,12 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 	f.Float64Var(&o.maxCost, "max-cost", 0, "stop when the replies have cost `AMOUNT`, by the configuration's prices")
 	f.BoolVar(&o.json, "json", false, "print events as JSON lines; the last one is the result")
 	f.BoolVar(&all, "help-all", false, "help for all flags")
+	relateFlags(d, cmd)
+	return cmd
+}
+
+// relateFlags says which flags exclude each other, and completes those that name a run.
+func relateFlags(d Deps, cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("dockerfile", "image")
 	for _, other := range []string{"repo", "issue-file", "apply", "branch", "pr", "dockerfile", "setup"} {
 		cmd.MarkFlagsMutuallyExclusive("demo", other)
@@ -193,7 +199,6 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 			panic(err) // the flag does not exist: a defect of the lines above
 		}
 	}
-	return cmd
 }
 
 // keepParsed keeps what the command line has given.
