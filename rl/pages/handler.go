@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"deepswe/agent"
@@ -28,6 +29,10 @@ type Handler struct {
 	prices *cli.Prices
 	pages  *template.Template
 	mux    *http.ServeMux
+
+	mu          sync.Mutex
+	unfolded    *rolloutPage // the last one of which a step was asked for
+	unfoldedKey string
 }
 
 // Options configure a Handler.

@@ -73,6 +73,13 @@ func (h *Handler) rollout(r *loaded, req *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	if req.URL.Query().Has("fragment") {
+		p, err := h.unfolding(r, x)
+		if err != nil {
+			return view{}, err
+		}
+		return p.view(req, nil)
+	}
 	p, err := rolloutOf(r, x)
 	if err != nil {
 		return view{}, err
@@ -89,6 +96,24 @@ func (h *Handler) rollout(r *loaded, req *http.Request) (view, error) {
 		}
 	}
 	return p.view(req, []link{{x.Task, x.TaskLink()}, {"#" + strconv.Itoa(x.Index), ""}})
+}
+
+// unfolding returns the rollout whose steps are being unfolded, which is read once for all of them until it grows.
+func (h *Handler) unfolding(r *loaded, x row) (*rolloutPage, error) {
+	key := x.Dir
+	if info, err := os.Stat(filepath.Join(x.Dir, attempt.StepsFile)); err == nil {
+		key += fmt.Sprint(info.Size(), info.ModTime())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.unfolded == nil || h.unfoldedKey != key {
+		p, err := rolloutOf(r, x)
+		if err != nil {
+			return nil, err
+		}
+		h.unfolded, h.unfoldedKey = p, key
+	}
+	return h.unfolded, nil
 }
 
 // solved is the page of a run of solve with one attempt.

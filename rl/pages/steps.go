@@ -227,10 +227,22 @@ func stepsOfMessages(r rl.Rollout) (opening []message, steps []*step) {
 	return opening, steps
 }
 
-// timeOfSteps draws the model's and the tools' time of each step, and how the context fills up. A bar leads to its
-// step.
+// timeOfSteps draws the model's and the tools' time of each step, or of several together where there are many, and how
+// the context fills up and the patch grows. A bar leads to its step.
 func timeOfSteps(steps []*step) template.HTML {
-	const width, height = 1160.0, 120.0
+	const width, height, mostBars = 1160.0, 120.0, 400
+	if several := (len(steps) + mostBars - 1) / mostBars; several > 1 {
+		var bars []*step
+		for some := range slices.Chunk(steps, several) {
+			sum := *some[len(some)-1]
+			sum.Number, sum.Model, sum.Tools = some[0].Number, 0, 0
+			for _, s := range some {
+				sum.Model, sum.Tools = sum.Model+s.Model, sum.Tools+s.Tools
+			}
+			bars = append(bars, &sum)
+		}
+		steps = bars
+	}
 	longest, fullest, largest := 0.0, 0, 0
 	for _, s := range steps {
 		longest, fullest, largest = max(longest, s.Model+s.Tools), max(fullest, s.Read+s.Written), max(largest, s.Lines)
@@ -268,7 +280,7 @@ func timeOfSteps(steps []*step) template.HTML {
 	fmt.Fprintf(&b, `<polyline class="line c4" points="%s"/><polyline class="line c3" points="%s"/></svg>`+
 		`<div class="legend">`, strings.Join(context, " "), strings.Join(lines, " "))
 	legend("c0", "model")
-	legend("c2", "tools, up to "+plot.Duration(longest)+" a step with the model")
+	legend("c2", "tools; with the model up to "+plot.Duration(longest))
 	legend("c4", "context, up to "+plot.Count(float64(fullest))+" tokens")
 	if largest > 0 {
 		legend("c3", "the patch, up to "+cli.Plural(largest, "changed line"))
