@@ -13,22 +13,13 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"deepswe/env"
 )
 
-const (
-	mostTries   = 3 // in a row that bring nothing
-	longestWait = 30 * time.Second
-	longestHush = time.Minute // without a byte
-)
+// longestHush is how long a transfer may bring nothing.
+const longestHush = time.Minute
 
-var (
-	// ErrDigest reports that a file's content is not what it is known to be.
-	ErrDigest = errors.New("its content is not what it should be")
-	// ErrRefused reports that a server answered, and that asking again cannot help.
-	ErrRefused = errors.New("the server refuses it")
-)
+// ErrDigest reports that a file's content is not what it is known to be.
+var ErrDigest = errors.New("its content is not what it should be")
 
 // Client fetches files by HTTP. Its zero value works.
 type Client struct {
@@ -77,26 +68,14 @@ func (c *Client) Fetch(ctx context.Context, f File, path string) (string, error)
 		return "", err
 	}
 	part := path + ".part"
-	for failed := 1; ; failed++ {
-		before := sizeOf(part)
-		err := c.complete(ctx, f, part)
-		if err == nil {
-			sum, err := f.Verify(part)
-			if errors.Is(err, ErrDigest) {
-				return sum, errors.Join(err, os.Remove(part))
-			}
-			return sum, errors.Join(err, os.Rename(part, path))
-		}
-		if sizeOf(part) > before {
-			failed = 1
-		}
-		if ctx.Err() != nil || failed == mostTries || errors.Is(err, ErrRefused) {
-			return "", fmt.Errorf("fetch %s: %w", f.URL, err)
-		}
-		if err := env.Sleep(ctx, env.Backoff(failed, time.Second, longestWait)); err != nil {
-			return "", err
-		}
+	if err := c.complete(ctx, f, part); err != nil {
+		return "", fmt.Errorf("fetch %s: %w", f.URL, err)
 	}
+	sum, err := f.Verify(part)
+	if errors.Is(err, ErrDigest) {
+		return sum, errors.Join(err, os.Remove(part))
+	}
+	return sum, errors.Join(err, os.Rename(part, path))
 }
 
 func sizeOf(path string) int64 {
@@ -152,7 +131,7 @@ func (c *Client) complete(ctx context.Context, f File, part string) (err error) 
 		case errors.Is(err, io.EOF) && have >= size:
 			return nil
 		case err != nil:
-			return fmt.Errorf("the transfer broke off after %d bytes: %w", have, err)
+			return fmt.Errorf("the transfer broke off after %d bytes, and goes on there when it is tried again: %w", have, err)
 		}
 	}
 }
@@ -176,7 +155,7 @@ func (c *Client) get(ctx context.Context, address string, have int64) (*http.Res
 			next.Header.Del("Authorization") // Go's own client keeps it for subdomains
 		}
 		if len(via) >= 10 {
-			return fmt.Errorf("%w: it redirects without end", ErrRefused)
+			return errors.New("it redirects without end")
 		}
 		return nil
 	}}
@@ -187,16 +166,14 @@ func (c *Client) get(ctx context.Context, address string, have int64) (*http.Res
 	if err != nil {
 		return nil, err
 	}
-	switch status := answer.StatusCode; {
-	case status == http.StatusOK || status == http.StatusPartialContent:
+	switch answer.StatusCode {
+	case http.StatusOK, http.StatusPartialContent:
 		return answer, nil
-	case status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout:
-		err = fmt.Errorf("the server answers %s", answer.Status)
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		err = fmt.Errorf("%w: %s: it may want a token (HF_TOKEN), or its conditions to be accepted on its page", ErrRefused,
-			answer.Status)
+	case http.StatusUnauthorized, http.StatusForbidden:
+		err = fmt.Errorf("the server answers %s: it may want a token (HF_TOKEN), or its conditions to be accepted on its "+
+			"page", answer.Status)
 	default:
-		err = fmt.Errorf("%w: %s", ErrRefused, answer.Status)
+		err = fmt.Errorf("the server answers %s", answer.Status)
 	}
 	return nil, errors.Join(err, answer.Body.Close())
 }

@@ -66,18 +66,8 @@ func (e *evaluation) estimate(ctx context.Context, plan []run.Job) {
 			"reading, commands and tests come on top", cli.Clock(took), rate, e.o.workers)
 	}
 	if e.bill.known {
-		e.progress.note("estimate: they cost %.2f by the configuration's prices, and at most %s", e.bill.price.Cost(u)*
-			float64(left), e.mostCost(left, full))
+		e.progress.note("estimate: they cost %.2f by the configuration's prices", e.bill.price.Cost(u)*float64(left))
 	}
-}
-
-// mostCost is the cost of rollouts that take all of their steps and context, or the limit if that is less.
-func (e *evaluation) mostCost(left int, full agent.Limits) string {
-	most := e.bill.price.Cost(agent.Usage{Prompt: full.Steps * full.Context / 2, Completion: full.Context}) * float64(left)
-	if e.bill.most > 0 && e.bill.most < most {
-		return fmt.Sprintf("%.2f (--max-cost)", e.bill.most)
-	}
-	return fmt.Sprintf("%.2f", most)
 }
 
 // speed measures how many tokens the endpoint writes in a second for one request; 0 if that cannot be measured.

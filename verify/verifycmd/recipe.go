@@ -9,7 +9,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
@@ -54,7 +53,7 @@ func (e *evaluation) follow(ctx context.Context, flags *pflag.FlagSet) error {
 	}
 	i := slices.IndexFunc(all, func(r recipe) bool { return r.Name == e.o.recipe })
 	if i < 0 {
-		return cli.Usagef("no recipe is named %q; choose %s", e.o.recipe, strings.Join(recipeNames(all), ", "))
+		return cli.Usagef("no recipe is named %q: see eval --help", e.o.recipe)
 	}
 	r, out := all[i], e.d.Err
 	fmt.Fprintf(out, "recipe %s: %s\n", r.Name, r.About)
@@ -88,12 +87,4 @@ func (e *evaluation) follow(ctx context.Context, flags *pflag.FlagSet) error {
 	}
 	fmt.Fprintf(out, "  --prompt-pack %s\n", r.Prompt.URL)
 	return flags.Set("prompt-pack", path)
-}
-
-func recipeNames(all []recipe) []string {
-	var names []string
-	for _, r := range all {
-		names = append(names, r.Name)
-	}
-	return names
 }
