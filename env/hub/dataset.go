@@ -83,9 +83,9 @@ func (d Dataset) Bring(ctx context.Context, c *Client, hub, dir string) (s Sourc
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return s, err
 		}
-		lock, err := disk.TryLock(filepath.Join(dir, "LOCK"))
-		if err != nil {
-			return s, fmt.Errorf("%s is %w", dir, err)
+		lock, lerr := disk.TryLock(filepath.Join(dir, "LOCK"))
+		if lerr != nil {
+			return s, fmt.Errorf("%s is %w", dir, lerr)
 		}
 		defer func() { err = errors.Join(err, lock.Close()) }()
 	}
