@@ -127,23 +127,8 @@ func (t *training) execute(ctx context.Context) error {
 	if t.form != "" {
 		return cli.Usage(t.recipe(c))
 	}
-	if t.simulate && t.nodes > 0 {
-		if _, c, err = t.planned(c); err != nil {
-			return cli.Usage(fmt.Errorf("--nodes: %w", err))
-		}
-	}
-	if t.simulate && c.Objective == config.Imitation {
-		return cli.Usagef("--simulate is about rollouts, and objective %s has none", c.Objective)
-	}
 	if t.simulate {
-		s, err := lab.Simulate(ctx, c)
-		if err == nil {
-			_, err = io.WriteString(t.deps.Out, s.String())
-		}
-		if err == nil && t.nodes > 0 {
-			_, err = fmt.Fprintf(t.deps.Out, "%-24s%.1f\n", "GPU-hours a step", s.Step.Hours()*float64(t.nodes*t.gpus))
-		}
-		return err
+		return t.simulated(ctx, c)
 	}
 	dir := t.out
 	if dir == "" {
@@ -213,6 +198,26 @@ func (t *training) planned(c config.Config) (*recipe.Recipe, config.Config, erro
 	}
 	c, err = config.Load(text, builtin.Parts(), r.Settings()...)
 	return r, c, err
+}
+
+// simulated prints what a cluster for the configuration needs.
+func (t *training) simulated(ctx context.Context, c config.Config) (err error) {
+	if t.nodes > 0 {
+		if _, c, err = t.planned(c); err != nil {
+			return cli.Usage(fmt.Errorf("--nodes: %w", err))
+		}
+	}
+	if c.Objective == config.Imitation {
+		return cli.Usagef("--simulate is about rollouts, and objective %s has none", c.Objective)
+	}
+	s, err := lab.Simulate(ctx, c)
+	if err == nil {
+		_, err = io.WriteString(t.deps.Out, s.String())
+	}
+	if err == nil && t.nodes > 0 {
+		_, err = fmt.Fprintf(t.deps.Out, "%-24s%.1f\n", "GPU-hours a step", s.Step.Hours()*float64(t.nodes*t.gpus))
+	}
+	return err
 }
 
 // gcPercent starts a garbage collection when the heap has grown by a third, rather than doubled. Rollouts stay in

@@ -64,7 +64,9 @@ func (e *residues) Tasks(s part.Split) []string {
 
 // language returns a vocabulary of digits.
 func (e *residues) language() (embedded.Language, error) {
-	return embedded.Language{Vocabulary: numbered("%d", part.Train, 10, 0), Window: residuePrompt, Reply: e.settings.MaxTokens}, nil
+	return embedded.Language{
+		Vocabulary: numbered("%d", part.Train, 10, 0), Window: residuePrompt, Reply: e.settings.MaxTokens,
+	}, nil
 }
 
 // Runner samples at temperature 1 for validation too, because token ids are rewarded, and some endpoints return them at
