@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,76 +150,33 @@ func (s *solving) openIssue(ctx context.Context, url string, open *opened) (*ass
 		return nil, cli.Usage(err)
 	}
 	s.watch.show(note("reading " + url))
-	if address.Pull {
-		return s.openReview(ctx, client, address, open)
-	}
-	issue, err := client.Issue(ctx, address)
-	if errors.Is(err, forge.ErrPull) {
-		address.Pull = true
-		return s.openReview(ctx, client, address, open)
-	}
-	if err != nil {
-		return nil, cli.Usage(err)
-	}
-	a := &assignment{issue: issue.URL, task: env.Task{
-		ID:     fmt.Sprintf("%s__%s-%d", strings.ReplaceAll(issue.Owner, "/", "__"), issue.Repo, issue.Number),
-		Source: strings.ToLower(string(issue.Kind)),
-		Repo:   issue.Owner + "/" + issue.Repo, Statement: issue.Statement(), Image: s.o.Image,
-	}}
-	if s.o.repoGiven {
-		a.target, err = filepath.Abs(s.o.repo)
-		return a, err
-	}
-	a.clone = s.cloner(open, a.task.Repo, issue.Repo, func(ctx context.Context, dir string) error {
-		return client.Clone(ctx, issue, dir)
-	})
-	return a, nil
-}
-
-// openReview makes the task of a pull request's open threads and failed checks. It is worked on in a clone of its
-// branch.
-func (s *solving) openReview(
-	ctx context.Context, client *forge.Client, address forge.Address, open *opened,
-) (*assignment, error) {
-	if s.o.apply != "" || s.o.branch != "" || s.o.Given("repo") {
-		return nil, cli.Usagef("a pull request is worked on in a clone of its branch, which gets a further commit with " +
-			"--pr: leave out --repo, --apply and --branch")
-	}
-	s.o.repoGiven = false
-	review, err := client.Review(ctx, address)
+	task, err := client.Task(ctx, address)
 	switch {
 	case err != nil:
 		return nil, cli.Usage(err)
-	case review.Pull.State != "open":
-		return nil, cli.Usagef("%s is %s", review.Pull.URL, review.Pull.State)
-	case len(review.Threads)+len(review.Checks) == 0:
-		return nil, cli.Usagef("%s has no open thread and no failed check", review.Pull.URL)
+	case task.Pull && (s.o.apply != "" || s.o.branch != "" || s.o.Given("repo")):
+		return nil, cli.Usagef("a pull request is worked on in a clone of its branch, which gets a further commit with " +
+			"--pr: leave out --repo, --apply and --branch")
 	}
-	return &assignment{
-		issue: review.Pull.URL,
-		task: env.Task{
-			ID:     fmt.Sprintf("%s-%d", strings.ReplaceAll(review.Project, "/", "__"), address.Number),
-			Source: strings.ToLower(string(review.Kind)), Repo: review.Project, Statement: review.Statement(), Image: s.o.Image,
-		},
-		clone: s.cloner(open, review.Pull.Head.Ref, filepath.Base(review.Project), func(ctx context.Context, dir string) error {
-			return client.ClonePull(ctx, address, review.Pull, dir)
-		}),
-	}, nil
-}
-
-// cloner returns what clones what into a directory of the name.
-func (s *solving) cloner(
-	open *opened, what, name string, clone func(ctx context.Context, dir string) error,
-) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) {
+	a := &assignment{issue: task.URL, task: env.Task{
+		ID:     fmt.Sprintf("%s-%d", strings.ReplaceAll(task.Project, "/", "__"), task.Number),
+		Source: strings.ToLower(string(task.Kind)), Repo: task.Project, Statement: task.Statement, Image: s.o.Image,
+	}}
+	if s.o.repoGiven && !task.Pull {
+		a.target, err = filepath.Abs(s.o.repo)
+		return a, err
+	}
+	s.o.repoGiven = false
+	a.clone = func(ctx context.Context) (string, error) {
 		parent, err := open.makeScratch("clone")
 		if err != nil {
 			return "", err
 		}
-		dir := filepath.Join(parent, name)
-		s.watch.show(note("cloning " + what))
-		return dir, cli.Usage(clone(ctx, dir))
+		dir := filepath.Join(parent, filepath.Base(task.Project))
+		s.watch.show(note("cloning " + cmp.Or(task.Branch, task.Project)))
+		return dir, cli.Usage(client.Clone(ctx, task, dir))
 	}
+	return a, nil
 }
 
 // openForge returns a client for forges, with the tokens of the environment.

@@ -12,22 +12,56 @@ import (
 // depth is how many commits of history a clone gets.
 const depth = "50"
 
-// Clone clones the issue's repository into dir, which must not exist or be empty, at the tip of its default branch.
+// Task is what an issue asks for, or the review of a pull request.
+type Task struct {
+	Kind      Kind
+	Project   string // owner/name, with all groups on GitLab
+	Number    int
+	URL       string
+	Pull      bool
+	Statement string
+	// CloneURL and Branch say what is worked on; the default branch if that is empty.
+	CloneURL, Branch string
+}
+
+// Task reads an issue, or the open threads and failed checks of an open pull request. One without any is an error.
+func (c *Client) Task(ctx context.Context, a Address) (Task, error) {
+	if !a.Pull {
+		i, err := c.Issue(ctx, a)
+		if !errors.Is(err, ErrPull) {
+			return Task{Kind: i.Kind, Project: i.Owner + "/" + i.Repo, Number: i.Number, URL: i.URL, Statement: i.Statement(),
+				CloneURL: i.CloneURL}, err
+		}
+	}
+	r, err := c.Review(ctx, a)
+	p := r.Pull
+	switch {
+	case err != nil:
+	case p.State != "open":
+		err = fmt.Errorf("%s is %s", p.URL, p.State)
+	case len(r.Threads)+len(r.Checks) == 0:
+		err = fmt.Errorf("%s has no open thread and no failed check", p.URL)
+	}
+	return Task{Kind: r.Kind, Project: r.Project, Number: p.Number, URL: p.URL, Pull: true, Statement: r.Statement(),
+		CloneURL: p.Head.Repo.CloneURL, Branch: p.Head.Ref}, err
+}
+
+// Clone clones the repository of a task into dir, which must not exist or be empty.
 //
 // Nothing in the repository is executed: no hooks, filters or submodules. Git receives the token in its
 // environment, for the repository's own host only, and not in its arguments or the clone's configuration. It never
 // prompts. If Clone fails or ctx ends, it removes what it has written.
-func (c *Client) Clone(ctx context.Context, i Issue, dir string) error {
-	a, err := Parse(i.URL)
+func (c *Client) Clone(ctx context.Context, t Task, dir string) error {
+	a, err := Parse(t.URL)
 	var s *session
 	if err == nil {
 		s, err = c.open(ctx, a)
 	}
 	if err == nil {
-		err = s.clone(ctx, i.CloneURL, "", dir)
+		err = s.clone(ctx, t.CloneURL, t.Branch, dir)
 	}
 	if err != nil {
-		return fmt.Errorf("clone %s/%s: %w", i.Owner, i.Repo, err)
+		return fmt.Errorf("clone %s: %w", t.Project, err)
 	}
 	return nil
 }

@@ -98,7 +98,7 @@ func (h *gitHost) authorizations() []string {
 	return h.seen
 }
 
-func serve(t *testing.T, h http.Handler, o forge.Options) (*forge.Client, forge.Issue) {
+func serve(t *testing.T, h http.Handler, o forge.Options) (*forge.Client, forge.Task) {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -106,7 +106,7 @@ func serve(t *testing.T, h http.Handler, o forge.Options) (*forge.Client, forge.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, forge.Issue{Owner: "o", Repo: "r", URL: srv.URL + "/o/r/issues/1", CloneURL: srv.URL + "/o/r.git"}
+	return c, forge.Task{Project: "o/r", URL: srv.URL + "/o/r/issues/1", CloneURL: srv.URL + "/o/r.git"}
 }
 
 func TestClone(t *testing.T) {
@@ -166,7 +166,7 @@ func TestTheTokenIsInNoArgument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	issue := forge.Issue{Owner: "o", Repo: "r", URL: "https://github.com/o/r/issues/1",
+	issue := forge.Task{Project: "o/r", URL: "https://github.com/o/r/issues/1",
 		CloneURL: "https://github.com/o/r.git"}
 	if err := c.Clone(t.Context(), issue, filepath.Join(t.TempDir(), "r")); err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func TestCloneOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir() // empty, and there
-	if err := c.Clone(t.Context(), forge.Issue{
+	if err := c.Clone(t.Context(), forge.Task{
 		URL: "https://github.com/o/r/issues/1", CloneURL: "file://" + filepath.Join(root, "src"),
 	}, dir); err != nil {
 		t.Fatal(err)

@@ -46,7 +46,7 @@ func TestGiteaIssue(t *testing.T) {
 			got.DefaultBranch != "main" || got.State != "open" || got.URL != page {
 			t.Errorf("%s: got %+v", name, got)
 		}
-		if err := c.Clone(t.Context(), got, t.TempDir()); err != nil {
+		if err := c.Clone(t.Context(), forge.Task{URL: got.URL, CloneURL: got.CloneURL}, t.TempDir()); err != nil {
 			t.Error(err)
 		}
 	}

@@ -61,18 +61,6 @@ func (c *Client) Review(ctx context.Context, a Address) (Review, error) {
 	return r, ctx.Err()
 }
 
-// ClonePull clones the branch of a pull request, as Clone does.
-func (c *Client) ClonePull(ctx context.Context, a Address, p Pull, dir string) error {
-	s, err := c.open(ctx, a)
-	if err == nil {
-		err = s.clone(ctx, p.Head.Repo.CloneURL, p.Head.Ref, dir)
-	}
-	if err != nil {
-		return fmt.Errorf("clone %s of %s: %w", p.Head.Ref, p.Head.Repo.Path, err)
-	}
-	return nil
-}
-
 // Statement is the task that a review sets.
 func (r Review) Statement() string {
 	var b strings.Builder
@@ -96,12 +84,7 @@ func (r Review) Statement() string {
 		}
 		texts = append(texts, text)
 	}
-	head, tail := fitting(texts, 2*maxComments)
-	b.WriteString(strings.Join(texts[:head], ""))
-	if left := len(texts) - head - tail; left > 0 {
-		fmt.Fprintf(&b, "\n\n(%d threads and checks are left out here)", left)
-	}
-	b.WriteString(strings.Join(texts[len(texts)-tail:], ""))
+	b.WriteString(fitting(texts, 2*maxComments, "threads and checks"))
 	return b.String()
 }
 

@@ -34,16 +34,7 @@ func (i Issue) Statement() string {
 	for n, c := range i.Comments {
 		texts[n] = "\n\n" + c.heading(i.Author) + "\n" + cut(c.Body, maxComment)
 	}
-	head, tail := fitting(texts, maxComments)
-	for _, text := range texts[:head] {
-		b.WriteString(text)
-	}
-	if left := len(texts) - head - tail; left > 0 {
-		fmt.Fprintf(&b, "\n\n(%d comments are left out here)", left)
-	}
-	for _, text := range texts[len(texts)-tail:] {
-		b.WriteString(text)
-	}
+	b.WriteString(fitting(texts, maxComments, "comments"))
 	return b.String()
 }
 
@@ -61,24 +52,29 @@ func (c Comment) heading(reporter string) string {
 	return who + ":"
 }
 
-// fitting returns how many texts from the start and from the end fit into the limit together, taking them
-// alternately.
-func fitting(texts []string, limit int) (head, tail int) {
-	for n := range texts {
-		next := texts[head]
+// fitting returns the texts from the start and from the end that fit into the limit together, taking them
+// alternately, with a note about what is left out between them.
+func fitting(texts []string, limit int, what string) string {
+	head, tail := 0, len(texts)
+	for n := 0; head < tail; n++ {
+		at := head
 		if n%2 == 1 {
-			next = texts[len(texts)-1-tail]
+			at = tail - 1
 		}
-		if limit -= len(next); limit < 0 {
+		if limit -= len(texts[at]); limit < 0 {
 			break
 		}
 		if n%2 == 1 {
-			tail++
+			tail--
 		} else {
 			head++
 		}
 	}
-	return head, tail
+	note := ""
+	if head < tail {
+		note = fmt.Sprintf("\n\n(%d %s are left out here)", tail-head, what)
+	}
+	return strings.Join(texts[:head], "") + note + strings.Join(texts[tail:], "")
 }
 
 // cut shortens a text to the given number of bytes, without splitting a character.
