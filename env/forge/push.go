@@ -17,11 +17,13 @@ var (
 	shallowRefused = env.Pattern(`(?i)shallow update not allowed|unpack`)
 	// pullNamed finds the pull request that a server names after a push.
 	pullNamed = env.Pattern(`/(?:pulls|merge_requests)/(\d+)\s`)
+	// failing matches what a server says that is at fault itself, and may be able to do it later.
+	failing = env.Pattern(`(?i)internal server error|exited abnormally|error: 50[0-4]|timed out|connection reset`)
 	// behind matches what git says where the branch has moved.
 	behind = env.Pattern(`(?i)non-fast-forward|fetch first|stale info|cannot lock ref|\[rejected\]`)
 )
 
-// push pushes the commit, and waits until a new fork takes it. It never forces.
+// push pushes the commit, and waits until a new fork takes it, or a server that fails. It never forces.
 func (d *Draft) push(ctx context.Context) error {
 	r, err := d.s.remote(d.from.CloneURL)
 	if err != nil {
@@ -39,8 +41,9 @@ func (d *Draft) push(ctx context.Context) error {
 	}
 	args = append(args, r.url.String(), d.Commit+":"+ref)
 	whole := false
-	for began, wait := time.Now(), time.Second; ; wait = min(2*wait, 20*time.Second) {
+	for began, wait, left := time.Now(), time.Second, attempts; ; wait = min(2*wait, 20*time.Second) {
 		var said string
+		left--
 		_, said, err = r.run(ctx, d.dir, args...)
 		switch {
 		case err == nil:
@@ -57,7 +60,7 @@ func (d *Draft) push(ctx context.Context) error {
 			if err = d.deepenBase(ctx); err != nil {
 				return err
 			}
-		case !d.fresh || time.Since(began) > forkPatience:
+		case d.fresh && time.Since(began) > forkPatience, !d.fresh && (left == 0 || !says(err, failing())):
 			return err
 		default:
 			if err = d.s.o.Sleep(ctx, wait); err != nil {

@@ -256,7 +256,8 @@ func TestGitLabPushOptions(t *testing.T) {
 	}
 }
 
-// The open discussions and failed jobs of a merge request are a task; its branch gets a commit, each discussion an answer.
+// The open discussions and failed jobs of a merge request are a task; its branch gets a commit, and each discussion an
+// answer.
 func TestGitLabReview(t *testing.T) {
 	h := gitLab(t, 30, map[string]string{
 		"GET /api/v4/projects/o%2Fr/merge_requests/3": `{"iid":3,"web_url":"HOST/o/r/-/merge_requests/3","title":"Say four",
@@ -328,7 +329,22 @@ func TestRefusedWritesAreExplained(t *testing.T) {
 	}
 }
 
-// So does what it says about a push.
+// A server that fails at a push is asked again.
+func TestAFailingServerIsPushedToAgain(t *testing.T) {
+	h := gitLab(t, 30, nil)
+	hook := testkit.WriteFile(t, filepath.Join(h.git.served, "hooks", "pre-receive"),
+		"#!/bin/sh\n[ -e again ] && exit\ntouch again\necho 'Internal Server Error'\nexit 1\n")
+	if err := os.Chmod(hook, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := proposal(t, h.URL+"/o/r/-/issues/7")
+	p.Patch = []byte(three)
+	if done, _, err := publish(t, h.client(t, "GITLAB_TOKEN"), p); err != nil || done.Number != 3 {
+		t.Errorf("got %+v, %v", done, err)
+	}
+}
+
+// What a forge says about a push does, too.
 func TestRefusedPushesAreExplained(t *testing.T) {
 	for name, c := range map[string]struct{ said, says string }{
 		"CI": {"refusing to allow a Personal Access Token to create or update workflow `.github/workflows/x.yml` without `workflow` scope",

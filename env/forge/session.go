@@ -84,6 +84,9 @@ func (s *session) request(
 ) (next string, err error) {
 	for attempt := 1; ; attempt++ {
 		next, wait, err := s.try(ctx, method, target, body, into)
+		if method == http.MethodPatch && status(err) == http.StatusConflict {
+			wait = 0 // others change it at the same time
+		}
 		if err == nil || ctx.Err() != nil || wait < 0 || attempt == attempts {
 			return next, err
 		}
@@ -269,8 +272,8 @@ var knownProblems = []struct {
 		"deepswe branch makes one for you to sign and push"},
 	{env.Pattern(`(?i)protected branch|GH0(06|13)|pre-receive hook declined`), "the project's rules refuse the " +
 		"branch: --branch NAME of deepswe pr chooses another, --via fork a fork"},
-	{env.Pattern(`(?i)draft\b.*not supported`), "this repository has no drafts: --no-draft of deepswe pr opens the " +
-		"pull request as ready for review"},
+	{env.Pattern(`(?i)draft\b.*not supported`), "this repository has no drafts: --no-draft of deepswe " +
+		"pr opens the pull request as ready for review"},
 	{env.Pattern(`(?i)issues (are|has been) disabled`), "the repository has no issues: give the text itself"},
 }
 
