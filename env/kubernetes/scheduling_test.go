@@ -53,7 +53,8 @@ func TestScheduling(t *testing.T) {
 			t.Errorf("the pod has %s", data)
 		}
 		spread := got.TopologySpreadConstraints[0]
-		if spread.TopologyKey != core.LabelHostname || spread.MaxSkew != 8 || spread.WhenUnsatisfiable != core.ScheduleAnyway ||
+		if spread.TopologyKey != core.LabelHostname || spread.MaxSkew != 8 ||
+			spread.WhenUnsatisfiable != core.ScheduleAnyway ||
 			spread.LabelSelector.MatchLabels[labelOwner] != started.pod.Metadata.Labels[labelOwner] {
 			t.Errorf("it is spread by %+v", spread)
 		}

@@ -22,8 +22,8 @@ import (
 	"deepswe/rl/train/part"
 )
 
-// The schedule takes as long as the loop itself does with its real engine, where nothing but replies, calls, gradings and
-// the trainer takes time.
+// The schedule takes as long as the loop itself does with its real engine, where only replies, calls, gradings and the
+// trainer take time.
 func TestScheduleOfTheLoop(t *testing.T) {
 	for _, c := range []struct {
 		name, trainer string
@@ -32,13 +32,17 @@ func TestScheduleOfTheLoop(t *testing.T) {
 		{"taking turns", "", []string{"rollouts.max_staleness=0"}},
 		{"one update ahead", "", []string{"rollouts.max_staleness=1", "rollouts.gradings=8"}},
 		{"two, in minibatches", "", []string{"rollouts.max_staleness=2", "optimizer.minibatches=4"}},
-		{"a limit of time, two epochs", "", []string{"rollouts.max_staleness=2", "simulate.timeout=8m", "optimizer.epochs=2"}},
+		{"a limit of time, two epochs", "", []string{
+			"rollouts.max_staleness=2", "simulate.timeout=8m", "optimizer.epochs=2",
+		}},
 		{"gates", "", []string{"rollouts.max_staleness=1", "rollouts.models=20", "rollouts.gradings=2"}},
 		{"validation and checkpoints", "", []string{
 			"evaluate={every: 2, before: true, tasks: 40}", "checkpoint.every=3", "rollouts.max_staleness=1",
 		}},
 		{"a server that samples itself", alone, []string{"rollouts.max_staleness=2"}},
-		{"few workers, and gradients as groups come", "{name: embedded}", []string{"rollouts.workers=12", "rollouts.max_staleness=1"}},
+		{"few workers, and gradients as groups come", "{name: embedded}", []string{
+			"rollouts.workers=12", "rollouts.max_staleness=1",
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -120,9 +120,11 @@ func (s *schedule) result() Simulated {
 	n, sums, r, l := s.config.Steps, s.sums, s.config.Rollouts, s.latencies
 	out := Simulated{
 		Steps: n, Check: sums.check, Total: s.now, Lockstep: l.Colocated,
-		Step: s.now / time.Duration(n), WaitRollouts: sums.waited / time.Duration(n), WaitTrainer: s.workers.idle / time.Duration(n),
-		Validation: sums.validating / time.Duration(max(1, sums.measured)), Checkpoint: sums.saving / time.Duration(sums.saved),
-		Sandboxes: s.sandboxes.use(), Calls: s.calls.use(), Gradings: s.gradings.use(),
+		Step: s.now / time.Duration(n), WaitRollouts: sums.waited / time.Duration(n),
+		WaitTrainer: s.workers.idle / time.Duration(n),
+		Validation:  sums.validating / time.Duration(max(1, sums.measured)),
+		Checkpoint:  sums.saving / time.Duration(sums.saved),
+		Sandboxes:   s.sandboxes.use(), Calls: s.calls.use(), Gradings: s.gradings.use(),
 		Started: quotient(sums.started, sums.trained), MaxStaleness: float64(sums.oldest),
 		MeanStaleness: quotient(sums.staleness, sums.taken),
 		Turns:         quotient(sums.trainedTurns, sums.trained) / quotient(sums.startedTurns, sums.started),

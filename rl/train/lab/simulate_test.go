@@ -14,7 +14,10 @@ import (
 // trainer works. The figures are those of docs/findings.md, and the first three those of a model that is not ours.
 func TestPaceOfACluster(t *testing.T) {
 	t.Parallel()
-	const tinker, embedded = "trainer={name: tinker, base_url: 'http://t', model: m, vocabulary: 9, samplers: ['http://v']}", "seed=1"
+	const (
+		tinker   = "trainer={name: tinker, base_url: 'http://t', model: m, vocabulary: 9, samplers: ['http://v']}"
+		embedded = "seed=1"
+	)
 	for _, c := range []struct {
 		name string
 		set  []string

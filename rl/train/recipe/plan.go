@@ -19,8 +19,8 @@ type Plan struct {
 	Rank     int
 	// Length is the longest row in tokens.
 	Length int
-	// SkyRL has RayGPUs on each of RayNodes, of which TrainerGPUs on each of TrainerNodes train. Its Engines, of Tensor GPUs
-	// each, sample if there are no Replicas: those of the trainer, in turns with it, if it is Colocated, else the others.
+	// SkyRL has RayGPUs on each of RayNodes, of which TrainerGPUs on each of TrainerNodes train. Its Engines, of Tensor
+	// GPUs each, sample if there are no Replicas: those of the trainer, in turns with it, if it is Colocated, else the others.
 	// Sequence is the number of GPUs that share a row.
 	RayNodes, RayGPUs, TrainerNodes, TrainerGPUs, Engines, Tensor, Sequence int
 	Colocated                                                               bool
@@ -129,8 +129,7 @@ func (p *Plan) split(state float64) (engines int) {
 	return (p.Nodes - p.TrainerNodes) * (p.GPUs / p.Tensor)
 }
 
-// perToken returns the GB of cache for a token: 4 KiB for each layer with 8 heads for keys and values of 128 numbers, as
-// such models have.
+// perToken returns the GB of cache for a token: 4 KiB for each layer with 8 heads for keys and values of 128 numbers.
 func perToken(billions float64) float64 {
 	layers := 36.0
 	switch {
