@@ -6,7 +6,8 @@ import (
 )
 
 // Pattern returns a regular expression that is compiled when it is first asked for. Every sandbox starts this program
-// once more as its guest, which needs none: to compile them all at the start took as long as all else that Go does then.
+// once more as its guest, which needs none: to compile them all at the start took as long as all else that Go does
+// then.
 func Pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -281,7 +281,8 @@ func lostSummary(t env.Task, log []byte) bool {
 		return true
 	}
 	for line := range strings.Lines(shell) {
-		if quiet().MatchString(line) || intoFile().MatchString(line) && !strings.Contains(line, path.Dir(t.Tests.RewardFile)) {
+		if quiet().MatchString(line) ||
+			intoFile().MatchString(line) && !strings.Contains(line, path.Dir(t.Tests.RewardFile)) {
 			return false
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"deepswe/env"
 )
 
-// Planted: what a patch does before the tests changes what they run with, and the solution does not change it.
+// Planted is what a verdict is suspected of where what a patch does before the tests changes what they run with, and
+// the solution does not change it.
 const Planted SuspicionKind = "planted"
 
 // What a script does before the tests, such as installing the package, may run the patch's code. No test is there yet,

@@ -160,8 +160,10 @@ func (h *acpHost) List(_ context.Context, cwd string) ([]acp.Session, error) {
 		if err != nil || s.settings.Repo == "" || cwd != "" && s.settings.Repo != cwd {
 			continue
 		}
-		all = append(all, acp.Session{ID: filepath.Base(f.Path), Cwd: s.settings.Repo,
-			Title: cli.FirstLine(s.settings.Statement, 80), Updated: cmp.Or(s.Last, f.Manifest.Created).UTC().Format(time.RFC3339)})
+		all = append(all, acp.Session{
+			ID: filepath.Base(f.Path), Cwd: s.settings.Repo, Title: cli.FirstLine(s.settings.Statement, 80),
+			Updated: cmp.Or(s.Last, f.Manifest.Created).UTC().Format(time.RFC3339),
+		})
 	}
 	return all, nil
 }

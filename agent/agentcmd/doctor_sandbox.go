@@ -55,8 +55,8 @@ func checkSandbox(ctx context.Context, d Deps, o doctorOptions, k cli.SandboxKin
 	return findings
 }
 
-// trySandbox starts a sandbox of the spec under small limits and finds out which promises it keeps. Where lacking says why the
-// image is empty, it tries only what needs no program.
+// trySandbox starts a sandbox of the spec under small limits and finds out which promises it keeps. Where lacking says
+// why the image is empty, it tries only what needs no program.
 func trySandbox(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

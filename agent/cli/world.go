@@ -67,8 +67,8 @@ func (w World) RunDir(id string) string {
 	return filepath.Join(state, "runs", id)
 }
 
-// xdg returns deepswe's directory in the one that a variable names, or else in that part of the home directory; empty if
-// there is none.
+// xdg returns deepswe's directory in the one that a variable names, or else in that part of the home directory; empty
+// if there is none.
 func (w World) xdg(variable, part string) string {
 	if dir := w.Getenv(variable); dir != "" {
 		return filepath.Join(dir, "deepswe")

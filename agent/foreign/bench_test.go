@@ -20,9 +20,9 @@ import (
 	"deepswe/env/testkit"
 )
 
-// BenchmarkCall measures a call with a conversation of so many kB whose model answers at once, from the loopback of a sandbox
-// through its guest: all of what the gateway adds, with the agent's own part in HTTP. Agents ask at the same time, each in
-// a sandbox of its own, and cpu-ms/op is the time of processors for one call, the guest's included.
+// BenchmarkCall measures a call with a conversation of so many kB whose model answers at once, from the loopback of a
+// sandbox through its guest: all of what the gateway adds, with the agent's own part in HTTP. Agents ask at the same
+// time, each in a sandbox of its own, and cpu-ms/op is the time of processors for one call, the guest's included.
 func BenchmarkCall(b *testing.B) {
 	for _, c := range []struct{ agents, size int }{{1, 20}, {1, 200}, {128, 20}, {128, 200}} {
 		b.Run(fmt.Sprintf("agents=%d/kB=%d", c.agents, c.size), func(b *testing.B) { benchmarkCalls(b, c.agents, c.size<<10) })

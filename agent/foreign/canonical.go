@@ -28,8 +28,8 @@ type request struct {
 	dropped int
 }
 
-// text returns a text in the forms that agents send: a string, null, or a list of parts. Parts that are no text cannot be
-// shown to the model.
+// text returns a text in the forms that agents send: a string, null, or a list of parts. Parts that are no text cannot
+// be shown to the model.
 func (r *request) text(content any) string {
 	parts, isList := content.([]any)
 	if !isList {

@@ -55,7 +55,8 @@ func (chat) read(body []byte) (request, error) {
 	}
 	for _, m := range in.Messages {
 		own := agent.Message{
-			Role: m.Role, Content: r.text(m.Content), Reasoning: cmp.Or(m.ReasoningContent, m.Reasoning), ToolCallID: m.ToolCallID,
+			Role: m.Role, Content: r.text(m.Content), Reasoning: cmp.Or(m.ReasoningContent, m.Reasoning),
+			ToolCallID: m.ToolCallID,
 		}
 		for _, c := range m.ToolCalls {
 			own.ToolCalls = append(own.ToolCalls,

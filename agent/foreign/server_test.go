@@ -194,7 +194,8 @@ func TestSameQuestionForever(t *testing.T) {
 	}
 }
 
-// 128 agents at once, each of which asks everything twice at the same time, get their own answers, and each has one row.
+// 128 agents at once, each of which asks everything twice at the same time, get their own answers, and each has one
+// row.
 func TestManyAgents(t *testing.T) {
 	t.Parallel()
 	var work sync.WaitGroup

@@ -91,7 +91,8 @@ const shortestLine = 8
 func clean(text string, secrets []string) string {
 	var kept []string
 	for i, line := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
-		if i == 0 && mergeLine().MatchString(line) || trailer().MatchString(line) || len(kept) == 0 && noWords().MatchString(line) {
+		if i == 0 && mergeLine().MatchString(line) || trailer().MatchString(line) ||
+			len(kept) == 0 && noWords().MatchString(line) {
 			continue
 		}
 		if len(kept) == 0 {

@@ -14,8 +14,8 @@ import (
 // errGuard reports that a guard stopped the run. Its last checkpoint is kept.
 var errGuard = errors.New("stopped by a guard")
 
-// leastTrained is the share of the sampled tokens that have to be in rows: with less, most of a run's time goes into what
-// nothing is learned from.
+// leastTrained is the share of the sampled tokens that have to be in rows: with less, most of a run's time goes into
+// what nothing is learned from.
 const leastTrained = 0.8
 
 // guard observes a run step by step. Its state depends on the metrics only, so a resumed run replays the old ones.

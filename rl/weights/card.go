@@ -73,8 +73,8 @@ func WriteAdapterCard(dir string, c Card) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(text, "A LoRA adapter of rank %d and alpha %g. vLLM serves it beside its base, and deepswe merge makes one\n"+
-		"model of the two.\n", config.Rank, config.Alpha)
+	fmt.Fprintf(text, "A LoRA adapter of rank %d and alpha %g. vLLM serves it beside its base, and deepswe merge makes\n"+
+		"one model of the two.\n", config.Rank, config.Alpha)
 	return disk.WriteFile(filepath.Join(dir, cardName), text.Bytes())
 }
 

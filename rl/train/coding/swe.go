@@ -145,7 +145,7 @@ func (s *Settings) validate(c *config.Config) error {
 		if suite.Path == "" {
 			errs = append(errs, fmt.Errorf("suites[%d].path is missing: want a dataset", i))
 		}
-		errs = append(errs, suite.Tasks.validate(fmt.Sprintf("suites[%d]", i)))
+		errs = append(errs, suite.validate(fmt.Sprintf("suites[%d]", i)))
 	}
 	if s.Validation.Name != "" {
 		errs = append(errs, errors.New("validation.name: only suites have names"))

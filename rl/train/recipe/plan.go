@@ -11,7 +11,7 @@ import (
 
 // Plan says which GPUs train and which sample. Its figures are those of docs/recipes.md.
 type Plan struct {
-	// Nodes have GPUs GPUs each.
+	// GPUs is the number on each of the Nodes.
 	Nodes, GPUs int
 	// Model is the base model, Billions its parameters, Rank that of the adapter; 0 trains all weights.
 	Model    string
@@ -20,8 +20,8 @@ type Plan struct {
 	// Length is the longest row in tokens.
 	Length int
 	// SkyRL has RayGPUs on each of RayNodes, of which TrainerGPUs on each of TrainerNodes train. Its Engines, of Tensor
-	// GPUs each, sample if there are no Replicas: those of the trainer, in turns with it, if it is Colocated, else the others.
-	// Sequence is the number of GPUs that share a row.
+	// GPUs each, sample if there are no Replicas: those of the trainer, in turns with it, if it is Colocated, else the
+	// others. Sequence is the number of GPUs that share a row.
 	RayNodes, RayGPUs, TrainerNodes, TrainerGPUs, Engines, Tensor, Sequence int
 	Colocated                                                               bool
 	// Replicas are vLLM servers of Tensor GPUs each, PerNode of them on a node.

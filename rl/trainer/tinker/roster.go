@@ -90,10 +90,15 @@ func (a *adapters) enlist(ctx context.Context, named []*replica) {
 	a.replicas = all
 	for _, s := range fresh {
 		a.client.log.Info("a sampler joins", "sampler", s.url)
-		s.life, s.end = context.WithCancelCause(a.life)
-		a.tending.Go(func() { a.tend(ctx, s) })
+		a.welcome(ctx, s)
 	}
 	a.broadcast()
+}
+
+// welcome begins to look after a server.
+func (a *adapters) welcome(ctx context.Context, s *replica) {
+	s.life, s.end = context.WithCancelCause(a.life)
+	a.tending.Go(func() { a.tend(ctx, s) })
 }
 
 // dismiss unloads what a server has that is no longer named.

@@ -306,7 +306,10 @@ func (s *Server) archive(address string) (int, any) {
 		name string
 		data []byte
 	}{
-		{"adapter_config.json", fmt.Appendf(nil, `{"peft_type": "LORA", "r": %d, "lora_alpha": 32, "target_modules": null}`, k.rank)},
+		{
+			"adapter_config.json",
+			fmt.Appendf(nil, `{"peft_type": "LORA", "r": %d, "lora_alpha": 32, "target_modules": null}`, k.rank),
+		},
 		{"adapter_model.safetensors", append(weights, 0, 0, 0, 0)},
 	} {
 		// Nothing can fail in memory.
