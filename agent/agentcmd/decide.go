@@ -45,7 +45,7 @@ func (s *solving) askDecision(ctx context.Context, run string) error {
 		return err
 	}
 	c := decision{solving: s, run: run, past: past}
-	ways := c.ways()
+	ways := c.ways(ctx)
 	var words []string
 	keys := "\r\n\x1bq"
 	for _, w := range ways {
@@ -78,13 +78,16 @@ func (s *solving) askDecision(ctx context.Context, run string) error {
 	}
 }
 
-// ways are what can become of the patch. A run on a clone that is gone has no repository to deliver it to.
-func (c *decision) ways() []way {
+// ways are what can become of the patch. A run on a clone that is gone has no repository to deliver it to, and one on a
+// repository without a forge has nowhere to propose it.
+func (c *decision) ways(ctx context.Context) []way {
 	var all []way
 	if c.past.settings.Repo != "" {
 		all = append(all, way{'a', "[a]pply", c.applyPatch}, way{'b', "[b]ranch", c.commitBranch})
 	}
-	all = append(all, way{'p', "[p]ull request (draft)", c.openPull})
+	if _, err := pullTarget(ctx, c.past.settings.Issue, c.past.settings.Repo); err == nil {
+		all = append(all, way{'p', "[p]ull request (draft)", c.openPull})
+	}
 	return append(all, way{'s', "[s]ay more", c.sayMore}, way{'d', "[d]rop", c.dropPatch})
 }
 
