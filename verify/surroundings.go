@@ -104,11 +104,17 @@ func (t *trial) survey(ctx context.Context, places []string) (surroundings, erro
 	return found, nil
 }
 
-// since returns what is new, changed or gone, by path.
+// since returns what is new, changed or gone, by path. A program with a new name is a command of the project's own: what
+// ran the tests before does not call it.
 func (s surroundings) since(before surroundings) map[string]string {
+	names := map[string]bool{}
+	for one := range before {
+		names[path.Base(one)] = true
+	}
 	changed := map[string]string{}
 	for _, one := range slices.Concat(slices.Collect(maps.Keys(s)), slices.Collect(maps.Keys(before))) {
-		if s[one] != before[one] && path.Base(one) != "__pycache__" {
+		own := before[one] == "" && path.Base(path.Dir(one)) == "bin" && !names[path.Base(one)]
+		if s[one] != before[one] && path.Base(one) != "__pycache__" && !own {
 			changed[one] = one
 		}
 	}

@@ -26,6 +26,8 @@ func TestPlanted(t *testing.T) {
 		found string // the file; empty if the patch keeps its reward
 	}{
 		{"nothing", "python3 -c 'import layered'", "", ""},
+		{"a command of its own", "python3 -c 'import layered'",
+			"open('/usr/local/bin/layered-lay', 'w').write('#!/bin/sh\\n')\n", ""},
 		{"a start file", "python3 -c 'import layered'",
 			place + "open(place + '/zz.pth', 'w').write('import sys\\n')\n", "/zz.pth"},
 		{"a module that Python loads first", "python3 -c 'import layered'",
