@@ -104,8 +104,8 @@ func (t *trial) survey(ctx context.Context, places []string) (surroundings, erro
 	return found, nil
 }
 
-// since returns what is new, changed or gone, by path. A program with a new name is a command of the project's own: what
-// ran the tests before does not call it.
+// since returns what is new, changed or gone, by path. A program with a new name is a command of the project's own:
+// what ran the tests before does not call it.
 func (s surroundings) since(before surroundings) map[string]string {
 	names := map[string]bool{}
 	for one := range before {
