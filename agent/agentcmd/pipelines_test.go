@@ -1,4 +1,4 @@
-package main
+package agentcmd_test
 
 import (
 	"encoding/json"
@@ -42,9 +42,9 @@ var expression = regexp.MustCompile(`\$\{\{ *([\w.-]+) *\}\}`)
 
 // The pipelines that the documents show are run against a real forge, each job in a home of its own: the first without
 // the token, the second without the model, with nothing but the run's directory between them.
-func TestPipelinesOfTheDocuments(t *testing.T) {
+func TestPullRequestPipelines(t *testing.T) {
 	f := testkit.OpenForge(t)
-	page, err := os.ReadFile("docs/pull-requests.md")
+	page, err := os.ReadFile("../../docs/pull-requests.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func (r *runner) step(t *testing.T, delivers bool, s ciStep) {
 // action is the composite action of this repository as a script and its variables.
 func (r *runner) action(t *testing.T, with map[string]string) (map[string]string, string) {
 	t.Helper()
-	data, err := os.ReadFile(".github/actions/deepswe/action.yml")
+	data, err := os.ReadFile("../../.github/actions/deepswe/action.yml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func (r *runner) bash(t *testing.T, script string, vars map[string]string) {
 		t.Errorf("an expression is part of a script: %s", script)
 	}
 	home := t.TempDir()
-	deepswe, err := exec.LookPath("deepswe")
+	deepswe, err := testkit.Build("deepswe")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,9 @@ func (r *runner) bash(t *testing.T, script string, vars map[string]string) {
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", script)
 	cmd.Dir = r.dir
-	cmd.Env = []string{"PATH=" + filepath.Join(home, "bin") + ":" + os.Getenv("PATH"), "HOME=" + home, "CI=true",
+	cmd.Env = []string{
+		"PATH=" + strings.Join([]string{filepath.Join(home, "bin"), filepath.Dir(deepswe), os.Getenv("PATH")}, ":"),
+		"HOME=" + home, "CI=true",
 		"TMPDIR=" + home, "RUNNER_TEMP=" + home, "GITHUB_OUTPUT=" + filepath.Join(home, "output"), "GITHUB_ACTION_PATH=x",
 		"GITHUB_SERVER_URL=" + r.server}
 	for name, value := range vars {
