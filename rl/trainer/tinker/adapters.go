@@ -142,11 +142,8 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	if err != nil {
 		return nil, unpublished(err)
 	}
-	if err := a.client.downloadAdapter(ctx, address, v.dir); err != nil {
+	if err := a.client.takeAdapter(ctx, address, v.dir); err != nil {
 		return nil, err
-	}
-	if err := a.client.Remove(ctx, address); err != nil {
-		a.client.log.Debug("the trainer keeps what was saved for sampling", "address", address, "error", err)
 	}
 	a.mu.Lock()
 	a.versions = append(a.versions, v)

@@ -120,11 +120,7 @@ func DownloadAdapter(ctx context.Context, c *Client, dir, name, out string) erro
 	if err != nil {
 		return err
 	}
-	err = c.downloadAdapter(ctx, address, out)
-	if rerr := c.Remove(ctx, address); rerr != nil {
-		c.log.Debug("the trainer keeps what was saved for sampling", "address", address, "error", rerr)
-	}
-	return err
+	return c.takeAdapter(ctx, address, out)
 }
 
 // restore replaces the model by a new one with a checkpoint's weights.

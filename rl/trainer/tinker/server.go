@@ -117,6 +117,15 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	return err
 }
 
+// takeAdapter downloads what was saved for sampling under an address, and deletes it on the server.
+func (c *Client) takeAdapter(ctx context.Context, address, dir string) error {
+	err := c.downloadAdapter(ctx, address, dir)
+	if rerr := c.Remove(ctx, address); rerr != nil {
+		c.log.Debug("the trainer keeps what was saved for sampling", "address", address, "error", rerr)
+	}
+	return err
+}
+
 // downloads is how often to try to download an archive completely.
 const downloads = 3
 
