@@ -13,7 +13,6 @@ import (
 
 	"deepswe/agent/chatml"
 	"deepswe/agent/tokenizer"
-	"deepswe/env/disk"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
@@ -214,14 +213,11 @@ func (s *Tinker) start() (string, error) {
 	if s.Start == "" || strings.HasPrefix(s.Start, checkpointScheme) {
 		return s.Start, nil
 	}
-	var saved struct {
-		Checkpoint string `json:"checkpoint"`
-	}
-	err := disk.ReadJSON(filepath.Join(s.Start, record.StateFile), &saved)
+	last, err := record.ReadLast(s.Start)
 	if err != nil {
 		return "", fmt.Errorf("start: %w; want the directory of a run with a checkpoint, or a tinker:// address", err)
 	}
-	address, err := tinker.Saved(filepath.Join(s.Start, record.CheckpointsDir), saved.Checkpoint)
+	address, err := tinker.Saved(filepath.Join(s.Start, record.CheckpointsDir), last.Checkpoint)
 	if err != nil {
 		return "", fmt.Errorf("start: %w", err)
 	}

@@ -1,10 +1,11 @@
 package record
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"time"
 
@@ -14,13 +15,17 @@ import (
 	"deepswe/rl/train/config"
 )
 
-// Trained is what a run has trained until its last checkpoint.
-type Trained struct {
-	// Step is the step of the checkpoint, and Checkpoint the trainer's name for it.
+// Last is the last checkpoint of a run: its step, and the trainer's name for it.
+type Last struct {
 	Step       int    `json:"step"`
 	Checkpoint string `json:"checkpoint"`
+}
+
+// Trained is what a run has trained until its last checkpoint.
+type Trained struct {
+	Last
 	// Keys are the run's configuration, by path, as in "trainer.model".
-	Keys map[string]string `json:"-"`
+	Keys map[string]string
 	dir  string
 	made run.Manifest
 }
@@ -41,10 +46,17 @@ func ReadTrained(dir string) (t Trained, err error) {
 	if t.Keys, err = config.Flatten(text); err != nil {
 		return t, fmt.Errorf("%s: %w", ConfigFile, err)
 	}
-	if err := disk.ReadJSON(filepath.Join(dir, StateFile), &t); err != nil {
-		return t, fmt.Errorf("the run has no checkpoint yet: %w", err)
+	t.Last, err = ReadLast(dir)
+	return t, err
+}
+
+// ReadLast reads which checkpoint of a run in dir is the last.
+func ReadLast(dir string) (l Last, err error) {
+	err = disk.ReadJSON(filepath.Join(dir, StateFile), &l)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l, fmt.Errorf("the run has no checkpoint yet: %w", err)
 	}
-	return t, nil
+	return l, err
 }
 
 // Checkpoints is the directory of the run's checkpoints.
@@ -66,7 +78,10 @@ func (t Trained) Facts() ([]string, error) {
 		return nil, err
 	}
 	last := map[string]float64{}
-	for _, p := range slices.DeleteFunc(points, func(p metrics.Point) bool { return p.Step > t.Step }) {
+	for _, p := range points {
+		if p.Step > t.Step {
+			continue
+		}
 		for name, v := range p.Values {
 			last[name] = v
 		}
