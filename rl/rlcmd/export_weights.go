@@ -82,7 +82,7 @@ func (x *export) download(ctx context.Context, t record.Trained, dir string) err
 	}
 	defer client.Close()
 	if err := tinker.DownloadAdapter(ctx, client, t.Checkpoints(), t.Checkpoint, dir); err != nil {
-		return fmt.Errorf("the trainer at %s: %w", url, err)
+		return fmt.Errorf("download the adapter: %w", err)
 	}
 	return nil
 }
