@@ -84,7 +84,7 @@ func (s *solving) refuseStart(ctx context.Context, err error) (outcome, *conclus
 	return outcome{Status: "failed", ExitCode: cli.ExitCode(err)}, nil, err
 }
 
-// opened is what a run has in use until its end.
+// opened holds what a run has open until it ends.
 type opened struct {
 	d       Deps
 	closers []func() error

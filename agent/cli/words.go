@@ -120,7 +120,7 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// SomeOf names the first three of some things, of which there are all, and says how many more there are.
+// SomeOf lists the first three names, and says how many of all are left out.
 func SomeOf(names []string, all int) string {
 	const most = 3
 	text := strings.Join(names[:min(most, len(names))], ", ")

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// longestHush is how long a transfer may bring nothing.
-const longestHush = time.Minute
+// stallTimeout is how long a transfer may go without a byte.
+const stallTimeout = time.Minute
 
 // ErrDigest reports that a file's content is not what it is known to be.
 var ErrDigest = errors.New("its content is not what it should be")
@@ -102,8 +102,8 @@ func (c *Client) complete(ctx context.Context, f File, part string) (err error) 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	hush := time.AfterFunc(longestHush, cancel)
-	defer hush.Stop()
+	stalled := time.AfterFunc(stallTimeout, cancel)
+	defer stalled.Stop()
 	answer, err := c.get(ctx, f.URL, have)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func (c *Client) complete(ctx context.Context, f File, part string) (err error) 
 	}
 	for {
 		n, err := io.CopyN(to, answer.Body, 1<<20)
-		hush.Reset(longestHush)
+		stalled.Reset(stallTimeout)
 		have += n
 		if c.Progress != nil {
 			c.Progress(part, have, size)
