@@ -257,6 +257,7 @@ func TestSpanOfSteps(t *testing.T) {
 // A run that would be too large a page has shorter texts in it, and says so.
 func TestLargeFile(t *testing.T) {
 	t.Parallel()
+	testkit.SkipUnderRace(t)
 	var noise strings.Builder
 	for line := make([]byte, 60); noise.Len() < 4<<20; {
 		_, _ = rand.Read(line) // which never fails
@@ -276,6 +277,7 @@ func TestLargeFile(t *testing.T) {
 // What a model or a repository wrote is text, on every page.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
+	testkit.SkipUnderRace(t)
 	parent := t.TempDir()
 	hostile := "<script>alert(1)</script></pre><img src=x onerror=alert(2)>\x1b[31mred\x1b]0;title\x07\u202egnp.exe\x00" +
 		strings.Repeat("x", 1<<20)
