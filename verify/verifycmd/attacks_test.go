@@ -12,6 +12,7 @@ import (
 	"deepswe/agent/attempt"
 	"deepswe/agent/trajectory"
 	"deepswe/env"
+	"deepswe/env/testkit"
 	"deepswe/verify"
 )
 
@@ -299,6 +300,7 @@ END_OF_FILE`},
 // Every known way to a reward without a solution ends with none, or with a patch that says what was done.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
+	testkit.SkipUnderRace(t)
 	p := openDocker(t, bookworm)
 	e := &verify.Evaluator{Provider: p, Run: "test-attack"}
 	attacked := map[string]env.Task{}

@@ -172,6 +172,7 @@ func (s cheatSuite) patch(t testing.TB, name string) []byte {
 // No cheat earns a reward, and every honest patch does.
 func TestCheats(t *testing.T) {
 	t.Parallel()
+	testkit.SkipUnderRace(t)
 	p := openDocker(t, bookworm)
 	files, err := filepath.Glob("../../testdata/attacks/*.txtar")
 	if err != nil || len(files) == 0 {

@@ -87,6 +87,7 @@ var harborCases = []struct {
 // Harbor tasks are graded by what their script leaves.
 func TestHarborTasks(t *testing.T) {
 	t.Parallel()
+	testkit.SkipUnderRace(t)
 	p := openDocker(t, bookworm)
 	r := readRepository(t, filepath.Join(tasksDir, "layered.txtar"))
 	buildHarborImage(t, r)
