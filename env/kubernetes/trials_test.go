@@ -19,11 +19,16 @@ import (
 	"deepswe/env/testkit"
 )
 
+// loading is held while an image is made: an import of one that another import brings at that moment fails.
+var loading sync.Mutex
+
 // guestImage makes an image that contains only the guest, loads it into the cluster, and returns its name.
 func (l *lab) guestImage() string {
 	l.t.Helper()
 	const image = "deepswe-test:guest"
 	testkit.Images(l.t)
+	loading.Lock()
+	defer loading.Unlock()
 	build := exec.Command("docker", "build", "-q", "-t", image, "-f", "-", filepath.Dir(testkit.Guest(l.t)))
 	build.Stdin = strings.NewReader("FROM scratch\nCOPY " + filepath.Base(testkit.Guest(l.t)) + " /deepswe\n")
 	if out, err := build.CombinedOutput(); err != nil {
