@@ -147,14 +147,45 @@ func TestStatement(t *testing.T) {
 		"from the issue":         {"It tries for ever\n\nsince #3", "issue", "It tries for ever\n\nsince" + called, nil},
 		"the issue is too short": {"Hm", "message", "retries never end\n\nSee and ." + called, nil},
 	} {
-		got, from, why := c.Statement(tc.issue, tc.symptoms)
+		got, from, why := c.Statement([]Text{{FromIssue, tc.issue}, {FromMessage, c.Message}}, tc.symptoms)
 		if got != tc.want || from != tc.from || why != "" {
 			t.Errorf("%s: %s %q, want %q", name, from, got, tc.want)
 		}
 	}
 	c.Message = "Fix #9"
-	if got, _, why := c.Statement("", nil); why != Unsaid {
+	if got, _, why := c.Statement([]Text{{FromMessage, c.Message}}, nil); why != Unsaid {
 		t.Errorf("a message without words gives %q", got)
+	}
+}
+
+// What somebody wrote who has seen the change is refused, with the reason, if it gives anything of the change away.
+func TestLeak(t *testing.T) {
+	t.Parallel()
+	c := Candidate{
+		Commit: Commit{Changes: []Change{{Path: "net.py", Kind: Source}, {Path: "tests/test_net.py", Kind: Test}}},
+		Sources: "--- a/net.py\n+++ b/net.py\n-def old(x):\n+def old(x, y):\n+def helper(n):\n+def again(limit=3):\n" +
+			"+    if tries > limit and not stopped:\n+        raise TooMany(tries, limit, stopped)\n",
+		Tests: "+def test_endless():\n+    again(4)\n",
+	}
+	const fine = "Requests to a server that is gone are repeated for ever. I call again with a limit of four, unplug the " +
+		"cable, and expect an error after the fourth one, but old goes on without an end. "
+	for text, want := range map[string]string{
+		fine:                              "",
+		"It hangs.":                       "2 words",
+		strings.Repeat(fine, 20):          "words",
+		fine + "See test_endless.":        `"test_endless"`,
+		fine + "tests/test_net.py hangs.": `"tests/test_net.py"`,
+		fine + "if tries > limit and not stopped:":                            "is in the change",
+		fine + "Fixed in #12.":                                                `refers to "#12"`,
+		fine + "See https://x.test/pull/5.":                                   "refers to",
+		fine + "Broken by 0a1b2c3d4e.":                                        `the hash "0a1b2c3d4e"`,
+		fine + "Use helper for it.":                                           `names "helper"`,
+		fine + "when limit and not stopped raise TooMany tries limit stopped": "it repeats the change",
+	} {
+		got := c.Leak(text)
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }
 

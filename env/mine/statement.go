@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,19 +36,29 @@ var (
 		`\b(?:it|test|describe|context)\(\s*['"\x60]([^'"\x60]+)`)
 )
 
-// Statement returns the issue of a task, from the text of the issue that the commit names, or else from its message, as
-// far as they give nothing of the change away, and says from which. symptoms are lines that the tests print before the
-// change; they complete a text that says little.
-func (c Candidate) Statement(issue string, symptoms []string) (statement, from string, why Reason) {
+// Text is what may become a statement, and where it comes from.
+type Text struct{ From, Body string }
+
+// The values of Text.From.
+const (
+	FromIssue   = "issue"
+	FromModel   = "model"
+	FromMessage = "message"
+)
+
+// Statement returns the statement of a task: the first of the texts that says enough, as far as it gives nothing of the
+// change away, and from which. symptoms are lines that the tests print before the change; they complete a text that says
+// little.
+func (c Candidate) Statement(texts []Text, symptoms []string) (statement, from string, why Reason) {
 	secrets := c.secrets()
-	for _, source := range []struct{ from, text string }{{"issue", issue}, {"message", c.Message}} {
-		said := clean(source.text, secrets)
+	for _, text := range texts {
+		said := clean(text.Body, secrets)
 		words := len(strings.Fields(said))
 		shown := clean(strings.Join(symptoms, "\n"), secrets)
-		if words < leastWords && (words == 0 || shown == "" || source.from == "issue") {
+		if words < leastWords && (words == 0 || shown == "" || text.From != FromMessage) {
 			continue
 		}
-		if from = source.from; words < fewWords && shown != "" {
+		if from = text.From; words < fewWords && shown != "" {
 			said += "\n\nWhat happens now:\n\n    " + strings.ReplaceAll(shown, "\n", "\n    ")
 			from += " and tests"
 		}
@@ -63,28 +72,6 @@ func (c Candidate) Statement(issue string, symptoms []string) (statement, from s
 
 // fewWords is the number of words below which a text is completed by what the tests print.
 const fewWords = 40
-
-// secrets are what a statement must not contain: lines of the change, and where its tests are and what they are called.
-func (c Candidate) secrets() []string {
-	var all []string
-	for line := range strings.Lines(c.Sources) {
-		text := strings.TrimSpace(strings.TrimLeft(line, "+"))
-		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") && len(text) >= shortestLine {
-			all = append(all, text)
-		}
-	}
-	for _, m := range named().FindAllStringSubmatch(c.Tests, -1) {
-		all = append(all, m[1]+m[2])
-	}
-	for _, name := range paths(c.Changes, Test, Data) {
-		all = append(all, name, path.Base(name))
-	}
-	return slices.DeleteFunc(all, func(s string) bool { return len(s) < 5 })
-}
-
-// shortestLine is the length of a line of the change from which on it gives something away. Shorter ones are braces and
-// words.
-const shortestLine = 8
 
 // clean returns a text without what refers to the change: its line in the history, the discussion of it, and every line
 // that contains a secret.

@@ -25,10 +25,13 @@ const (
 
 // Judged is what the runs of a candidate have shown.
 type Judged struct {
-	// Reason says why it is no task; empty if it is one, which Task is then. Detail explains it.
+	// Reason says why it is no task; empty if it is one, which Task is then. Detail explains it. One that lacks nothing but
+	// a statement has both a reason and a task.
 	Reason history.Reason `json:"reason,omitempty"`
 	Detail string         `json:"detail,omitempty"`
 	Task   env.Task       `json:"task,omitzero"`
+	// Before is the end of what the tests print without the change.
+	Before string `json:"before,omitempty"`
 }
 
 // testRun is the result of one run of the tests.
@@ -126,8 +129,15 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 	if err != nil {
 		return Judged{}, nil, err
 	}
-	return all.verdict(d.Task), all.symptoms(), nil
+	j := all.verdict(d.Task)
+	if log := all.before[0].log; j.Reason == "" {
+		j.Before = strings.ToValidUTF8(log[max(0, len(log)-longestBefore):], "")
+	}
+	return j, all.symptoms(), nil
 }
+
+// longestBefore limits what is kept of a log for the model that writes a statement, in bytes.
+const longestBefore = 4000
 
 // useless returns the reason why the first run with the change shows that there will be no task.
 func (r runs) useless() Judged {

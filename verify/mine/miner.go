@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/env"
 	history "deepswe/env/mine"
@@ -23,7 +24,7 @@ const (
 	SameTests   history.Reason = "the same tests of the same sources as in a newer task"
 )
 
-// Miner judges candidates. All fields but Issues are required.
+// Miner judges candidates. All fields but Issues and Writer are required.
 type Miner struct {
 	Builder  history.Builder
 	Provider env.Provider
@@ -34,6 +35,8 @@ type Miner struct {
 	Mutants int
 	// Issues are the texts of issues that commits may name.
 	Issues history.Issues
+	// Writer writes the statements that no issue gives. Without it, they are the commits' messages.
+	Writer agent.Model
 }
 
 // Mined is what has become of candidates.
@@ -64,14 +67,20 @@ func runsGroup(id string) string { return "runs:" + id }
 
 // Job describes a job of the miner.
 func Job(j run.Job) string {
-	if j.Group == runsGroup(j.Task) {
+	switch j.Group {
+	case runsGroup(j.Task):
 		return "the tests of " + j.Task
+	case statementGroup(j.Task):
+		return "the statement of " + j.Task
 	}
 	return swe.SoundnessJob(j)
 }
 
 // Describe says in a few words what a job of the miner has shown.
 func Describe(o run.Outcome) string {
+	if o.Group == statementGroup(o.Task) {
+		return readWritten(o).describe()
+	}
 	if o.Group != runsGroup(o.Task) {
 		return string(swe.DetailOf(o).Status)
 	}
@@ -98,24 +107,33 @@ func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.
 	if w.Begin != nil {
 		w.Begin("candidates", plan)
 	}
-	engine := run.Engine{Journal: m.Dir, Options: run.Options{
-		Workers: m.Workers, MaxFailures: max(12, 3*m.Workers), Observe: w.Observe,
-	}, Runner: run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
-		judged, err := m.candidate(ctx, of[j.Task])
-		if err != nil {
-			return run.Result{}, err
-		}
-		detail, err := json.Marshal(judged)
-		return run.Result{Detail: detail}, err
-	})}
-	outcomes, err := engine.Run(ctx, plan)
+	outcomes, err := m.engine(w, func(ctx context.Context, j run.Job) (any, error) {
+		return m.candidate(ctx, of[j.Task])
+	}).Run(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
 	mined := &Mined{}
-	tasks := mined.sort(outcomes, of)
-	mined.Validated = len(tasks)
-	return mined, m.check(ctx, mined, tasks, of, w)
+	judged := mined.sort(outcomes, of, m.writes)
+	mined.Validated = len(judged)
+	if err := m.check(ctx, mined, judged, of, w); err != nil {
+		return nil, err
+	}
+	return mined, m.write(ctx, mined, judged, of, w)
+}
+
+// engine runs jobs whose results are kept as JSON.
+func (m *Miner) engine(w swe.Watch, job func(context.Context, run.Job) (any, error)) *run.Engine {
+	return &run.Engine{Journal: m.Dir, Options: run.Options{
+		Workers: m.Workers, MaxFailures: max(12, 3*m.Workers), Observe: w.Observe,
+	}, Runner: run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
+		result, err := job(ctx, j)
+		if err != nil {
+			return run.Result{}, err
+		}
+		detail, err := json.Marshal(result)
+		return run.Result{Detail: detail}, err
+	})}
 }
 
 // candidate judges one candidate.
@@ -128,10 +146,11 @@ func (m *Miner) candidate(ctx context.Context, c history.Candidate) (Judged, err
 	if err != nil || j.Reason != "" {
 		return j, err
 	}
-	var from string
-	if j.Task.Statement, from, why = c.Statement(m.Issues[c.Issue()], symptoms); why != "" {
-		return Judged{Reason: why}, nil
+	texts := []history.Text{
+		{From: history.FromIssue, Body: m.Issues[c.Issue()]}, {From: history.FromMessage, Body: c.Message},
 	}
+	var from string
+	j.Task.Statement, from, j.Reason = c.Statement(texts, symptoms)
 	labels := j.Task.Labels
 	labels["statement"] = from
 	if labels["before"] == "does not load" && len(c.Interface()) == 0 {
@@ -140,14 +159,19 @@ func (m *Miner) candidate(ctx context.Context, c history.Candidate) (Judged, err
 	return j, nil
 }
 
-// sort returns the tasks of what was judged, the newest first, and keeps the losses.
-func (r *Mined) sort(outcomes []run.Outcome, of map[string]history.Candidate) (tasks []env.Task) {
+// sort returns what is a task, or is one as soon as its statement is written, the newest first, and keeps the losses.
+func (r *Mined) sort(
+	outcomes []run.Outcome, of map[string]history.Candidate, writes func(task string) bool,
+) (tasks []Judged) {
 	seen := map[string]bool{}
 	for _, o := range outcomes {
 		c := of[o.Task]
 		var j Judged
 		if err := json.Unmarshal(o.Detail, &j); o.Failed() || err != nil {
 			j = Judged{Reason: Ungraded, Detail: o.Err}
+		}
+		if j.Reason == history.Unsaid && j.Task.ID != "" && writes(o.Task) {
+			j.Reason = ""
 		}
 		if j.Reason == "" {
 			key := fmt.Sprint(j.Task.Tests.FailToPass, c.SourceFiles())
@@ -160,7 +184,7 @@ func (r *Mined) sort(outcomes []run.Outcome, of map[string]history.Candidate) (t
 			r.lose(c, j.Reason, j.Detail)
 			continue
 		}
-		tasks = append(tasks, j.Task)
+		tasks = append(tasks, j)
 	}
 	return tasks
 }
@@ -171,15 +195,15 @@ func (r *Mined) lose(c history.Candidate, why history.Reason, detail string) {
 
 // check grades the tasks as evaluations and training do, and keeps those that are sound.
 func (m *Miner) check(
-	ctx context.Context, mined *Mined, tasks []env.Task, of map[string]history.Candidate, w swe.Watch,
+	ctx context.Context, mined *Mined, judged []Judged, of map[string]history.Candidate, w swe.Watch,
 ) error {
 	e := swe.Evaluation{
 		Runner: &swe.Runner{Tasks: map[string]env.Task{}}, Dir: m.Dir, Workers: m.Workers, Mutants: m.Mutants,
 		Evaluator: &verify.Evaluator{Provider: m.Provider, Run: m.name()},
 	}
-	for _, t := range tasks {
-		e.IDs = append(e.IDs, t.ID)
-		e.Runner.Tasks[t.ID] = t
+	for _, j := range judged {
+		e.IDs = append(e.IDs, j.Task.ID)
+		e.Runner.Tasks[j.Task.ID] = j.Task
 	}
 	e.Observe = w.Observe
 	s, err := e.CheckSoundness(ctx, w)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"deepswe/agent"
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	history "deepswe/env/mine"
@@ -34,8 +35,11 @@ type mineOptions struct {
 	timeout time.Duration
 	holdout string
 	issues  string
-	out     string
-	json    bool
+	// statement says who writes statements that no issue gives, model with which endpoint.
+	statement string
+	model     cli.EndpointFlags
+	out       string
+	json      bool
 }
 
 const mineHelp = `Find tasks in the history of a repository, for eval, grade and train.
@@ -52,7 +56,13 @@ solutions the tests notice is a label of the task.
 
 The folder (--out) has tasks.jsonl, and report.html with all that was left out,
 and why. The tasks name this repository and a commit; a sandbox gets the files of
-that commit, without any history. Nothing leaves this machine.
+that commit, without any history. Nothing leaves this machine, except with
+--statement model.
+
+A task's statement is the issue that the commit names, if --issues has it, or
+the commit's message. With --statement model, a model writes it where there is no
+issue. Its endpoint is sent the message, the change and the tests, and what it
+writes must give nothing of them away.
 
 A second run with the same folder judges only what is new: later commits, and with
 --more, earlier ones.
@@ -85,6 +95,10 @@ func newMine(d Deps) *cobra.Command {
 	o.sandbox.Add(cmd)
 	f.StringVar(&o.issues, "issues", "",
 		"texts of issues by number, in `FILE`: gh issue list --state all --json number,title,body")
+	f.StringVar(&o.statement, "statement", byMessage,
+		"`WHO` writes the statements that no issue gives: message or model")
+	f.StringVar(&o.model.BaseURL, "base-url", "", "--statement model: `URL` of the endpoint (default: the configured one)")
+	f.StringVar(&o.model.Name, "model", "", "--statement model: `NAME` of the model (default: the configured one)")
 	f.IntVar(&o.workers, "workers", 4, "candidates to judge at once")
 	f.IntVar(&o.mutants, "mutants", swe.DefaultMutants,
 		"wrong solutions to try for each task, by which its tests are measured")
@@ -95,6 +109,12 @@ func newMine(d Deps) *cobra.Command {
 	f.BoolVar(&o.json, "json", false, "print the report as a line of JSON")
 	return cmd
 }
+
+// The values of --statement.
+const (
+	byMessage = "message"
+	byModel   = "model"
+)
 
 // share is the part of the tasks to hold out, which is that of the last time unless the flag is given.
 func (o *mineOptions) share(last float64) (float64, error) {
@@ -117,6 +137,10 @@ func (o *mineOptions) check() error {
 		return errors.New("--workers must be at least 1, --mutants and --commits must not be negative")
 	case o.bounds.Files < 1 || o.bounds.Lines < 1 || o.bounds.Bytes < 1:
 		return errors.New("--max-files, --max-lines and --max-bytes must be at least 1")
+	case o.statement != byMessage && o.statement != byModel:
+		return fmt.Errorf("invalid --statement %q: must be %s or %s", o.statement, byMessage, byModel)
+	case o.statement == byMessage && o.model != cli.EndpointFlags{}:
+		return errors.New("--base-url and --model name the endpoint of --statement model, which is not given")
 	case o.timeout <= 0:
 		return errors.New("--test-timeout must be longer than 0")
 	case o.sandbox.Network:
@@ -248,6 +272,10 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 	if err != nil {
 		return nil, err
 	}
+	writer, err := m.writer(ctx, config)
+	if err != nil {
+		return nil, err
+	}
 	m.progress = newProgress(m.d.Err, "candidates")
 	choice.Progress = m.progress.pull
 	if m.provider, err = m.d.Sandbox(ctx, choice); err != nil {
@@ -270,10 +298,29 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 			TestTimeout: m.o.timeout,
 		},
 		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants, Issues: issues,
+		Writer: writer,
 	}
 	m.progress.note("%s: %s, of which %s may become tasks", m.report.Repository,
 		cli.Plural(m.report.Commits, "commit"), cli.Plural(len(candidates), "candidate"))
 	return miner.Mine(ctx, candidates, swe.Watch{Begin: m.begin, Observe: m.observe})
+}
+
+// writer opens the model that writes statements, and says what it will be sent; nil if nobody has asked for one.
+func (m *mining) writer(ctx context.Context, config cli.Config) (agent.Model, error) {
+	if m.o.statement != byModel {
+		return nil, nil
+	}
+	flags := cli.ModelFlags{
+		EndpointFlags: m.o.model, Patience: cli.Patience, Given: func(string) bool { return false },
+	}
+	live, err := flags.Open(ctx, m.d.World)
+	if err != nil {
+		return nil, err
+	}
+	at := cli.WithoutPassword(m.d.ResolveModel(config, m.o.model.BaseURL, m.o.model.Name).BaseURL)
+	fmt.Fprintf(m.d.Err, "%s at %s writes the statements that no issue gives; it is sent commits' messages, changes and "+
+		"tests\n", cli.Plain(live.Name), cli.Plain(at))
+	return live.Model, nil
 }
 
 func (m *mining) begin(part string, plan []run.Job) {

@@ -1,0 +1,112 @@
+package mine
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+// secrets are what a statement must not contain: lines of the change, and where its tests are and what they are called.
+func (c Candidate) secrets() []string {
+	var all []string
+	for line := range strings.Lines(c.Sources) {
+		text := strings.TrimSpace(strings.TrimLeft(line, "+"))
+		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") && len(text) >= shortestLine {
+			all = append(all, text)
+		}
+	}
+	for _, m := range named().FindAllStringSubmatch(c.Tests, -1) {
+		all = append(all, m[1]+m[2])
+	}
+	for _, name := range paths(c.Changes, Test, Data) {
+		all = append(all, name, path.Base(name))
+	}
+	return slices.DeleteFunc(all, func(s string) bool { return len(s) < 5 })
+}
+
+// shortestLine is the length of a line of the change from which on it gives something away. Shorter ones are braces and
+// words.
+const shortestLine = 8
+
+// The bounds of a text that was written to be a statement, in words.
+const (
+	fewestWritten = 25
+	mostWritten   = 400
+)
+
+// sharedWords is the number of words in a row that are no chance if the change has them too.
+const sharedWords = 8
+
+var word = env.Pattern(`\w+`)
+
+// Leak says why a text that was written by somebody who has seen the change cannot be the statement: what it gives away,
+// or that it says too little or too much. It is empty for one that can.
+func (c Candidate) Leak(text string) string {
+	if n := len(strings.Fields(text)); n < fewestWritten || n > mostWritten {
+		return fmt.Sprintf("it has %d words, and must have %d to %d", n, fewestWritten, mostWritten)
+	}
+	for _, s := range c.secrets() {
+		if strings.Contains(text, s) {
+			return fmt.Sprintf("it contains %q, which is in the change or names its tests", s)
+		}
+	}
+	for _, pattern := range []*regexp.Regexp{address(), reference(), cherry()} {
+		if found := pattern.FindString(text); found != "" {
+			return fmt.Sprintf("it refers to %q", strings.TrimSpace(found))
+		}
+	}
+	for _, found := range hash().FindAllString(text, -1) {
+		if digit().MatchString(found) {
+			return fmt.Sprintf("it contains the hash %q", found)
+		}
+	}
+	for _, name := range c.introduced() {
+		if regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
+			return fmt.Sprintf("it names %q, which only the change defines", name)
+		}
+	}
+	if run := shared(text, c.Sources); run != "" {
+		return fmt.Sprintf("it repeats the change: %q", run)
+	}
+	return ""
+}
+
+// introduced returns the names that only the change defines, and no test calls.
+func (c Candidate) introduced() []string {
+	before, calls := map[string]bool{}, word().FindAllString(c.Tests, -1)
+	var all []string
+	for line := range strings.Lines(c.Sources) {
+		name, _ := defined(strings.TrimRight(line[1:], "\r\n"))
+		switch {
+		case name == "" || strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---"):
+		case line[0] == '+' && !slices.Contains(calls, name):
+			all = append(all, name)
+		case line[0] != '+':
+			before[name] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return before[name] })
+}
+
+// shared returns the first words of a text that stand in the lines that a patch adds, in the same order and next to each
+// other; empty if there are too few in a row.
+func shared(text, patch string) string {
+	var added []string
+	for line := range strings.Lines(patch) {
+		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") {
+			added = append(added, word().FindAllString(line, -1)...)
+		}
+	}
+	all := " " + strings.Join(added, " ") + " "
+	words := word().FindAllString(text, -1)
+	for i := range max(0, len(words)-sharedWords+1) {
+		if run := strings.Join(words[i:i+sharedWords], " "); strings.Contains(all, " "+run+" ") {
+			return run
+		}
+	}
+	return ""
+}
