@@ -117,21 +117,24 @@ func (c *conn) call(ctx context.Context, method string, params, into any) error 
 // errLong is the error of a message that is too long.
 var errLong = fmt.Errorf("a message is longer than %d MiB", maxLine>>20)
 
-// line reads a line, of any length up to the limit.
+// line reads a line. One beyond the limit is passed over.
 func (c *conn) line() ([]byte, error) {
 	var line []byte
+	long := false
 	for {
 		part, err := c.in.ReadSlice('\n')
-		if len(line)+len(part) > maxLine {
-			return nil, errLong
+		if long = long || len(line)+len(part) > maxLine; !long {
+			line = append(line, part...)
 		}
-		line = append(line, part...)
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			if errors.Is(err, io.EOF) && len(bytes.TrimSpace(line)) > 0 {
-				err = nil
-			}
-			return bytes.TrimSpace(line), err
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case long && err == nil:
+			err = errLong
+		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(line)) > 0:
+			err = nil
 		}
+		return bytes.TrimSpace(line), err
 	}
 }
 
@@ -139,18 +142,20 @@ func (c *conn) line() ([]byte, error) {
 // those who wait for them.
 func (c *conn) read(handle func(incoming)) error {
 	for {
+		var m incoming
 		line, err := c.line()
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errLong):
+			c.answer(json.RawMessage("null"), nil, &Error{codeInvalid, err.Error()})
+			continue
+		case err != nil:
 			return err
-		}
-		if len(line) == 0 {
+		case len(line) == 0:
 			continue
 		}
-		var m incoming
-		switch err := json.Unmarshal(line, &m); {
+		switch err = json.Unmarshal(line, &m); {
 		case err != nil:
 			c.answer(json.RawMessage("null"), nil, &Error{codeParse, "that is no JSON: " + err.Error()})
 		case m.Method != "":

@@ -84,11 +84,34 @@ func Plan(parts []string, now int) PlanUpdate {
 	return p
 }
 
-// Usage is how many tokens of the context are used.
+// Usage is how many tokens of the context are used, and what the session has cost.
 type Usage struct {
 	Update string `json:"sessionUpdate"` // "usage_update"
 	Used   int    `json:"used"`
 	Size   int    `json:"size"`
+	Cost   *Cost  `json:"cost,omitempty"`
+}
+
+// Cost is an amount, in a currency or another unit.
+type Cost struct {
+	Amount   float64 `json:"amount"`
+	Currency string  `json:"currency"`
+}
+
+// ConfigOption is a choice that the user has in a session, from its next prompt on.
+type ConfigOption struct {
+	ID       string        `json:"id"`
+	Name     string        `json:"name"`
+	Category string        `json:"category,omitempty"` // model or mode
+	Type     string        `json:"type"`               // "select"
+	Current  string        `json:"currentValue"`
+	Options  []ConfigValue `json:"options"`
+}
+
+// ConfigValue is what may be chosen.
+type ConfigValue struct {
+	Value string `json:"value"`
+	Name  string `json:"name"`
 }
 
 // Location is a place that a call works on. Lines count from 1.
@@ -142,4 +165,13 @@ type Session struct {
 	Cwd     string `json:"cwd"`
 	Title   string `json:"title,omitempty"`
 	Updated string `json:"updatedAt,omitempty"` // RFC 3339
+}
+
+// Select returns an option with these values, of which one is chosen.
+func Select(id, name, category, current string, values ...string) ConfigOption {
+	o := ConfigOption{ID: id, Name: name, Category: category, Type: "select", Current: current}
+	for _, v := range values {
+		o.Options = append(o.Options, ConfigValue{v, v})
+	}
+	return o
 }

@@ -3,9 +3,9 @@ package acp
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -18,12 +18,13 @@ func BadParams(err error) error { return &Error{codeParams, err.Error()} }
 
 // Host has the sessions.
 type Host interface {
-	// Open begins a session in a folder, and returns its ID.
-	Open(ctx context.Context, cwd string) (string, error)
+	// Open begins a session in a folder, and returns its ID and what may be chosen in it.
+	Open(ctx context.Context, cwd string) (string, []ConfigOption, error)
 	// Prompt works on what the user says, and returns why the turn ended. Where ctx ends, it is Cancelled.
 	Prompt(ctx context.Context, t *Turn, text string) (StopReason, error)
-	// Replay takes a session up that may be of another process, and tells what happened in it, if t is not nil.
-	Replay(ctx context.Context, id string, t *Turn) error
+	// Replay takes a session up that may be of another process, and tells what happened in it, if t is not nil. It returns
+	// what may be chosen.
+	Replay(ctx context.Context, id string, t *Turn) ([]ConfigOption, error)
 	// List returns the sessions of a folder, or of all if it is empty, the newest first.
 	List(ctx context.Context, cwd string) ([]Session, error)
 }
@@ -36,8 +37,14 @@ type server struct {
 
 	mu     sync.Mutex
 	client capabilities
-	active map[string]context.CancelFunc // turns that are going on, by session
-	known  map[string]bool               // sessions of this process
+	active map[string]activity       // turns that are going on, by session
+	known  map[string][]ConfigOption // of the sessions of this process
+}
+
+// activity is a turn that is going on.
+type activity struct {
+	request string // its ID
+	cancel  context.CancelFunc
 }
 
 // capabilities are what a client can do.
@@ -51,8 +58,8 @@ type capabilities struct {
 // Serve answers a client until it is gone or ctx ends, and waits for what is still going on, which it interrupts.
 // Nothing but messages is written to out.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, host Host, version string) error {
-	s := &server{conn: newConn(in, out), host: host, version: version, active: map[string]context.CancelFunc{},
-		known: map[string]bool{}}
+	s := &server{conn: newConn(in, out), host: host, version: version, active: map[string]activity{},
+		known: map[string][]ConfigOption{}}
 	ctx, cancel := context.WithCancel(ctx)
 	var open sync.WaitGroup
 	ended := make(chan error, 1)
@@ -91,11 +98,11 @@ func (s *server) prepare(ctx context.Context, m incoming) (context.Context, func
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.active[p.Session] != nil {
+	if s.active[p.Session].cancel != nil {
 		return nil, func() {} // handle refuses it
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s.active[p.Session] = cancel
+	s.active[p.Session] = activity{string(m.ID), cancel}
 	return ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -104,21 +111,22 @@ func (s *server) prepare(ctx context.Context, m incoming) (context.Context, func
 	}
 }
 
-// notified acts on a message that wants no answer. Others than a cancellation are ignored.
+// notified acts on a message that wants no answer: a cancellation, of a session's turn or of its request. Others are
+// ignored.
 func (s *server) notified(m incoming) {
 	var p struct {
-		Session string `json:"sessionId"`
+		Session string          `json:"sessionId"`
+		Request json.RawMessage `json:"requestId"`
 	}
-	if m.Method == "session/cancel" && json.Unmarshal(m.Params, &p) == nil {
-		s.stop(p.Session)
+	if m.Method != "session/cancel" && m.Method != "$/cancel_request" || json.Unmarshal(m.Params, &p) != nil {
+		return
 	}
-}
-
-func (s *server) stop(session string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if cancel := s.active[session]; cancel != nil {
-		cancel()
+	for session, turn := range s.active {
+		if session == p.Session || turn.request == string(p.Request) {
+			turn.cancel()
+		}
 	}
 }
 
@@ -129,6 +137,8 @@ type params struct {
 	Servers []json.RawMessage `json:"mcpServers"`
 	Prompt  []block           `json:"prompt"`
 	Client  capabilities      `json:"clientCapabilities"`
+	Option  string            `json:"configId"`
+	Value   string            `json:"value"`
 }
 
 func (s *server) handle(ctx context.Context, m incoming) (any, error) {
@@ -145,7 +155,9 @@ func (s *server) handle(ctx context.Context, m incoming) (any, error) {
 	case "session/new":
 		return s.open(ctx, p)
 	case "session/load", "session/resume":
-		return nil, s.load(ctx, p, m.Method == "session/load")
+		return s.load(ctx, p, m.Method == "session/load")
+	case "session/set_config_option":
+		return s.choose(p)
 	case "session/list":
 		all, err := s.host.List(ctx, p.Cwd)
 		if all == nil {
@@ -153,14 +165,7 @@ func (s *server) handle(ctx context.Context, m incoming) (any, error) {
 		}
 		return map[string]any{"sessions": all}, err
 	case "session/close":
-		if !s.knows(p.Session) {
-			return nil, ErrNoSession
-		}
-		s.stop(p.Session)
-		s.mu.Lock()
-		delete(s.known, p.Session)
-		s.mu.Unlock()
-		return nil, nil
+		return nil, s.close(p.Session)
 	case "session/prompt":
 		return s.prompt(ctx, p)
 	}
@@ -185,42 +190,74 @@ func (s *server) open(ctx context.Context, p params) (any, error) {
 	if !filepath.IsAbs(p.Cwd) {
 		return nil, &Error{codeParams, "cwd must be an absolute path"}
 	}
-	id, err := s.host.Open(ctx, p.Cwd)
+	id, options, err := s.host.Open(ctx, p.Cwd)
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	s.known[id] = true
-	s.mu.Unlock()
+	s.remember(id, options)
 	if len(p.Servers) > 0 {
 		s.turn(id).Update(Message("MCP servers are not used: the agent works in a sandbox of its own."))
 	}
-	return map[string]string{"sessionId": id}, nil
+	return map[string]any{"sessionId": id, "configOptions": options}, nil
 }
 
-func (s *server) load(ctx context.Context, p params, replay bool) error {
+func (s *server) load(ctx context.Context, p params, replay bool) (any, error) {
 	var t *Turn
 	if replay {
 		t = s.turn(p.Session)
 	}
-	if err := s.host.Replay(ctx, p.Session, t); err != nil {
-		return err
+	options, err := s.host.Replay(ctx, p.Session, t)
+	if err != nil {
+		return nil, err
 	}
+	s.remember(p.Session, options)
+	return map[string]any{"configOptions": options}, nil
+}
+
+func (s *server) remember(session string, options []ConfigOption) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known[p.Session] = true
+	s.known[session] = options
+}
+
+// close ends the turn of a session that is going on, and forgets the session.
+func (s *server) close(session string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.known[session]; !ok {
+		return ErrNoSession
+	}
+	if turn := s.active[session]; turn.cancel != nil {
+		turn.cancel()
+	}
+	delete(s.known, session)
 	return nil
 }
 
-func (s *server) knows(session string) bool {
+// choose sets an option of a session, and returns all.
+func (s *server) choose(p params) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.known[session]
+	options, ok := s.known[p.Session]
+	if !ok {
+		return nil, ErrNoSession
+	}
+	options = slices.Clone(options) // an answer with the old ones may be on its way
+	for i, o := range options {
+		if o.ID == p.Option && slices.ContainsFunc(o.Options, func(v ConfigValue) bool { return v.Value == p.Value }) {
+			options[i].Current, s.known[p.Session] = p.Value, options
+			return map[string]any{"configOptions": options}, nil
+		}
+	}
+	return nil, &Error{codeParams, "there is no such choice"}
 }
 
 func (s *server) prompt(ctx context.Context, p params) (any, error) {
+	s.mu.Lock()
+	_, known := s.known[p.Session]
+	s.mu.Unlock()
 	switch {
-	case !s.knows(p.Session):
+	case !known:
 		return nil, ErrNoSession
 	case ctx == nil:
 		return nil, &Error{codeInvalid, "the session is at work: cancel that first"}
@@ -256,7 +293,8 @@ func textOf(prompt []block) string {
 func (s *server) turn(session string) *Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &Turn{Session: session, CanRead: s.client.FS.Read, CanWrite: s.client.FS.Write, conn: s.conn}
+	return &Turn{Session: session, CanRead: s.client.FS.Read, CanWrite: s.client.FS.Write, options: s.known[session],
+		conn: s.conn}
 }
 
 // Turn is a conversation with the client about one session.
@@ -265,7 +303,17 @@ type Turn struct {
 	// CanRead and CanWrite report whether the client reads and writes files itself, with what is not saved yet.
 	CanRead, CanWrite bool
 
-	conn *conn
+	options []ConfigOption
+	conn    *conn
+}
+
+// Chosen is the value of an option; empty where there is no such option.
+func (t *Turn) Chosen(id string) string {
+	i := slices.IndexFunc(t.options, func(o ConfigOption) bool { return o.ID == id })
+	if i < 0 {
+		return ""
+	}
+	return t.options[i].Current
 }
 
 // Update tells the client what has happened: a Chunk, a ToolCall, a PlanUpdate or a Usage.
@@ -273,19 +321,20 @@ func (t *Turn) Update(u any) {
 	t.conn.notify("session/update", map[string]any{"sessionId": t.Session, "update": u})
 }
 
-// Ask asks the user about a call, and returns the ID of the chosen option; empty where the turn was cancelled.
+// Ask asks the user about a call, and returns the ID of the chosen option; empty where none was chosen.
 func (t *Turn) Ask(ctx context.Context, c ToolCall, options ...Option) (string, error) {
 	var answer struct {
 		Outcome struct {
-			Option string `json:"optionId"`
+			Outcome string `json:"outcome"`
+			Option  string `json:"optionId"`
 		} `json:"outcome"`
 	}
 	err := t.conn.call(ctx, "session/request_permission", map[string]any{
 		"sessionId": t.Session, "toolCall": c, "options": options}, &answer)
-	if errors.Is(err, context.Canceled) {
-		return "", nil
+	if err != nil || answer.Outcome.Outcome != "selected" {
+		return "", err
 	}
-	return answer.Outcome.Option, err
+	return answer.Outcome.Option, nil
 }
 
 // ReadFile reads a file as the client has it.

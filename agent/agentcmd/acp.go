@@ -18,6 +18,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/acp"
 	"deepswe/agent/cli"
+	"deepswe/agent/llm"
 	"deepswe/agent/run"
 	"deepswe/env/repo"
 )
@@ -31,8 +32,8 @@ commands and edits as they happen in the sandbox. At the end it shows all
 changes at once, and asks; what the user accepts goes through the editor's own
 files, where it offers that, or to the disk.
 
-Flags of solve may follow after --, such as the model or the sandbox. With
---apply among them, the patch is applied without a question.`
+Flags of solve may follow after --. The model, the sandbox, and whether changes
+are applied without a question can be chosen in the editor as well.`
 
 func newACP(d Deps) *cobra.Command {
 	return &cobra.Command{
@@ -42,8 +43,14 @@ func newACP(d Deps) *cobra.Command {
 		Example: "  deepswe acp\n  deepswe acp -- --model DeepSWE-Preview --env bwrap",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			h := &acpHost{d: d, flags: args, sessions: map[string]string{}}
-			if _, _, err := h.options(); err != nil {
+			_, solve, err := h.options()
+			if err != nil {
 				return cli.Usage(err)
+			}
+			for _, name := range []string{"repo", "issue-file", "demo", "resume", "continue", "out", "json", "confirm"} {
+				if solve.Flags().Changed(name) {
+					return cli.Usagef("--%s is not for acp: the editor says what is worked on, and asks", name)
+				}
 			}
 			in, out := d.In, d.Out
 			// Whatever else would be printed, by a library too, goes to standard error: the protocol owns this stream.
@@ -70,6 +77,7 @@ func (h *acpHost) options(further ...string) (*solveOptions, *cobra.Command, err
 	if err := cmd.ParseFlags(slices.Concat(h.flags, further)); err != nil {
 		return nil, nil, err
 	}
+	o.keepParsed(cmd)
 	if rest := cmd.Flags().Args(); len(rest) > 0 {
 		return nil, nil, fmt.Errorf("%q is no flag of solve", rest[0])
 	}
@@ -77,17 +85,17 @@ func (h *acpHost) options(further ...string) (*solveOptions, *cobra.Command, err
 }
 
 // Open implements [acp.Host]. Nothing slow begins before the first prompt.
-func (h *acpHost) Open(ctx context.Context, cwd string) (string, error) {
+func (h *acpHost) Open(ctx context.Context, cwd string) (string, []acp.ConfigOption, error) {
 	root, err := repo.Root(ctx, cwd)
 	if err == nil {
 		_, err = os.Stat(filepath.Join(root, ".git"))
 	}
 	if home := h.d.Getenv("HOME"); err != nil || root == home {
-		return "", acp.BadParams(fmt.Errorf("%s is not in a git repository of a project: open one", cwd))
+		return "", nil, acp.BadParams(fmt.Errorf("%s is not in a git repository of a project: open one", cwd))
 	}
 	id := h.d.RunID()
 	h.remember(id, cwd)
-	return id, nil
+	return id, h.choices(ctx, nil), nil
 }
 
 func (h *acpHost) remember(id, cwd string) {
@@ -96,20 +104,87 @@ func (h *acpHost) remember(id, cwd string) {
 	h.sessions[id] = cwd
 }
 
+// What the user may choose in the editor: two flags of solve, and whether to be asked.
+const (
+	chooseModel   = "model"
+	chooseSandbox = "env"
+	chooseApply   = "apply"
+)
+
+// longestChoice bounds how long the endpoint may take to say which models it has: the editor waits.
+const longestChoice = 2 * time.Second
+
+// choices are what the user may choose in a session, as the flags, the run that it goes on with and the configuration
+// have it.
+func (h *acpHost) choices(ctx context.Context, past *solveRun) []acp.ConfigOption {
+	o, cmd, err := h.options()
+	c, cerr := h.d.LoadConfig()
+	if past != nil && err == nil {
+		err = restoreFlags(cmd.Flags(), past.settings.Flags)
+	}
+	if err != nil || cerr != nil {
+		return nil // the first prompt says why
+	}
+	o.fillFrom(c)
+	if past != nil {
+		o.Name = cmp.Or(o.Name, past.settings.Model)
+	}
+	var models []string
+	endpoint := h.d.ResolveModel(c, o.BaseURL, o.Name)
+	if endpoint.Model != "" {
+		models = append(models, endpoint.Model)
+	}
+	client, err := llm.New(llm.Options{BaseURL: endpoint.BaseURL, APIKey: endpoint.APIKey, MaxRetries: -1})
+	if err == nil && !strings.HasPrefix(endpoint.Model, cli.ReplayPrefix) {
+		ctx, cancel := context.WithTimeout(ctx, longestChoice)
+		defer cancel()
+		served, _ := client.Models(ctx) // without an answer, there is no other choice
+		for _, m := range served {
+			if m.ID != endpoint.Model {
+				models = append(models, m.ID)
+			}
+		}
+	}
+	sandboxes := []string{cli.EnvAuto}
+	for _, k := range h.d.SandboxKinds() {
+		if k.Elsewhere == nil || !k.Elsewhere(o.Places) {
+			sandboxes = append(sandboxes, k.Name)
+		}
+	}
+	asks := acp.Select(chooseApply, "Changes", "mode", applyAsk, applyAsk, applyAll)
+	asks.Options[0].Name, asks.Options[1].Name = "Ask before they are applied", "Apply without a question"
+	if o.apply == applyAll {
+		asks.Current = applyAll
+	}
+	all := []acp.ConfigOption{acp.Select(chooseSandbox, "Sandbox", "", o.Env, sandboxes...), asks}
+	if len(models) > 0 {
+		all = append([]acp.ConfigOption{acp.Select(chooseModel, "Model", "model", models[0], models...)}, all...)
+	}
+	return all
+}
+
 // Prompt implements [acp.Host].
 func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.StopReason, error) {
 	h.mu.Lock()
 	cwd := h.sessions[t.Session]
 	h.mu.Unlock()
-	further := []string{"--repo", cwd}
-	if run.Exists(h.d.RunDir(t.Session)) {
+	further := []string{"--repo", cwd, "--apply=false"} // the patch is offered, or applied, below
+	for _, flag := range []string{chooseModel, chooseSandbox} {
+		if value := t.Chosen(flag); value != "" {
+			further = append(further, "--"+flag, value)
+		}
+	}
+	continued := run.Exists(h.d.RunDir(t.Session))
+	if continued {
 		further = append(further, "--continue", t.Session)
 	}
-	o, cmd, err := h.options(further...)
+	o, _, err := h.options(further...)
 	if err != nil {
 		return "", err
 	}
-	o.keepParsed(cmd)
+	if continued {
+		o.attempts, o.verifier.Verifier = 1, "" // one of several goes on
+	}
 	prompt := h.d.RunID() // calls have IDs that are unique in the session
 	w := &acpWatcher{turn: t, sandbox: "sandbox-" + prompt, open: map[string]bool{}}
 	s := &solving{d: h.d, o: o, id: t.Session, watch: w, questions: questions{in: h.d.In}}
@@ -121,7 +196,7 @@ func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.Sto
 		w.conclude(report)
 	}
 	submitted := report.Status == string(agent.Submitted) && len(report.diff) > 0
-	if err == nil && ctx.Err() == nil && submitted && !report.Applied {
+	if err == nil && ctx.Err() == nil && submitted {
 		w.plan(3)
 		err = done.offerPatch(ctx, t, "apply-"+prompt, report)
 	}
@@ -157,7 +232,7 @@ func (h *acpHost) List(_ context.Context, cwd string) ([]acp.Session, error) {
 			continue
 		}
 		s, err := readSolve(f.Path)
-		if err != nil || s.settings.Repo == "" || cwd != "" && s.settings.Repo != cwd {
+		if err != nil || s.settings.Repo == "" || cwd != "" && s.settings.Repo != filepath.Clean(cwd) {
 			continue
 		}
 		all = append(all, acp.Session{
@@ -169,21 +244,21 @@ func (h *acpHost) List(_ context.Context, cwd string) ([]acp.Session, error) {
 }
 
 // Replay implements [acp.Host].
-func (h *acpHost) Replay(_ context.Context, id string, t *acp.Turn) error {
+func (h *acpHost) Replay(ctx context.Context, id string, t *acp.Turn) ([]acp.ConfigOption, error) {
 	path := h.d.RunDir(id)
 	if filepath.Base(id) != id || !run.Exists(path) {
-		return acp.ErrNoSession
+		return nil, acp.ErrNoSession
 	}
 	s, err := readSolve(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.settings.Repo == "" {
-		return errors.New("the run worked on a clone that is gone")
+		return nil, errors.New("the run worked on a clone that is gone")
 	}
 	h.remember(id, s.settings.Repo)
-	if t == nil {
-		return nil
+	if t != nil {
+		err = replayTo(t, s)
 	}
-	return replayTo(t, s)
+	return h.choices(ctx, s), err
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -51,21 +52,29 @@ func (c *conclusion) offerPatch(ctx context.Context, t *acp.Turn, id string, rep
 	t.Update(call)
 	end := func(status string) { t.Update(acp.ToolCall{Update: "tool_call_update", ID: call.ID, Status: status}) }
 	call.Update = ""
-	chosen, err := t.Ask(ctx, call, acp.Option{ID: "apply", Name: "Apply", Kind: "allow_once"},
-		acp.Option{ID: "keep", Name: "Keep in the run", Kind: "reject_once"})
-	if err != nil || chosen != "apply" {
-		end("failed")
-		c.declinePatch(t, "The changes are kept in the run.")
-		return err
+	chosen, why := "apply", ""
+	if t.Chosen(chooseApply) != applyAll {
+		chosen, err = t.Ask(ctx, call, acp.Option{ID: "apply", Name: "Apply", Kind: "allow_once"},
+			acp.Option{ID: "keep", Name: "Keep in the run", Kind: "reject_once"})
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestDelivery)
-	defer cancel()
-	if problem := writeOffered(ctx, t, root, files); problem != nil {
+	switch {
+	case err != nil && ctx.Err() == nil:
+		why = fmt.Sprintf("The editor did not answer whether to apply the changes: %v.", err)
+	case err != nil || chosen != "apply":
+		why = "The changes are kept in the run."
+	default:
+		if err = writeOffered(ctx, t, root, report.diff, files); err != nil {
+			why = fmt.Sprintf("The changes were not applied: %v.", err)
+		}
+	}
+	if why != "" {
 		end("failed")
-		c.declinePatch(t, fmt.Sprintf("The changes were not applied: %v.", problem))
+		c.declinePatch(t, why)
 		return nil
 	}
 	end("completed")
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestDelivery)
+	defer cancel()
 	return noteDelivery(ctx, c.journal, delivery{Repo: c.plan.at.target, Applied: true}, report.diff)
 }
 
@@ -85,18 +94,18 @@ func offeredFiles(ctx context.Context, root string, patch []byte) ([]offered, er
 	defer disk.RemoveScratch(scratch)
 	var all []offered
 	for _, f := range diff.Files(string(patch)) {
-		if !filepath.IsLocal(f.Name()) || f.Old != "" && !filepath.IsLocal(f.Old) {
-			return nil, fmt.Errorf("%s is outside of the repository", f.Name())
-		}
 		one := offered{path: filepath.Join(root, f.Name()), part: f.Text}
 		one.byEditor = f.New != "" && !f.Binary && (f.Old == "" || f.Old == f.New) && ordinary(f.Text)
-		if f.Old != "" {
-			info, err := os.Lstat(filepath.Join(root, f.Old))
+		for _, name := range slices.Compact([]string{f.Old, f.New}) { // where a new one is in the way, git refuses
+			if name == "" {
+				continue
+			}
+			data, err := copyOffered(root, scratch, name)
 			if err != nil {
 				return nil, err
 			}
-			if one.before, err = copyOffered(root, scratch, f.Old, info); err != nil {
-				return nil, err
+			if name == f.Old {
+				one.before = data
 			}
 		}
 		all = append(all, one)
@@ -126,13 +135,23 @@ func offeredFiles(ctx context.Context, root string, patch []byte) ([]offered, er
 	return all, nil
 }
 
-// copyOffered copies a file or a link, and returns the content of a file.
-func copyOffered(root, scratch, name string, info fs.FileInfo) ([]byte, error) {
+// copyOffered copies a file or a link, if it is there, and returns the content of a file.
+func copyOffered(root, scratch, name string) ([]byte, error) {
 	from, to := filepath.Join(root, name), filepath.Join(scratch, name)
+	folder, err := filepath.EvalSymlinks(filepath.Dir(from))
+	if err == nil && folder != filepath.Dir(from) || !filepath.IsLocal(name) {
+		return nil, fmt.Errorf("%s is outside of the repository", name)
+	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return nil, err
 	}
-	if info.Mode()&fs.ModeSymlink != 0 {
+	info, err := os.Lstat(from)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case info.Mode()&fs.ModeSymlink != 0:
 		target, err := os.Readlink(from)
 		if err != nil {
 			return nil, err
@@ -157,14 +176,28 @@ func ordinary(part string) bool {
 	return true
 }
 
-// writeOffered applies the changes, or none if a file is not as the patch expects it, in the editor or on the disk.
-func writeOffered(ctx context.Context, t *acp.Turn, root string, files []offered) error {
+// writeOffered applies the changes, in the editor or on the disk, or none of them if a file is not as it was when they
+// were offered.
+func writeOffered(ctx context.Context, t *acp.Turn, root string, patch []byte, files []offered) error {
+	ctx, cancel := context.WithTimeout(ctx, longestDelivery)
+	defer cancel()
+	now, err := offeredFiles(ctx, root, patch)
+	if err != nil {
+		return err
+	}
 	var rest bytes.Buffer
 	var own []offered
-	for _, f := range files {
+	for i, f := range files {
+		if !bytes.Equal(f.before, now[i].before) {
+			return fmt.Errorf("%s has changed", f.path)
+		}
 		if t.CanRead && f.before != nil && f.byEditor {
-			if now, err := t.ReadFile(ctx, f.path); err != nil || now != string(f.before) {
-				return errors.Join(fmt.Errorf("%s has other content in the editor, which may not be saved", f.path), err)
+			text, err := t.ReadFile(ctx, f.path)
+			if err != nil {
+				return fmt.Errorf("the editor could not read %s: %w", f.path, err)
+			}
+			if text != string(f.before) {
+				return fmt.Errorf("%s has other content in the editor, which may not be saved", f.path)
 			}
 		}
 		if t.CanWrite && f.byEditor {
@@ -173,13 +206,32 @@ func writeOffered(ctx context.Context, t *acp.Turn, root string, files []offered
 			rest.WriteString(f.part)
 		}
 	}
-	if err := repo.Apply(ctx, root, rest.Bytes()); err != nil {
-		return err
-	}
+	ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), longestDelivery) // from here on, all or nothing
+	defer cancel()
 	for i, f := range own {
 		if err := t.WriteFile(ctx, f.path, string(f.after)); err != nil {
-			return fmt.Errorf("the editor could not write %s, after %d of %d files: %w", f.path, i, len(own), err)
+			return takeBackOffered(ctx, t, own[:i], fmt.Errorf("the editor could not write %s: %w", f.path, err))
 		}
 	}
+	if err := repo.Apply(ctx, root, rest.Bytes()); err != nil {
+		return takeBackOffered(ctx, t, own, err)
+	}
 	return nil
+}
+
+// takeBackOffered takes back what the editor has written already, because of an error, which it returns with the files
+// that stay changed.
+func takeBackOffered(ctx context.Context, t *acp.Turn, written []offered, because error) error {
+	for _, f := range written {
+		var err error
+		if f.before == nil {
+			err = os.Remove(f.path)
+		} else {
+			err = t.WriteFile(ctx, f.path, string(f.before))
+		}
+		if err != nil {
+			because = fmt.Errorf("%w; %s stays changed", because, f.path)
+		}
+	}
+	return because
 }

@@ -31,7 +31,10 @@ type editor struct {
 	// choose answers a question; buffers are files with other content than on the disk.
 	choose  string
 	buffers map[string]string
-	asked   chan struct{} // closed, when not nil, at the first question, which then gets no answer
+	asked   chan struct{} // closed, when not nil, at the first request of the method silent, which then gets no answer
+	silent  string
+	// twist changes the answer to a request, if it is not nil.
+	twist func(method, path string, answer map[string]any)
 
 	in    io.WriteCloser
 	lines chan map[string]any
@@ -109,12 +112,12 @@ func (e *editor) serve(m map[string]any) {
 	p := m["params"].(map[string]any)
 	answer := map[string]any{"id": m["id"]}
 	path, _ := p["path"].(string)
+	if e.asked != nil && m["method"] == e.silent {
+		close(e.asked)
+		return
+	}
 	switch m["method"] {
 	case "session/request_permission":
-		if e.asked != nil {
-			close(e.asked)
-			return
-		}
 		answer["result"] = map[string]any{"outcome": map[string]any{"outcome": "selected", "optionId": e.choose}}
 	case "fs/read_text_file":
 		text, ok := e.buffers[path]
@@ -126,12 +129,27 @@ func (e *editor) serve(m map[string]any) {
 		}
 		answer["result"] = map[string]any{"content": text}
 	case "fs/write_text_file":
-		testkit.WriteFile(e.t, path, p["content"].(string))
 		answer["result"] = nil
 	default:
 		answer["error"] = map[string]any{"code": -32601, "message": "no"}
 	}
+	if e.twist != nil {
+		e.twist(m["method"].(string), path, answer)
+	}
+	if m["method"] == "fs/write_text_file" && answer["error"] == nil {
+		testkit.WriteFile(e.t, path, p["content"].(string))
+	}
 	go e.send(answer)
+}
+
+// refuses makes the editor fail a request about a file.
+func (e *editor) refuses(method, file string) {
+	e.twist = func(m, path string, answer map[string]any) {
+		if m == method && strings.HasSuffix(path, file) {
+			delete(answer, "result")
+			answer["error"] = map[string]any{"code": -32603, "message": "read-only"}
+		}
+	}
 }
 
 // call makes a request, and returns the answer.
@@ -232,14 +250,45 @@ func TestACPKeepsFiles(t *testing.T) {
 				}
 			}
 		}, "were not applied", "other\n"},
+		"answers nonsense": {func(e *editor) {
+			e.twist = func(method, _ string, answer map[string]any) {
+				if method == "session/request_permission" {
+					answer["result"] = map[string]any{"outcome": "selected"}
+				}
+			}
+		}, "did not answer", "goodbye\n"},
+		"cancels the question": {func(e *editor) {
+			e.twist = func(method, _ string, answer map[string]any) {
+				if method == "session/request_permission" {
+					answer["result"] = map[string]any{"outcome": map[string]any{"outcome": "cancelled", "optionId": "apply"}}
+				}
+			}
+		}, "The changes are kept in the run.", "goodbye\n"},
+		"cannot read":             {func(e *editor) { e.refuses("fs/read_text_file", "/hello.txt") }, "could not read", "goodbye\n"},
+		"refuses the second file": {func(e *editor) { e.refuses("fs/write_text_file", "/new.txt") }, "could not write", "goodbye\n"},
+		"a file is in the way": {func(e *editor) {
+			e.twist = func(method, _ string, _ map[string]any) {
+				if method == "session/request_permission" {
+					testkit.WriteFile(e.t, filepath.Join(e.dir, "new.txt"), "mine\n")
+				}
+			}
+		}, "were not applied", "goodbye\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := newEditor(t, sayHello, submit)
+			e := newEditor(t, sayHello, "<function=execute_bash>\n<parameter=cmd>echo new >new.txt; rm -f old.txt</parameter>\n</function>",
+				submit)
 			e.t = t
+			testkit.WriteFile(t, filepath.Join(e.dir, "old.txt"), "old\n")
 			c.prepare(e)
 			startEditor(t, e)
 			if got := e.prompt(3, e.open(), "It says goodbye"); got["error"] != nil {
 				t.Errorf("got %v", got)
+			}
+			if _, err := os.Lstat(filepath.Join(e.dir, "old.txt")); (err == nil) != (c.hello != "hello\n") {
+				t.Errorf("the file that the patch removes: %v", err)
+			}
+			if got := script(t, e.dir, "cat new.txt 2>&1 || true"); got == "new\n" != (c.hello == "hello\n") {
+				t.Errorf("the file that the patch makes: %q", got)
 			}
 			if said := e.end(); !strings.Contains(said, c.says) {
 				t.Errorf("it says\n%s", said)
@@ -311,18 +360,19 @@ func TestACPCancel(t *testing.T) {
 	sleep := "<function=execute_bash>\n<parameter=cmd>touch started; sleep 60</parameter>\n</function>"
 	for name, c := range map[string]struct {
 		replies []string
-		asks    bool
+		silent  string
 		thinks  bool
 	}{
-		"at once":             {[]string{sayHello, submit}, false, false},
-		"during a reply":      {[]string{sayHello, submit}, false, true},
-		"during a command":    {[]string{sleep, submit}, false, false},
-		"during the question": {[]string{sayHello, submit}, true, false},
+		"at once":             {[]string{sayHello, submit}, "", false},
+		"during a reply":      {[]string{sayHello, submit}, "", true},
+		"during a command":    {[]string{sleep, submit}, "", false},
+		"during the question": {[]string{sayHello, submit}, "session/request_permission", false},
+		"during the check":    {[]string{sayHello, submit}, "fs/read_text_file", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEditor(t, c.replies...)
 			e.t = t
-			if c.asks {
+			if e.silent = c.silent; c.silent != "" {
 				e.asked = make(chan struct{})
 			}
 			if c.thinks {
@@ -333,7 +383,7 @@ func TestACPCancel(t *testing.T) {
 			e.send(map[string]any{"id": 3, "method": "session/prompt", "params": map[string]any{"sessionId": session,
 				"prompt": []any{map[string]any{"type": "text", "text": "It says goodbye"}}}})
 			switch {
-			case c.asks:
+			case c.silent != "":
 				<-e.asked
 			case c.thinks:
 				<-e.w.model.thinks

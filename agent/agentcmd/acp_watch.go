@@ -1,7 +1,9 @@
 package agentcmd
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,9 +26,11 @@ type acpWatcher struct {
 	source  string // the repository on the host, and dir in the sandbox
 	dir     string
 	context int
-	calls   int             // of the current reply
-	now     string          // the call that is running
-	open    map[string]bool // calls that have not ended
+	cost    func(agent.Usage) float64 // by the configured prices; nil without one
+	used    agent.Usage               // by all replies of the session
+	calls   int                       // of the current reply
+	now     string                    // the call that is running
+	open    map[string]bool           // calls that have not ended
 }
 
 // acpPlan are the parts of a turn.
@@ -38,7 +42,7 @@ func (w *acpWatcher) plan(part int) { w.turn.Update(acp.Plan(acpPlan, part)) }
 func (w *acpWatcher) show(happened any) {
 	switch h := happened.(type) {
 	case started:
-		w.source, w.context = h.Repo, h.Context
+		w.source, w.context, w.cost = h.Repo, h.Context, h.cost
 		for _, o := range h.NotCopied {
 			w.turn.Update(acp.Thought("not copied: " + o.Path + ": " + o.Reason + "\n"))
 		}
@@ -52,7 +56,18 @@ func (w *acpWatcher) show(happened any) {
 	case ready:
 		w.dir = string(h)
 		w.done(w.sandbox, "completed", "")
+	case raced:
+		if h.Ended {
+			w.turn.Update(acp.Thought(h.Text + "\n"))
+		}
+	case proposal:
+		var text strings.Builder
+		showDraft(&text, h.Draft)
+		w.turn.Update(acp.Thought(text.String()))
 	case agent.Event:
+		if h.Kind == agent.EventReply && h.Usage != nil {
+			w.used.Add(*h.Usage)
+		}
 		if !h.Replayed {
 			w.event(h)
 		}
@@ -70,7 +85,11 @@ func (w *acpWatcher) event(e agent.Event) {
 			w.turn.Update(acp.Thought(text + "\n"))
 		}
 		if w.context > 0 && e.Usage != nil {
-			w.turn.Update(acp.Usage{Update: "usage_update", Used: e.Usage.Prompt + e.Usage.Completion, Size: w.context})
+			u := acp.Usage{Update: "usage_update", Used: e.Usage.Prompt + e.Usage.Completion, Size: w.context}
+			if w.cost != nil { // in whatever currency the configuration has its prices
+				u.Cost = &acp.Cost{Amount: w.cost(w.used), Currency: "credits"}
+			}
+			w.turn.Update(u)
 		}
 	case agent.EventCall:
 		w.calls++
@@ -122,6 +141,9 @@ func (w *acpWatcher) conclude(report outcome) {
 	text := strings.TrimSpace(report.Answer)
 	if report.Detail != "" {
 		text += "\n\n" + report.Detail
+	}
+	if report.PullRequest != nil {
+		text += "\n\n" + report.PullRequest.URL
 	}
 	if text = strings.TrimSpace(text); text != "" {
 		w.turn.Update(acp.Message(text))
@@ -195,7 +217,11 @@ func clipped(text string) string {
 
 // replayTo tells an editor what happened in a run.
 func replayTo(t *acp.Turn, s *solveRun) error {
+	t.Update(acp.UserMessage(s.settings.Statement))
 	f, err := os.Open(filepath.Join(s.dir(), attempt.StepsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was killed before the first step
+	}
 	if err != nil {
 		return err
 	}
@@ -208,7 +234,6 @@ func replayTo(t *acp.Turn, s *solveRun) error {
 	format, known := agent.FormatNamed(events[0].Header.Format)
 	step := 0
 	var calls []agent.Action
-	t.Update(acp.UserMessage(s.settings.Statement))
 	for _, e := range events {
 		switch {
 		case e.Kind == trajectory.KindMessage && agent.IsFurther(*e.Message):

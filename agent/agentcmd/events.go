@@ -46,6 +46,8 @@ type started struct {
 	// Rules are the files of the project's rules that the prompt holds, Folder is the agent's working directory.
 	Rules  []string `json:"rules,omitempty"`
 	Folder string   `json:"folder,omitempty"`
+
+	cost func(agent.Usage) float64 // of replies; nil without a price
 }
 
 type (

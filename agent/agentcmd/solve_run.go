@@ -221,6 +221,7 @@ func (s *solving) startedWith(job *assignment, p *plan) started {
 		Run: job.run, Task: p.at.task.ID, Model: p.model.Name, Sandbox: p.at.provider.Name(), Repo: p.at.target,
 		Demo: s.o.demo, Recorded: p.model.IsRecorded(), MaxSteps: s.o.MaxSteps, NotCopied: p.at.snapshot.Omitted,
 		Rules: p.rules, Folder: p.Folder, Context: p.Limits.Context, Due: p.due,
+		cost: p.Cost,
 	}
 	if job.past != nil {
 		b.Resumed = true
