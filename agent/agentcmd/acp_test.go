@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -412,4 +414,142 @@ func TestACPCancel(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The model and the sandbox are chosen in the editor, and whether it asks; the price of a session is shown.
+func TestACPOptions(t *testing.T) {
+	e := newEditor(t, sayHello, submit, submit)
+	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"data":[{"id":"small"},{"id":"large"}]}`)
+	}))
+	t.Cleanup(served.Close)
+	e.w.vars["OPENAI_BASE_URL"], e.w.vars["DEEPSWE_MODEL"] = served.URL+"/v1", "small"
+	testkit.WriteFile(t, filepath.Join(e.w.vars["HOME"], ".config/deepswe/config.yaml"),
+		"prices:\n  large: {input: 1000, output: 2000}\n")
+	var opened []string
+	e.w.deps.OpenModel = func(_ context.Context, c cli.ModelChoice) (cli.LiveModel, error) {
+		opened = append(opened, c.Model)
+		return cli.LiveModel{Model: e.w.model, Name: c.Model, Context: 32768}, nil
+	}
+	e.choose = "keep"
+	startEditor(t, e)
+	session := e.open()
+	choose := func(option, value string) string {
+		got := e.call(option+value, "session/set_config_option", map[string]any{"sessionId": session, "configId": option,
+			"value": value})
+		if got["error"] != nil {
+			return fmt.Sprint(got["error"])
+		}
+		var current []string
+		for _, o := range got["result"].(map[string]any)["configOptions"].([]any) {
+			current = append(current, fmt.Sprint(o.(map[string]any)["currentValue"]))
+		}
+		return strings.Join(current, " ")
+	}
+	for _, c := range [][3]string{
+		{"model", "huge", "map[code:-32602 message:there is no such choice]"},
+		{"colour", "red", "map[code:-32602 message:there is no such choice]"},
+		{"model", "large", "large host ask"},
+		{"apply", "all", "large host all"},
+	} {
+		if got := choose(c[0], c[1]); got != c[2] {
+			t.Errorf("%s %s: got %s, want %s", c[0], c[1], got, c[2])
+		}
+	}
+	e.prompt(3, session, "It says goodbye")
+	if got := script(t, e.dir, "cat hello.txt"); got != "hello\n" {
+		t.Errorf("without a question: %q", got)
+	}
+	if got := choose("model", "small"); got != "small host all" {
+		t.Errorf("got %s", got)
+	}
+	e.prompt(4, session, "#12") // a number is an instruction like any other
+	said := e.end()
+	if got := strings.Join(opened, " "); got != "large small" {
+		t.Errorf("the models were %s", got)
+	}
+	if strings.Contains(said, "request_permission") || !strings.Contains(said, `"cost":{"amount":0.24,"currency":"credits"}`) {
+		t.Errorf("it says\n%s", said)
+	}
+	if !strings.Contains(said, `"id":4,"result":{"stopReason":"end_turn"}`) {
+		t.Errorf("after the second prompt\n%s", said)
+	}
+}
+
+// A process that is killed leaves a session that another takes up, whatever it had come to.
+func TestACPAfterACrash(t *testing.T) {
+	for name, left := range map[string]string{
+		"before the first step": "rm -r rollouts",
+		"within a reply":        "cd rollouts/*/*; rm report.json patch.diff trajectory.json; head -c -200 steps.jsonl >s; mv s steps.jsonl",
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEditor(t, sayHello, submit, sayHello, submit, submit)
+			e.choose = "keep"
+			startEditor(t, e)
+			session := e.open()
+			e.prompt(3, session, "It says goodbye")
+			e.end()
+			script(t, e.w.deps.RunDir(session), left)
+
+			e.choose = "apply"
+			startEditor(t, e)
+			e.open()
+			if got := e.prompt(4, session, "Go on"); fmt.Sprint(got["error"]) != "map[code:-32002 message:there is no such session]" {
+				t.Errorf("before it is loaded: %v", got)
+			}
+			for _, method := range []string{"session/load", "session/resume"} {
+				got := e.call(method, method, map[string]any{"sessionId": session, "cwd": e.dir, "mcpServers": []any{}})
+				if got["error"] != nil {
+					t.Errorf("%s: %v", method, got)
+				}
+			}
+			if got := e.prompt(5, session, "Go on"); fmt.Sprint(got["result"]) != "map[stopReason:end_turn]" {
+				t.Errorf("got %v", got)
+			}
+			if said := e.end(); !strings.Contains(said, `"user_message_chunk"`) {
+				t.Errorf("it says\n%s", said)
+			}
+			if got := script(t, e.dir, "cat hello.txt"); got != "hello\n" {
+				t.Errorf("the file is %q", got)
+			}
+		})
+	}
+}
+
+// Whatever an editor writes, it gets an answer, and the connection goes on.
+func TestACPNonsense(t *testing.T) {
+	e := newEditor(t, sayHello, submit)
+	startEditor(t, e)
+	session := e.open()
+	for line, want := range map[string]string{
+		"no JSON":                     "that is no JSON",
+		"[]":                          "that is no JSON",
+		"{}":                          "neither a request nor an answer",
+		strings.Repeat(" ", 33<<20):   "longer than 32 MiB",
+		`{"id":7,"method":"x","y":1}`: "unknown method x",
+		`{"id":8,"method":"session/prompt","params":[1]}`:                                "invalid parameters",
+		`{"id":9,"method":"session/prompt","params":{"sessionId":"` + session + `"}}`:    "the prompt is empty",
+		`{"id":10,"method":"session/new","params":{"cwd":"relative","mcpServers":[]}}`:   "an absolute path",
+		`{"id":11,"method":"session/close","params":{"sessionId":"../../etc/passwd"}}`:   "no such session",
+		`{"id":12,"method":"session/resume","params":{"sessionId":"` + e.dir + `"}}`:     "no such session",
+		`{"id":null,"method":"session/set_config_option","params":{"sessionId":"none"}}`: "no such session",
+	} {
+		if _, err := io.WriteString(e.in, line+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint((<-e.lines)["error"]); !strings.Contains(got, want) {
+			t.Errorf("%.60s: got %s", line, got)
+		}
+	}
+	io.WriteString(e.in, `{"jsonrpc":"2.0","id":77,"result":{}}`+"\n") // of no request of ours
+	io.WriteString(e.in, `{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"none"}}`+"\n")
+	e.asked, e.silent = make(chan struct{}), "session/request_permission"
+	e.send(map[string]any{"id": "the-request", "method": "session/prompt", "params": map[string]any{"sessionId": session,
+		"prompt": []any{map[string]any{"type": "text", "text": "It says goodbye"}}}})
+	<-e.asked
+	e.send(map[string]any{"method": "$/cancel_request", "params": map[string]any{"requestId": "the-request"}})
+	if got := e.answer("the-request"); fmt.Sprint(got["result"]) != "map[stopReason:cancelled]" {
+		t.Errorf("got %v", got)
+	}
+	e.end()
 }

@@ -170,7 +170,9 @@ func (s *solving) takeUp(args []string, open *opened) (*resumed, error) {
 		if err != nil {
 			return nil, cli.Usage(err)
 		}
-		text = in.text + in.url
+		if text = in.text + in.url; text == "" {
+			text = "#" + in.number
+		}
 	} else if len(args) > 0 {
 		return nil, cli.Usagef("--resume takes no text: to add an instruction, use --continue %s TEXT", name)
 	}
