@@ -271,9 +271,13 @@ func (c *conclusion) nextSteps(report outcome) []string {
 	if report.Applied || report.Branch != "" {
 		return append(next, "deepswe undo "+name)
 	}
-	if next = append(next, "deepswe apply "+name); submitted {
+	where := ""
+	if c.settings.Repo == "" { // the clone is gone
+		where = " --repo DIR"
+	}
+	if next = append(next, "deepswe apply "+name+where); submitted {
 		branch := cmp.Or(c.o.branch, branchName(c.settings))
-		next = append(next, "deepswe branch "+name+" "+shellWord(branch),
+		next = append(next, "deepswe branch "+name+" "+shellWord(branch)+where,
 			"deepswe solve --continue "+name+` "what else"`)
 	}
 	return next

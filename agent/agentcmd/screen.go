@@ -302,6 +302,9 @@ func (s *screen) finish(o outcome) error {
 	if where := deliveredWords(o.Applied, o.Branch); where != "" {
 		s.Line(where)
 	}
+	if o.PullRequest != nil {
+		s.labelled("pull", o.PullRequest.URL)
+	}
 	s.omissions("not in the patch: ", o.Omitted)
 	for i, path := range []*string{o.Patch, o.Trajectory} {
 		if path != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -102,6 +103,10 @@ func (c *Client) Prepare(ctx context.Context, p Proposal, dir string) (*Draft, e
 		text := fmt.Sprintf("a pull request on %s needs a token: set %s, or log in with %s; %s", s.web.Host,
 			tokenName(s.kind), dialects[s.kind].client[0], s.withheld(s.site))
 		return nil, errors.New(strings.TrimSuffix(text, "; "))
+	}
+	said := slices.Concat([]string{string(p.Patch), p.Title, p.Summary, p.Verified}, slices.Collect(maps.Values(p.Answers)))
+	if slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, s.secret) }) {
+		return nil, fmt.Errorf("the change contains the token for %s: nothing leaves this machine", s.web.Host)
 	}
 	d := &Draft{p: p, s: s, dir: filepath.Join(dir, "clone"), Via: cmp.Or(p.Via, Auto)}
 	if d.to, err = s.repository(ctx, s.project); err != nil {
