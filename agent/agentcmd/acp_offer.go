@@ -85,95 +85,76 @@ func (c *conclusion) declinePatch(t *acp.Turn, why string) {
 		name)))
 }
 
-// offeredFiles returns the files of a patch below root, applied to a copy of them.
+// offeredFiles returns the files of a patch below root, as they are and as the patch leaves a copy of them.
 func offeredFiles(ctx context.Context, root string, patch []byte) ([]offered, error) {
 	scratch, err := disk.MakeScratch("", "offer")
 	if err != nil {
 		return nil, err
 	}
 	defer disk.RemoveScratch(scratch)
-	var all []offered
-	for _, f := range diff.Files(string(patch)) {
-		one := offered{path: filepath.Join(root, f.Name()), part: f.Text}
-		one.byEditor = f.New != "" && !f.Binary && (f.Old == "" || f.Old == f.New) && ordinary(f.Text)
+	files := diff.Files(string(patch))
+	for _, f := range files {
 		for _, name := range slices.Compact([]string{f.Old, f.New}) { // where a new one is in the way, git refuses
-			if name == "" {
-				continue
-			}
-			data, err := copyOffered(root, scratch, name)
-			if err != nil {
+			if err := copyOffered(root, scratch, name); err != nil {
 				return nil, err
 			}
-			if name == f.Old {
-				one.before = data
-			}
 		}
-		all = append(all, one)
 	}
 	if err := repo.Apply(ctx, scratch, patch); err != nil {
 		return nil, err
 	}
-	for i, f := range all {
-		below, err := filepath.Rel(root, f.path)
+	var all []offered
+	for _, f := range files {
+		before, was, err := readOffered(root, f.Old)
 		if err != nil {
 			return nil, err
 		}
-		info, err := os.Lstat(filepath.Join(scratch, below))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
+		after, is, err := readOffered(scratch, f.New)
+		if err != nil {
 			return nil, err
-		case info.Mode().IsRegular():
-			if all[i].after, err = os.ReadFile(filepath.Join(scratch, below)); err != nil {
-				return nil, err
-			}
-			all[i].byEditor = f.byEditor && utf8.Valid(all[i].after) && utf8.Valid(f.before)
-		default:
-			all[i].byEditor = false
 		}
+		inPlace := f.New != "" && (f.Old == "" || f.Old == f.New) && was == is && is.IsRegular()
+		all = append(all, offered{path: filepath.Join(root, f.Name()), part: f.Text, before: before, after: after,
+			byEditor: inPlace && !f.Binary && utf8.Valid(before) && utf8.Valid(after)})
 	}
 	return all, nil
 }
 
-// copyOffered copies a file or a link, if it is there, and returns the content of a file.
-func copyOffered(root, scratch, name string) ([]byte, error) {
-	from, to := filepath.Join(root, name), filepath.Join(scratch, name)
-	folder, err := filepath.EvalSymlinks(filepath.Dir(from))
-	if err == nil && folder != filepath.Dir(from) || !filepath.IsLocal(name) {
-		return nil, fmt.Errorf("%s is outside of the repository", name)
-	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return nil, err
-	}
-	info, err := os.Lstat(from)
+// readOffered reads a file, or where a link leads to, and what of its mode git knows; nil if it is not there.
+func readOffered(dir, name string) ([]byte, fs.FileMode, error) {
+	path := filepath.Join(dir, name)
+	info, err := os.Lstat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil
+	case name == "" || errors.Is(err, fs.ErrNotExist):
+		return nil, 0, nil
 	case err != nil:
-		return nil, err
+		return nil, 0, err
 	case info.Mode()&fs.ModeSymlink != 0:
-		target, err := os.Readlink(from)
-		if err != nil {
-			return nil, err
-		}
-		return []byte(target), os.Symlink(target, to)
+		target, err := os.Readlink(path)
+		return []byte(target), fs.ModeSymlink, err
 	}
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return nil, err
-	}
-	return data, os.WriteFile(to, data, info.Mode().Perm())
+	data, err := os.ReadFile(path)
+	return data, info.Mode() & 0o100, err
 }
 
-// ordinary reports whether a file's part of a patch makes no executable or link, and changes no mode.
-func ordinary(part string) bool {
-	for line := range diff.Lines(part) {
-		created := strings.HasPrefix(line.Text, "new file mode") && !strings.HasPrefix(line.Text, "new file mode 100644")
-		if line.Kind == diff.Header && (created || strings.HasPrefix(line.Text, "old mode")) {
-			return false
-		}
+// copyOffered copies a file or a link, if it is there.
+func copyOffered(root, scratch, name string) error {
+	folder := filepath.Dir(filepath.Join(root, name))
+	if real, err := filepath.EvalSymlinks(folder); err == nil && real != folder || !filepath.IsLocal(name) && name != "" {
+		return fmt.Errorf("%s is outside of the repository", name)
 	}
-	return true
+	data, mode, err := readOffered(root, name)
+	if err != nil || data == nil {
+		return err
+	}
+	to := filepath.Join(scratch, name)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if mode == fs.ModeSymlink {
+		return os.Symlink(string(data), to)
+	}
+	return os.WriteFile(to, data, 0o644|mode)
 }
 
 // writeOffered applies the changes, in the editor or on the disk, or none of them if a file is not as it was when they

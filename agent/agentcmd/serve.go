@@ -69,16 +69,21 @@ func serveRuns(ctx context.Context, d Deps, address string, args []string) error
 	return stop()
 }
 
-// runAt returns the path that an argument names: a directory, or the id of a run.
-func runAt(d Deps, arg string) (string, error) {
-	path := arg
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) || arg == lastRun {
-		if path, err = findRun(d, arg, ""); err != nil {
-			return "", err
-		}
+// pathOf returns the path that an argument names: a file, a directory, or the id of a run.
+func pathOf(d Deps, arg string) (string, error) {
+	if _, err := os.Stat(arg); errors.Is(err, fs.ErrNotExist) || arg == lastRun {
+		return findRun(d, arg, "")
 	}
-	_, err := run.ReadManifest(path)
-	if errors.Is(err, run.ErrOther) {
+	return arg, nil
+}
+
+// runAt is pathOf for what is not the directory of another program.
+func runAt(d Deps, arg string) (string, error) {
+	path, err := pathOf(d, arg)
+	if err != nil {
+		return "", err
+	}
+	if _, err = run.ReadManifest(path); errors.Is(err, run.ErrOther) {
 		return "", cli.Usage(err)
 	}
 	return path, nil

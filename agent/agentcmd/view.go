@@ -89,13 +89,11 @@ func newView(d Deps) *cobra.Command {
 }
 
 func runView(d Deps, o viewOptions, path string) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if path, err = findRun(d, path, ""); err != nil {
-			return err
-		}
-		info, err = os.Stat(path)
+	path, err := pathOf(d, path)
+	if err != nil {
+		return err
 	}
+	info, err := os.Stat(path)
 	if err != nil {
 		return cli.Usage(err)
 	}

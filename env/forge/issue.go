@@ -13,26 +13,20 @@ import (
 // Issue is an issue with its discussion.
 type Issue struct {
 	Kind Kind
-	// Host is the host of the web page. Owner, Repo and Number are the current ones, even if the issue was moved.
-	Host   string
+	// Owner, Repo and Number are the current ones, even if the issue was moved.
 	Owner  string // with all groups on GitLab
 	Repo   string
 	Number int
 	URL    string
 	State  string // open or closed
-	Locked bool
 	Title  string
 	// Body and the comments are the original Markdown, with LF line ends and without HTML comments, which templates
 	// leave and the web page does not show, or characters that nobody sees.
 	Body   string
 	Author string
-	// Comments are the comments of people, oldest first.
+	// Comments are the first 500 comments of people, oldest first.
 	Comments []Comment
-	// Skipped counts comments of bots, and those beyond the 500th.
-	Skipped int
-	// CloneURL and DefaultBranch belong to the repository.
-	CloneURL      string
-	DefaultBranch string
+	CloneURL string
 }
 
 // Comment is one of an issue's comments.
@@ -74,7 +68,6 @@ type issueJSON struct {
 	User          *user     `json:"user"`
 	Comments      int       `json:"comments"`
 	HTMLURL       string    `json:"html_url"`
-	Locked        bool      `json:"locked"`
 	RepositoryURL string    `json:"repository_url"`
 	PullRequest   *struct{} `json:"pull_request"`
 	Repository    *struct {
@@ -131,9 +124,8 @@ func (s *session) issue(ctx context.Context, number int) (Issue, error) {
 	}
 	s.project = s.moved(got)
 	out := Issue{
-		Kind: s.kind, Host: s.web.Host, Number: cmp.Or(got.Number, number), URL: got.HTMLURL,
-		State: openState(got.State), Title: oneLine(got.Title), Body: clean(got.Body), Locked: got.Locked,
-		Author: got.User.name(),
+		Kind: s.kind, Number: cmp.Or(got.Number, number), URL: got.HTMLURL, Author: got.User.name(),
+		State: openState(got.State), Title: oneLine(got.Title), Body: clean(got.Body),
 	}
 	number = out.Number
 	if out.URL == "" {
@@ -145,42 +137,38 @@ func (s *session) issue(ctx context.Context, number int) (Issue, error) {
 	}
 	cut := strings.LastIndex(s.project, "/")
 	out.Owner, out.Repo = s.project[:cut], s.project[cut+1:]
-	out.CloneURL, out.DefaultBranch = p.CloneURL, p.DefaultBranch
-	if got.Comments == 0 {
+	if out.CloneURL = p.CloneURL; got.Comments == 0 {
 		return out, nil
 	}
-	return out, s.comments(ctx, number, got.Comments, &out)
+	out.Comments, err = s.comments(ctx, number)
+	return out, err
 }
 
-// comments reads the discussion, page by page.
-func (s *session) comments(ctx context.Context, number, total int, out *Issue) error {
+// comments reads the discussion, page by page, without what bots and the forge itself said.
+func (s *session) comments(ctx context.Context, number int) ([]Comment, error) {
 	how := dialects[s.kind]
-	next, read := how.page, 0
+	next := how.page
+	var all []Comment
 	for range maxPages {
 		var page []commentJSON
 		var err error
 		if next, err = s.get(ctx, s.numbered(number)+how.comments, next, &page); err != nil {
-			return fmt.Errorf("read the comments: %w", err)
+			return nil, fmt.Errorf("read the comments: %w", err)
 		}
 		for _, c := range page {
-			if c.System {
-				continue
+			if one := c.comment(); !c.System && !c.User.bot() && one.Body != "" {
+				all = append(all, one)
 			}
-			read++
-			body, author := clean(c.Body), c.User
-			if author.bot() || body == "" {
-				out.Skipped++
-				continue
-			}
-			role := strings.TrimPrefix(c.Role, "NONE")
-			out.Comments = append(out.Comments, Comment{Author: author.name(), Role: role, Time: c.CreatedAt, Body: body})
 		}
 		if next == "" {
-			return nil
+			break
 		}
 	}
-	out.Skipped += max(total-read, 0)
-	return nil
+	return all, nil
+}
+
+func (c commentJSON) comment() Comment {
+	return Comment{Author: c.User.name(), Role: strings.TrimPrefix(c.Role, "NONE"), Time: c.CreatedAt, Body: clean(c.Body)}
 }
 
 // moved returns the repository in the host's response, which differs after it was renamed or an issue transferred.

@@ -55,7 +55,6 @@ var dialects = map[Kind]dialect{
 		edits: "allow_maintainer_edit", user: "x-access-token", client: []string{"tea"},
 		scopes: "write:repository, write:issue and read:user",
 		tokens: tokenNames[4:6], servers: []string{"GITEA_SERVER_URL", "GITHUB_SERVER_URL"},
-		names: map[string]string{"is_locked": "locked"},
 	},
 	GitLab: {
 		api: "/api/v4", issues: "/-/issues/", pulls: "/-/merge_requests/", projects: "/projects/", forks: "/fork",
@@ -64,7 +63,7 @@ var dialects = map[Kind]dialect{
 		client: []string{"glab", "config", "get", "token", "--host"}, scopes: "the scope api",
 		tokens: tokenNames[6:], servers: []string{"CI_SERVER_URL", "GITLAB_HOST"},
 		names: map[string]string{"iid": "number", "description": "body", "web_url": "html_url", "author": "user",
-			"username": "login", "discussion_locked": "locked", "user_notes_count": "comments",
+			"username": "login", "user_notes_count": "comments",
 			"path_with_namespace": "full_name", "http_url_to_repo": "clone_url", "source_branch": "head.ref",
 			"target_branch": "base.ref", "sha": "head.sha", "source_project_id": "head.repo.id"},
 	},

@@ -125,7 +125,12 @@ func TestGitHubDraft(t *testing.T) {
 		"POST /api/v3/repos/o/r/pulls/9/comments/5/replies": `{"id":6}`,
 	})
 	p := proposal(t, h.URL+"/o/r/issues/7")
-	p.Patch = []byte(three)
+	p.Answers = map[string]string{"5": "The token is tok-1."}
+	if _, _, err := publish(t, h.client(t, "GITHUB_TOKEN"), p); err == nil || !strings.Contains(err.Error(), "contains the token") ||
+		strings.Contains(err.Error(), "tok-1") {
+		t.Errorf("a change with the token in it: %v", err)
+	}
+	p.Patch, p.Answers = []byte(three), nil
 	done, d, err := publish(t, h.client(t, "GITHUB_TOKEN"), p)
 	if err != nil || done.Number != 9 || !done.Draft {
 		t.Fatalf("got %+v, %v", done, err)

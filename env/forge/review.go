@@ -91,8 +91,7 @@ func (r Review) Statement() string {
 // add adds a comment to a thread.
 func (t *Thread) add(c commentJSON) {
 	t.answered = strings.HasSuffix(strings.TrimSpace(c.Body), strings.TrimSpace(replyMark))
-	t.Comments = append(t.Comments, Comment{Author: c.User.name(), Role: strings.TrimPrefix(c.Role, "NONE"),
-		Time: c.CreatedAt, Body: clean(c.Body)})
+	t.Comments = append(t.Comments, c.comment())
 }
 
 // threads returns the threads that are neither resolved nor answered by us.

@@ -89,8 +89,6 @@ func cut(text string, most int) string {
 	return fmt.Sprintf("%s\n(%d more bytes are left out here)", strings.TrimRight(text[:at], " \n"), len(text)-at)
 }
 
-var fencePattern = env.Pattern("^ {0,3}(`{3,}|~{3,})")
-
 // visible returns a text without the characters that nobody sees: controls but line breaks and tabs, and those that
 // have no width or turn the direction of writing, in which instructions can be hidden.
 func visible(text string) string {
@@ -105,71 +103,21 @@ func visible(text string) string {
 // oneLine is a text for a title.
 func oneLine(text string) string { return strings.Join(strings.Fields(visible(text)), " ") }
 
+// codeOrComment matches code, fenced or inline, and HTML comments, with their line where nothing else is on it.
+var codeOrComment = env.Pattern("(?ms)" +
+	"^ {0,3}`{4,}[^`\n]*$.*?(?:^ {0,3}`{4,} *$|\\z)|^ {0,3}```[^`\n]*$.*?(?:^ {0,3}```+ *$|\\z)|" +
+	"^ {0,3}~~~[^\n]*$.*?(?:^ {0,3}~~~+ *$|\\z)|`+[^`\n]+`+|^[ \t]*" + htmlComment + "[ \t]*\n|" + htmlComment)
+
+const htmlComment = `<!--(?:[^-]|-[^-]|--+[^->])*--+>`
+
 // clean returns Markdown with LF line ends and without HTML comments, surrounding white space or what is not visible. A
-// comment inside code, fenced or inline, is an example and stays.
+// comment inside code is an example and stays.
 func clean(text string) string {
 	text = visible(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n"))
-	var out strings.Builder
-	block := "" // the fence of the current code block, or empty
-	for text != "" {
-		end := strings.IndexByte(text, '\n') + 1
-		if end == 0 {
-			end = len(text)
+	return strings.TrimSpace(codeOrComment().ReplaceAllStringFunc(text, func(part string) string {
+		if strings.HasPrefix(strings.TrimLeft(part, " \t"), "<!--") {
+			return ""
 		}
-		line := strings.TrimSuffix(text[:end], "\n")
-		fence := fenceOf(line)
-		switch {
-		case block == "" && fence == "":
-			if before, after, ok := cutComment(text, line); ok {
-				out.WriteString(before)
-				text = afterComment(out.String(), after)
-				continue
-			}
-		case block == "":
-			block = fence
-		case strings.HasPrefix(fence, block) && strings.Trim(line, " "+block[:1]) == "":
-			block = ""
-		}
-		out.WriteString(text[:end])
-		text = text[end:]
-	}
-	return strings.TrimSpace(out.String())
-}
-
-// fenceOf returns the fence that starts or ends a code block in this line, or "".
-func fenceOf(line string) string {
-	m := fencePattern().FindStringSubmatch(line)
-	if m == nil || m[1][0] == '`' && strings.Contains(line[len(m[0]):], "`") { // inline code at the start of a line
-		return ""
-	}
-	return m[1]
-}
-
-// cutComment cuts a comment that starts in the text's first line and may end in a later one.
-func cutComment(text, line string) (before, after string, ok bool) {
-	at := comment(line)
-	if at < 0 {
-		return "", "", false
-	}
-	_, after, ok = strings.Cut(text[at:], "-->")
-	return text[:at], after, ok
-}
-
-// afterComment returns the text behind a comment, without the line break if the line contained only the comment.
-func afterComment(before, after string) string {
-	if strings.TrimSpace(before[strings.LastIndexByte(before, '\n')+1:]) == "" {
-		if rest, ok := strings.CutPrefix(strings.TrimLeft(after, " \t"), "\n"); ok {
-			return rest
-		}
-	}
-	return after
-}
-
-// comment returns the index of an HTML comment in a line, outside inline code, or -1.
-func comment(line string) int {
-	at := strings.Index(line, "<!--")
-	if at >= 0 && strings.Count(line[:at], "`")%2 == 1 && strings.Contains(line[at:], "`") {
-		return -1
-	}
-	return at
+		return part
+	}))
 }

@@ -18,6 +18,10 @@ func TestClean(t *testing.T) {
 		"write `<!-- kept -->` there":                    "write `<!-- kept -->` there",
 		"```inline``` <!-- gone -->":                     "```inline```",
 		"<!-- never closed":                              "<!-- never closed",
+		"<!-- x --> a --> \nb":                           "a --> \nb",
+		"<!---->a<!--- - -- b --->c<!-- -->":             "ac",
+		"```\n<!-- kept -->":                             "```\n<!-- kept -->",
+		"~~~ `x`\n<!-- kept -->\n~~~":                    "~~~ `x`\n<!-- kept -->\n~~~",
 		"  text  \n":                                     "text",
 		"":                                               "",
 	}
