@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"deepswe/agent/acp"
@@ -44,9 +43,9 @@ func (c *conclusion) offerPatch(ctx context.Context, t *acp.Turn, id string, rep
 	for _, f := range files {
 		var before *string
 		if f.before != nil {
-			before = new(strings.ToValidUTF8(string(f.before), "\uFFFD"))
+			before = new(offeredText(f.before))
 		}
-		call.Content = append(call.Content, acp.Diff(f.path, before, strings.ToValidUTF8(string(f.after), "\uFFFD")))
+		call.Content = append(call.Content, acp.Diff(f.path, before, offeredText(f.after)))
 		call.Locations = append(call.Locations, acp.Location{Path: f.path})
 	}
 	t.Update(call)
@@ -76,6 +75,14 @@ func (c *conclusion) offerPatch(ctx context.Context, t *acp.Turn, id string, rep
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestDelivery)
 	defer cancel()
 	return noteDelivery(ctx, c.journal, delivery{Repo: c.plan.at.target, Applied: true}, report.diff)
+}
+
+// offeredText is the content of a file for people.
+func offeredText(data []byte) string {
+	if !utf8.Valid(data) {
+		return fmt.Sprintf("%d bytes that are no text\n", len(data))
+	}
+	return string(data)
 }
 
 // declinePatch says what becomes of a patch that was not applied.
@@ -140,7 +147,7 @@ func readOffered(dir, name string) ([]byte, fs.FileMode, error) {
 // copyOffered copies a file or a link, if it is there.
 func copyOffered(root, scratch, name string) error {
 	folder := filepath.Dir(filepath.Join(root, name))
-	if real, err := filepath.EvalSymlinks(folder); err == nil && real != folder || !filepath.IsLocal(name) && name != "" {
+	if at, err := filepath.EvalSymlinks(folder); err == nil && at != folder || !filepath.IsLocal(name) && name != "" {
 		return fmt.Errorf("%s is outside of the repository", name)
 	}
 	data, mode, err := readOffered(root, name)

@@ -132,17 +132,12 @@ func leftoverLines(out io.Writer, o cleanOptions, left []env.Leftover) error {
 	lines := cli.NewJSONLines(out)
 	for _, l := range left {
 		err := lines.Print(struct {
-			Type       string  `json:"type"`
-			Version    int     `json:"version"`
-			Provider   string  `json:"provider"`
-			Kind       string  `json:"kind"`
-			ID         string  `json:"id"`
-			Run        string  `json:"run,omitempty"`
-			Rollout    string  `json:"rollout,omitempty"`
-			Owner      string  `json:"owner,omitempty"`
+			Type    string `json:"type"`
+			Version int    `json:"version"`
+			env.Leftover
 			AgeSeconds float64 `json:"age_seconds"`
 			Removed    bool    `json:"removed"`
-		}{"leftover", 1, l.Provider, l.Kind, l.ID, l.Run, l.Rollout, l.Owner, l.Age.Seconds(), !o.dryRun})
+		}{"leftover", 1, l, l.Age.Seconds(), !o.dryRun})
 		if err != nil {
 			return err
 		}

@@ -255,17 +255,19 @@ func healthFindings(h llm.Health, err error) []env.Finding {
 	if len(h.Models) == 0 && err != nil {
 		return []env.Finding{failure("endpoint", err, "start the server, or set DEEPSWE_BASE_URL to its address")}
 	}
-	findings := []env.Finding{{
-		Check: "endpoint", Status: env.OK, Detail: h.Endpoint + " serves " + cli.Plural(len(h.Models), "model"),
-	}}
+	var findings []env.Finding
+	add := func(check string, status env.Status, detail, fix string) {
+		findings = append(findings, env.Finding{Check: check, Status: status, Detail: detail, Fix: fix})
+	}
+	add("endpoint", env.OK, h.Endpoint+" serves "+cli.Plural(len(h.Models), "model"), "")
 	if h.Model.ID == "" {
 		return append(findings, failure("model", err, "set DEEPSWE_MODEL to one that the endpoint serves"))
 	}
-	model := env.Finding{Check: "model", Status: env.OK, Detail: h.Model.ID}
+	model := h.Model.ID
 	if h.Model.Context > 0 {
-		model.Detail += fmt.Sprintf(", context %d tokens", h.Model.Context)
+		model += fmt.Sprintf(", context %d tokens", h.Model.Context)
 	}
-	findings = append(findings, model)
+	add("model", env.OK, model, "")
 	if err != nil {
 		findings = append(findings, failure("completion", err, "see the server's own log"))
 	} else {
@@ -276,32 +278,23 @@ func healthFindings(h llm.Health, err error) []env.Finding {
 		case h.TokenIDs:
 			fit = "with token ids and logprobs: fit for training"
 		}
-		findings = append(findings, env.Finding{
-			Check: "completion", Status: env.OK, Detail: fmt.Sprintf("one token in %d ms, %s", h.Latency.Milliseconds(), fit),
-		})
+		add("completion", env.OK, fmt.Sprintf("one token in %d ms, %s", h.Latency.Milliseconds(), fit), "")
 	}
 	if h.Untrainable != nil {
-		findings = append(findings, env.Finding{
-			Check: "training", Status: env.Warning, Detail: h.Untrainable.Error(), Fix: "see docs/tokens.md",
-		})
+		add("training", env.Warning, h.Untrainable.Error(), "see docs/tokens.md")
 	}
 	if h.RawLogprobs {
-		findings = append(findings, env.Finding{
-			Check: "logprobs", Status: env.Warning, Detail: "they are always those of temperature 1: " +
-				"rows sampled at another one would be trained on wrong ratios",
-			Fix: "sample at temperature 1, or serve vLLM with --logprobs-mode processed_logprobs",
-		})
+		add("logprobs", env.Warning, "they are always those of temperature 1: rows sampled at another one would be trained "+
+			"on wrong ratios", "sample at temperature 1, or serve vLLM with --logprobs-mode processed_logprobs")
 	}
 	if h.Separates && agent.FormatFor(h.Model.ID).Name() == trajectory.FormatXML {
-		findings = append(findings, env.Finding{
-			Check: "thoughts", Status: env.Warning, Detail: "the server takes thoughts out of the text, and takes a reply " +
-				"without one for a thought: a call in it is not run in the XML format, which " + h.Model.ID + " is asked in",
-			Fix: "serve vLLM without --reasoning-parser",
-		})
+		add("thoughts", env.Warning, "the server takes thoughts out of the text, and takes a reply without one for a thought: "+
+			"a call in it is not run in the XML format, which "+h.Model.ID+" is asked in",
+			"serve vLLM without --reasoning-parser")
 	}
 	for _, w := range h.Warnings {
 		detail, fix, _ := strings.Cut(w, "\nto fix: ")
-		findings = append(findings, env.Finding{Check: "endpoint settings", Status: env.Warning, Detail: detail, Fix: fix})
+		add("endpoint settings", env.Warning, detail, fix)
 	}
 	return findings
 }

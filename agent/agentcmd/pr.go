@@ -68,11 +68,9 @@ func newPR(d Deps) *cobra.Command {
   deepswe pr last --dry-run
   deepswe pr 20261121-101500-7a1c02 --via fork --allow ci`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usagef("usage: deepswe pr [RUN] (deepswe runs lists the runs)")
-			}
 			return proposeLater(cmd.Context(), d, append(args, lastRun)[0], o)
 		},
+		Args:              oneRun,
 		ValidArgsFunction: completeRuns(d),
 	}
 	f := cmd.Flags()

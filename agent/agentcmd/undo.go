@@ -31,13 +31,19 @@ func newUndo(d Deps) *cobra.Command {
 		Long:    undoHelp,
 		Example: "  deepswe undo\n  deepswe undo 20261121-101500-7a1c02",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return cli.Usagef("usage: deepswe undo [RUN] (deepswe runs lists the runs)")
-			}
 			return undo(cmd.Context(), d, append(args, lastRun)[0])
 		},
+		Args:              oneRun,
 		ValidArgsFunction: completeRuns(d),
 	}
+}
+
+// oneRun lets a command have at most the run that it is about.
+func oneRun(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return cli.Usagef("usage: deepswe %s (deepswe runs lists the runs)", cmd.Use)
+	}
+	return nil
 }
 
 // undo takes back the last delivery of a run that was not taken back.
