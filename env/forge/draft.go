@@ -164,13 +164,9 @@ func (d *Draft) fromIssue(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asked, err := readCustoms(ctx, d.dir, base, s.kind)
-	if err != nil {
-		return err
-	}
-	d.SignedOff = asked.signOff
+	asked, err := d.commit(ctx, base, start, parent, issue)
 	d.Body = p.body(asked, closes, d.Branch)
-	return d.commit(ctx, start, parent, issue)
+	return err
 }
 
 // further prepares a further commit on the branch of a pull request.
@@ -197,12 +193,8 @@ func (d *Draft) further(ctx context.Context) error {
 	if d.threads, err = s.threads(ctx, pull); err != nil {
 		return err
 	}
-	asked, err := readCustoms(ctx, d.dir, tip, s.kind)
-	if err != nil {
-		return err
-	}
-	d.SignedOff = asked.signOff
-	return d.commit(ctx, tip, tip, "")
+	_, err = d.commit(ctx, tip, tip, tip, "")
+	return err
 }
 
 // choose decides where the branch is pushed to.
@@ -275,34 +267,36 @@ func (d *Draft) existing(ctx context.Context, base string) (start, parent string
 	return log[len(log)-1].Parent, tip, nil
 }
 
-// commit makes the commit.
-func (d *Draft) commit(ctx context.Context, start, parent, issue string) error {
+// commit makes the commit as the project's files at the base want it, and returns what these ask for.
+func (d *Draft) commit(ctx context.Context, base, start, parent, issue string) (customs, error) {
+	asked, err := readCustoms(ctx, d.dir, base, d.s.kind)
+	if err != nil {
+		return asked, err
+	}
 	tree, err := repo.Patched(ctx, d.dir, start, d.p.Patch)
 	if errors.Is(err, repo.ErrConflict) {
-		return fmt.Errorf("%w, which is %s of %s (--base names another branch)", err, d.Into, d.Project)
+		return asked, fmt.Errorf("%w, which is %s of %s (--base names another branch)", err, d.Into, d.Project)
 	}
 	if err != nil {
-		return err
+		return asked, err
 	}
+	d.SignedOff = asked.signOff
 	d.Message = d.p.message(issue, tree, d.SignedOff)
 	if d.Commit, err = repo.Commit(ctx, d.dir, tree, parent, d.p.Name, d.p.Email, d.Message); err != nil {
-		return err
+		return asked, err
 	}
 	since, err := repo.Changes(ctx, d.dir, parent, d.Commit)
 	if err != nil {
-		return err
-	}
-	// What a person sees and agrees to is the whole, not what differs from an earlier run.
-	if d.Changes, err = repo.Changes(ctx, d.dir, start, d.Commit); err != nil {
-		return err
+		return asked, err
 	}
 	if d.nothing = len(since) == 0; d.nothing && d.Updates == "" {
-		return fmt.Errorf("%s of %s has these changes already", d.Into, d.Project)
+		return asked, fmt.Errorf("%s of %s has these changes already", d.Into, d.Project)
 	}
-	if d.nothing {
+	// What a person sees and agrees to is the whole, not what differs from an earlier run.
+	if d.Changes, err = repo.Changes(ctx, d.dir, start, d.Commit); d.nothing {
 		d.Commit = parent
 	}
-	return nil
+	return asked, err
 }
 
 // ErrConcerns is the error of publishing a draft that a person has not agreed to in all parts.

@@ -103,23 +103,12 @@ var forkPath = env.Pattern(`fork path: ([\w.-]+/[\w.-]+)`)
 
 // fork makes a fork, or returns the one that is there. It may not be ready yet.
 func (s *session) fork(ctx context.Context, of Project) (Project, error) {
-	var got Project
-	var existing Project
-	there := func() (found bool) {
-		existing, found, _ = s.findFork(ctx, of)
-		return found
-	}
-	err := s.send(ctx, http.MethodPost, s.path()+dialects[s.kind].forks, map[string]any{}, &got, there)
+	got, err := create(ctx, s, s.path()+dialects[s.kind].forks, map[string]any{},
+		func() (Project, bool, error) { return s.findFork(ctx, of) })
 	if status(err) == http.StatusConflict {
 		if m := forkPath().FindStringSubmatch(err.Error()); m != nil {
 			return s.repository(ctx, m[1])
 		}
-		if there() {
-			return existing, nil
-		}
-	}
-	if existing.Path != "" {
-		return existing, err
 	}
 	if err != nil {
 		return Project{}, fmt.Errorf("fork %s: %w", of.Path, err)

@@ -3,7 +3,6 @@ package forge
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"strings"
 )
@@ -107,21 +106,7 @@ func (s *session) openPull(ctx context.Context, to, from Project, branch string,
 		body = map[string]any{"title": d.marked(), "source_branch": branch, "target_branch": d.Into, "description": d.Body,
 			"target_project_id": to.ID, "remove_source_branch": true, dialects[s.kind].edits: from.ID != to.ID}
 	}
-	var got Pull
-	var existing Pull
-	there := func() (found bool) {
-		existing, found, _ = s.findPull(ctx, from, branch)
-		return found
-	}
-	err := s.send(ctx, http.MethodPost, path, body, &got, there)
-	if code := status(err); code == http.StatusConflict || code == http.StatusUnprocessableEntity {
-		if there() { // since another run
-			return existing, nil
-		}
-	}
-	if existing.Number != 0 {
-		return existing, err
-	}
+	got, err := create(ctx, s, path, body, func() (Pull, bool, error) { return s.findPull(ctx, from, branch) })
 	if err != nil {
 		return Pull{}, fmt.Errorf("open the pull request: %w", err)
 	}

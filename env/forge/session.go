@@ -79,6 +79,25 @@ func (s *session) send(ctx context.Context, method, path string, body, into any,
 	return err
 }
 
+// create makes something new, or returns what find finds, where that is there already, since another run or by a request
+// that failed all the same.
+func create[T any](ctx context.Context, s *session, path string, body any, find func() (T, bool, error)) (T, error) {
+	var got, existing T
+	found := false
+	there := func() bool {
+		existing, found, _ = find()
+		return found
+	}
+	err := s.send(ctx, http.MethodPost, path, body, &got, there)
+	if code := status(err); (code == http.StatusConflict || code == http.StatusUnprocessableEntity) && there() {
+		err = nil
+	}
+	if found {
+		return existing, err
+	}
+	return got, err
+}
+
 func (s *session) request(
 	ctx context.Context, method, target string, body, into any, there func() bool,
 ) (next string, err error) {
