@@ -1,6 +1,10 @@
 package env
 
-import "time"
+import (
+	"path"
+	"path/filepath"
+	"time"
+)
 
 // Recipe says how to build an image from a folder. The zero value builds the Dockerfile of the folder.
 type Recipe struct {
@@ -40,6 +44,9 @@ type Task struct {
 	User   string `json:"user,omitempty"`
 	// Dir is the repository's absolute path in the image.
 	Dir string `json:"dir,omitempty"`
+	// Shows are directories of Repository that hold what the project depends on, and that are in no commit: those of
+	// [Dependencies]. The task's sandboxes have them, read-only.
+	Shows []string `json:"shows,omitempty"`
 	// Prepare lists command lines that bring the image to the agent's starting state.
 	Prepare []string `json:"prepare,omitempty"`
 	// Env is added to the image's environment for the agent's commands, as "KEY=value".
@@ -56,9 +63,16 @@ func (t Task) Spec() Spec {
 	}
 	if t.Repository != "" {
 		s.CopyIn, s.Commit = t.Repository, t.BaseCommit
+		for _, name := range t.Shows {
+			s.Shown = append(s.Shown, Shown{Host: filepath.Join(t.Repository, name), Path: path.Join(t.Dir, name)})
+		}
 	}
 	return s
 }
+
+// Dependencies returns the names of the directories below a project in which its package managers keep what it depends
+// on.
+func Dependencies() []string { return []string{"node_modules", ".venv", "venv"} }
 
 // Tests is the part of a task that only the grader may see. The test names in FailToPass fail before the fix and
 // pass after it; those in PassToPass have to pass both times.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +78,11 @@ func (f *fieldReader) complete(t *env.Task) {
 			t.Repository != "" && !commitID().MatchString(t.BaseCommit),
 			"base_commit", "is not a full hash: repository needs one",
 		},
+		{
+			slices.ContainsFunc(t.Shows, func(s string) bool { return !slices.Contains(env.Dependencies(), s) }),
+			"shows", "has a directory that is not one of " + strings.Join(env.Dependencies(), ", "),
+		},
+		{len(t.Shows) > 0 && (t.Repository == "" || t.Dir == ""), "shows", "goes with repository and dir"},
 		{graded && tests.Script == "", "tests.script", "is missing: it is the shell script that runs the tests"},
 		{graded && tests.Parser == "", "tests.parser", "is missing: it names the parser of the tests' log"},
 		{

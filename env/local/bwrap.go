@@ -316,6 +316,7 @@ func (b *Bwrap) arguments(
 			bind = "--bind"
 		}
 		args = append(append(args, parents(f.Path)...), bind, f.Host, f.Path)
+		args = append(args, b.interpreter(f.Host)...)
 	}
 	args = append(args, "--ro-bind", b.executable, guestPath)
 	guestArgs := []string{
@@ -344,6 +345,16 @@ func (b *Bwrap) arguments(
 		args = append(args, "--setenv", key, value)
 	}
 	return args, append([]string{guestPath}, guestArgs...), nil
+}
+
+// interpreter returns the arguments that show the Python of a virtual environment; none if the directory is no such.
+func (b *Bwrap) interpreter(dir string) (args []string) {
+	for _, path := range b.toolchain.needs(filepath.Join(dir, "bin/python")) {
+		if !slices.ContainsFunc(append(b.shown, dir), func(shown string) bool { return within(path, shown) }) {
+			args = append(append(args, parents(path)...), "--ro-bind-try", path, path)
+		}
+	}
+	return args
 }
 
 // around returns the arguments that show what a checkout refers to outside itself.

@@ -80,6 +80,9 @@ func (b Builder) Draft(ctx context.Context, c Candidate) (_ Draft, why Reason, e
 			EvalType: "pass_and_fail", Files: files, GoldPatch: c.Sources, TestPatch: c.Tests, Timeout: b.TestTimeout,
 		},
 	}}
+	if d.Task.Shows, err = b.shows(dir, c.Language()); err != nil {
+		return Draft{}, "", err
+	}
 	if err := b.mend(ctx, dir, &d.Task, c.Language()); err != nil {
 		return Draft{}, "", err
 	}
@@ -96,6 +99,26 @@ func (b Builder) Draft(ctx context.Context, c Candidate) (_ Draft, why Reason, e
 		d.BaseScript = dataset.Script(nil, how.command(base))
 	}
 	return d, "", nil
+}
+
+// shows returns the directories of the repository with what a commit in dir depends on, and links them there, so that
+// its tests are looked for as they will run. An environment of Python that is active is found without that.
+func (b Builder) shows(dir, language string) (names []string, err error) {
+	for _, name := range env.Dependencies() {
+		python := name != "node_modules"
+		host := filepath.Join(b.Repository, name)
+		_, absent := os.Stat(host)
+		_, there := os.Lstat(filepath.Join(dir, name))
+		if absent != nil || there == nil || b.Image != "" || python != (language == "python") ||
+			python && b.Machine.VirtualEnv != "" {
+			continue
+		}
+		if err := os.Symlink(host, filepath.Join(dir, name)); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 // runner is a test runner whose output can be read.
@@ -115,6 +138,7 @@ func readable(line string) (runner, bool) {
 		{"go test -v", "go test -v -count=1 -vet=off", "parse_log_gotest"},
 		{" jest --verbose", " jest --verbose --ci", "parse_log_jest"},
 		{" vitest run --reporter=verbose", " vitest run --reporter=verbose", "parse_log_vitest"},
+		{" mocha ", " mocha --reporter tap ", "parse_log_tap"},
 		{"node --test", "node --test --test-reporter=tap", "parse_log_tap"},
 		{"cargo test", "cargo test --offline --no-fail-fast", "parse_log_cargo"},
 		{" -B test", " -B -o test", "parse_log_maven"},
@@ -133,6 +157,8 @@ var (
 	addopts = env.Pattern(`(?s)addopts\s*=.{0,400}?` +
 		`(--(cov|flake8|black|isort|mypy|pylint|timeout|benchmark|dist|randomly)|-n\s*\w|--strict\b[^-])`)
 	module = env.Pattern(`(?m)^module\s+(\S+)`)
+	// versionFile matches the name of the module into which a build writes the version, and which git ignores.
+	versionFile = env.Pattern(`["']?\b(?:version[-_]file|write_to)["']?\s*[=:]\s*["']([\w./-]+\.py)["']`)
 )
 
 // mend changes the draft of a task whose base commit is checked out in dir.
@@ -141,12 +167,8 @@ func (b Builder) mend(ctx context.Context, dir string, t *env.Task, language str
 	if found, _ := filepath.Glob(filepath.Join(dir, "src", "*", "__init__.py")); len(found) > 0 { // the pattern is valid
 		t.Env = append(t.Env, "PYTHONPATH=/testbed/src")
 	}
-	for _, name := range []string{"pyproject.toml", "setup.cfg", "pytest.ini", "tox.ini"} {
-		data, _ := os.ReadFile(filepath.Join(dir, name)) // what is missing has no options
-		if addopts().Match(data) && language == "python" {
-			t.Env, mended = append(t.Env, "PYTEST_ADDOPTS=-o addopts="), append(mended, "addopts")
-			break
-		}
+	if language == "python" {
+		mended = mendPython(dir, t)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil && language == "go" {
 		name := "example.com/" + b.Name
@@ -165,6 +187,26 @@ func (b Builder) mend(ctx context.Context, dir string, t *env.Task, language str
 		t.Labels["mended"] = strings.Join(mended, " ")
 	}
 	return nil
+}
+
+// mendPython takes out options of pytest that may not be had, and writes the version that a build would write.
+func mendPython(dir string, t *env.Task) (mended []string) {
+	for _, name := range []string{"pyproject.toml", "setup.cfg", "setup.py", "pytest.ini", "tox.ini"} {
+		data, _ := os.ReadFile(filepath.Join(dir, name)) // what is missing has no options
+		if addopts().Match(data) && !slices.Contains(mended, "addopts") {
+			t.Env, mended = append(t.Env, "PYTEST_ADDOPTS=-o addopts="), append(mended, "addopts")
+		}
+		m := versionFile().FindSubmatch(data)
+		if m == nil || slices.Contains(mended, "version") || !filepath.IsLocal(string(m[1])) {
+			continue
+		}
+		const version = `version = __version__ = "0.0.0"\nversion_tuple = __version_tuple__ = (0, 0, 0)\n`
+		quoted := env.ShellQuote(string(m[1]))
+		line := "test -e " + quoted + " || printf '" + version + "' >" + quoted
+		t.Prepare, t.Tests.Prepare = append(t.Prepare, line), append(t.Tests.Prepare, line)
+		mended = append(mended, "version")
+	}
+	return mended
 }
 
 // files returns the files of the tests as they are in the commit, and command lines for what cannot be texts of a task:

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/project"
 	"deepswe/env/setup"
 )
 
@@ -75,7 +76,7 @@ func KindOf(name string) Kind {
 // runs reports whether a test runner would start a file, and not only load it.
 func runs(name string) bool {
 	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
-	return testName().MatchString(base) && base != "conftest"
+	return testName().MatchString(base) && base != "conftest" || project.InTestFolder(name)
 }
 
 // paths returns the paths of the changes of some kinds.

@@ -218,7 +218,7 @@ change vendor/go.mod 'module x'; commit five`)
 // A draft has the commit's own tests, of any kind, and what old commits need today.
 func TestDraft(t *testing.T) {
 	t.Parallel()
-	dir := history(t, `change setup.cfg '[tool:pytest]'; change setup.cfg 'addopts = --cov=calc'; change setup.py x
+	dir := history(t, `change setup.cfg '[tool:pytest]'; change setup.cfg 'addopts = --cov=calc'; change setup.py 'setup(use_scm_version={"write_to": "calc/_version.py"})'
 change calc.py 'a = 1'; change tests/test_calc.py 'def test_a(): pass'; change tests/old_test.py x; commit root
 change calc.py 'b = 1'; change tests/test_calc.py 'def test_b(): pass'; change tests/data.json '{}'
 printf '\377\000' >tests/raw.bin; ln -s data.json tests/link
@@ -251,12 +251,48 @@ git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
 			t.Errorf("%q is missing in\n%s", want, tests.Script)
 		}
 	}
-	if !slices.Equal(d.Task.Env, []string{"PYTEST_ADDOPTS=-o addopts="}) || d.Task.Labels["mended"] != "addopts" ||
+	if !slices.Equal(d.Task.Env, []string{"PYTEST_ADDOPTS=-o addopts="}) || d.Task.Labels["mended"] != "addopts version" ||
+		len(d.Task.Prepare) != 1 || !strings.HasPrefix(d.Task.Prepare[0], "test -e 'calc/_version.py' || printf '") ||
 		!strings.Contains(d.BaseScript, "'tests/test_calc.py'") || strings.Contains(d.BaseScript, "old_test") {
 		t.Errorf("%v %v\n%s", d.Task.Env, d.Task.Labels, d.BaseScript)
 	}
 	if Licence(t.Context(), dir, commits[0].Hash) != "" {
 		t.Error("a licence that is not committed")
+	}
+}
+
+// What the repository has installed is shown, unless an image or an active environment has it.
+func TestShows(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(dir, ".venv/bin/python"), "")
+	testkit.WriteFile(t, filepath.Join(dir, "node_modules/a/index.js"), "")
+	for name, tc := range map[string]struct {
+		b        Builder
+		language string
+		want     []string
+	}{
+		"python":         {Builder{}, "python", []string{".venv"}},
+		"javascript":     {Builder{}, "typescript", []string{"node_modules"}},
+		"an image":       {Builder{Image: "i"}, "python", nil},
+		"an active one":  {Builder{Machine: project.Machine{VirtualEnv: "/v"}}, "python", nil},
+		"in the commit":  {Builder{}, "javascript", nil},
+		"other packages": {Builder{Machine: project.Machine{VirtualEnv: "/v"}}, "javascript", []string{"node_modules"}},
+	} {
+		base := t.TempDir()
+		if name == "in the commit" {
+			testkit.WriteFile(t, filepath.Join(base, "node_modules/b.js"), "")
+		}
+		tc.b.Repository = dir
+		got, err := tc.b.shows(base, tc.language)
+		if err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		for _, name := range got {
+			if to, err := os.Readlink(filepath.Join(base, name)); to != filepath.Join(dir, name) {
+				t.Errorf("%s leads to %q: %v", name, to, err)
+			}
+		}
 	}
 }
 

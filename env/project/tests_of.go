@@ -2,6 +2,7 @@ package project
 
 import (
 	"encoding/json"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -60,29 +61,62 @@ func named(files []string, endings ...string) string {
 	})...)
 }
 
-// javaScriptRunner matches the test runners that run the files which follow on their command line.
-var javaScriptRunner = env.Pattern(`\b(vitest|jest|node\b.* --test)\b`)
+var (
+	// javaScriptRunner matches the test runners that run the files which follow on their command line.
+	javaScriptRunner = env.Pattern(`\b(vitest|jest|mocha|node\b.* --test)\b`)
+	// mochaLoads matches options of Mocha that load something before the tests.
+	mochaLoads = env.Pattern(`(?:--require|-r|--import|--loader)[ =][\w@./-]+`)
+)
 
 // javaScriptTestsOf returns the command line for some files of a package's tests; empty where the runner is not known.
 func javaScriptTestsOf(t tree, files []string) string {
-	var manifest struct{ Scripts map[string]string }
+	var manifest struct {
+		Scripts         map[string]string
+		DevDependencies map[string]any
+	}
 	_ = json.Unmarshal(t.read("package.json"), &manifest)                   // without one there are no scripts
 	files = slices.DeleteFunc(slices.Clone(files), func(name string) bool { // data and helpers of tests
-		return !strings.Contains(path.Base(name), "test") && !strings.Contains(path.Base(name), "spec")
+		base := path.Base(name)
+		return !strings.Contains(base, "test") && !strings.Contains(base, "spec") && !InTestFolder(name)
 	})
 	words := named(files, ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
 	if words == "" || t.plugAndPlay() {
 		return ""
 	}
-	switch runner := javaScriptRunner().FindString(manifest.Scripts["test"]); {
+	scripts := manifest.Scripts["test"]
+	if !javaScriptRunner().MatchString(scripts) { // it may call another script, or a program that calls the runner
+		scripts = strings.Join(slices.Sorted(maps.Values(manifest.Scripts)), "\n")
+	}
+	runner := javaScriptRunner().FindString(scripts)
+	for _, known := range []string{"vitest", "jest", "mocha"} {
+		if _, has := manifest.DevDependencies[known]; runner == "" && has {
+			runner = known
+		}
+	}
+	switch {
 	case runner == "vitest":
 		return "npx --no-install vitest run --reporter=verbose " + words
 	case runner == "jest":
 		return "npx --no-install jest --verbose " + words
+	case runner == "mocha":
+		loads := strings.Join(append(mochaLoads().FindAllString(scripts, -1), words), " ")
+		return "npx --no-install mocha " + loads
 	case runner != "":
 		return "node --test " + words
 	}
 	return ""
+}
+
+var (
+	// inTestFolder matches JavaScript directly in a folder of tests, all of which Mocha and Node's runner start.
+	inTestFolder = env.Pattern(`(^|/)(tests?|__tests__|specs?)/[^/]+\.[cm]?[jt]sx?$`)
+	// helps matches the names of what tests load.
+	helps = env.Pattern(`(?i)helper|support|util|setup|fixture|common|mock`)
+)
+
+// InTestFolder reports whether a file of JavaScript is a test because of its folder.
+func InTestFolder(name string) bool {
+	return inTestFolder().MatchString(name) && !helps().MatchString(path.Base(name))
 }
 
 func rubyTestsOf(t tree, files []string) string {

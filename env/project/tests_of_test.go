@@ -39,8 +39,20 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"package.json", `{"scripts": {"test": "node --no-warnings --test test/"}}`, "test/a.test.js", ""},
 			"test/a.test.js test/helper.js", "node --test test/a.test.js", "node --test test/a.test.js",
 		},
-		"a runner with a command line of its own": {
-			[]string{"package.json", `{"scripts": {"test": "nyc mocha --require x test"}}`}, "test/a.test.js", "npm test", "npm test",
+		"mocha": {
+			[]string{"package.json", `{"scripts": {"test": "nyc mocha --require x test"}}`}, "test/a.test.js lib/test.txt",
+			"npx --no-install mocha --require x test/a.test.js", "",
+		},
+		"tests known by their folder": {
+			[]string{"package.json", `{"scripts": {"test": "npm run lint && npm run ci", "ci": "mocha"}}`}, "test/cors.js lib/a.js",
+			"npx --no-install mocha test/cors.js", "",
+		},
+		"a runner known by the dependencies": {
+			[]string{"package.json", `{"scripts": {"test": "ts-scripts test"}, "devDependencies": {"vitest": "^4"}}`},
+			"src/a.spec.ts", "npx --no-install vitest run --reporter=verbose src/a.spec.ts", "",
+		},
+		"no runner that is known": {
+			[]string{"package.json", `{"scripts": {"test": "tap"}}`}, "test/a.test.js", "npm test", "npm test",
 		},
 		"rspec":   {[]string{"Gemfile", ""}, "spec/a_spec.rb", "bundle exec rspec spec/a_spec.rb", ""},
 		"cargo":   {[]string{"Cargo.toml", ""}, "tests/a.rs", "cargo test", "cargo test"},

@@ -16,7 +16,7 @@ import (
 
 // The reasons why a candidate is no task, as its tests give them.
 const (
-	NeverRuns history.Reason = "its tests do not run, even with the change"
+	NeverRuns history.Reason = "no test runs and passes, even with the change"
 	NoFailure history.Reason = "no test fails without the change and passes with it"
 	Flaky     history.Reason = "a test that should pass with the change does not always do so"
 	TooSlow   history.Reason = "its tests take too long, even with the change"
@@ -48,6 +48,19 @@ func (r testRun) passes(name string) bool {
 	}
 	s, _ := r.results.Status(name)
 	return s == testlog.Passed
+}
+
+// anyPasses reports whether the run has a test that passes.
+func (r testRun) anyPasses() bool {
+	if r.results == nil {
+		return false
+	}
+	for name := range r.results.All() {
+		if r.passes(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // names reports whether the run says anything about a test.
@@ -146,7 +159,7 @@ func (r runs) useless() Judged {
 		return Judged{Reason: Unfit}
 	case first.status == verify.TimedOut:
 		return Judged{Reason: TooSlow}
-	case first.results == nil || first.results.Len() == 0:
+	case !first.anyPasses():
 		return Judged{Reason: NeverRuns, Detail: missing(first.log)}
 	}
 	return Judged{}
