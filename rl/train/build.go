@@ -14,7 +14,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepswe/agent/run"
-	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
 	"deepswe/rl/train/config"
@@ -28,7 +27,6 @@ import (
 type inputs struct {
 	config      config.Config
 	options     Options
-	algorithm   rl.Algorithm
 	environment part.Environment
 	gates       run.Gates
 	stages      *stages
@@ -46,7 +44,7 @@ func open(ctx context.Context, c config.Config, o Options) (in *inputs, err erro
 	gates := run.Gates{
 		Model: run.NewGate(r.Models), Sandbox: run.NewGate(r.Sandboxes), Grading: run.NewGate(cmp.Or(r.Gradings, r.Workers)),
 	}
-	in = &inputs{config: c, options: o, algorithm: c.RL(), stages: &stages{list: c.Stages}, gates: gates}
+	in = &inputs{config: c, options: o, stages: &stages{config: &c}, gates: gates}
 	if err := in.openEnvironment(ctx); err != nil {
 		return in, fmt.Errorf("%s: %w", config.EnvironmentKey, err)
 	}
@@ -81,7 +79,7 @@ func (in *inputs) openEnvironment(ctx context.Context) (err error) {
 	}
 	o := part.EnvironmentOptions{
 		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: in.gates, Workers: c.Rollouts.Workers,
-		Grades: in.algorithm.Grades, Limits: in.stages.limits, World: in.options.World,
+		Grades: in.stages.grades, Limits: in.stages.limits, World: in.options.World,
 	}
 	if in.environment, err = c.Environment.Open(ctx, o); err == nil && c.Objective == config.Imitation {
 		err = in.closeEnvironment()
@@ -136,7 +134,7 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 		site: site{dir: in.dir, log: o.World.Log, now: o.Now}, guard: guard{settings: c.Guards}, steps: c.Steps,
 		every: c.Checkpoint.Every,
 	}
-	l.keeper = keeper{site: &l.site, rollouts: c.Rollouts, keep: c.Checkpoint.Keep}
+	l.keeper = keeper{site: &l.site, rollouts: c.Rollouts, stages: in.stages, keep: c.Checkpoint.Keep}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())
@@ -150,6 +148,7 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 		return nil, fmt.Errorf("%s: %w", config.TrainerKey, err)
 	}
 	l.closers = append(l.closers, l.trainer.Close)
+	l.guard.pretrained = l.trainer.Pretrained && c.RL().Objective.Entropy == 0
 	if in.data != nil {
 		own := *in.data
 		if err := own.Fit(l.trainer, c.SFT); err != nil {
@@ -163,11 +162,8 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 		return nil, err
 	}
 	p := player{in.environment, in.gates, c.Rollouts, o.World.Log, o.World.Abandon}
-	x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: in.algorithm.MaxLength}
-	l.beginCourse = plan{
-		site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, curriculum: c.Curriculum, seed: c.Seed,
-		algorithm: in.algorithm, optimizer: c.Optimizer,
-	}.beginCourse
+	x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: c.Algorithm.MaxLength}
+	l.beginCourse = plan{site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, seed: c.Seed}.beginCourse
 	return l, in.watch(l)
 }
 

@@ -16,6 +16,7 @@ import (
 
 // tasks assigns tasks to groups. It is used by the loop only.
 type tasks struct {
+	// settings are those of the step that the last group was admitted for.
 	settings config.Curriculum
 	order    order // used without a curriculum
 
@@ -62,15 +63,18 @@ type knowledge struct {
 }
 
 // demoted reports whether the task is visited less often, because its rollouts do not differ.
-func (k *knowledge) demoted(c config.Curriculum) bool { return k.Same >= c.After }
+func (k *knowledge) demoted(c config.Curriculum) bool {
+	return c.On && (k.Same >= c.After || k.Rate > c.MaxRate)
+}
 
 // openTasks reads the choices made so far from the file at a path. kept is the state of a checkpoint, if there is one.
-func openTasks(settings config.Curriculum, all order, path string, kept *curriculumState) (*tasks, error) {
+// ever is set if any stage of the run has a curriculum: what it needs to know is learned from the first step on.
+func openTasks(settings config.Curriculum, ever bool, all order, path string, kept *curriculumState) (*tasks, error) {
 	if len(all.tasks) == 0 {
 		return nil, errors.New("the environment has no tasks to learn from")
 	}
 	t := &tasks{settings: settings, order: all}
-	if !settings.On {
+	if !ever {
 		return t, nil
 	}
 	var known map[string]*knowledge
@@ -98,9 +102,10 @@ func openTasks(settings config.Curriculum, all order, path string, kept *curricu
 	return t, err
 }
 
-// at returns the task of a group. Groups must be asked for in order.
-func (t *tasks) at(number int) (string, error) {
-	if !t.settings.On {
+// at returns the task of a group. Groups must be asked for in order, each with the settings of its step.
+func (t *tasks) at(number int, settings config.Curriculum) (string, error) {
+	t.settings = settings
+	if t.Tasks == nil {
 		return t.order.at(number), nil
 	}
 	name, known := t.chosen[number]
@@ -118,10 +123,16 @@ func (t *tasks) at(number int) (string, error) {
 	return name, t.log.Append(choice{number, name})
 }
 
-// nextTask returns the task that comes next: the first of the earliest round.
+// nextTask returns the task that comes next: the first of the earliest round. Tasks that never come again come last.
 func (t *tasks) nextTask() string {
+	dropped := func(k *knowledge) int {
+		if t.settings.Every == 0 && k.demoted(t.settings) {
+			return 1
+		}
+		return 0
+	}
 	return slices.MinFunc(t.list, func(a, b *knowledge) int {
-		return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.place, b.place))
+		return cmp.Or(dropped(a)-dropped(b), cmp.Compare(a.Round, b.Round), cmp.Compare(a.place, b.place))
 	}).name
 }
 
@@ -138,14 +149,14 @@ func (t *tasks) visit(name string) {
 	k.Visits++
 	k.Round++
 	if k.demoted(t.settings) {
-		k.Round += t.settings.Every - 1
+		k.Round += max(0, t.settings.Every-1)
 	}
 	k.place = t.place(name, k.Round)
 }
 
 // observeVisit records how many of a group's graded rollouts solved its task.
 func (t *tasks) observeVisit(name string, solved, graded int) {
-	if !t.settings.On || graded == 0 {
+	if t.Tasks == nil || graded == 0 {
 		return
 	}
 	k := t.Tasks[name]
@@ -167,7 +178,7 @@ func (t *tasks) observeVisit(name string, solved, graded int) {
 
 // values returns the metrics of the curriculum.
 func (t *tasks) values() map[string]float64 {
-	if !t.settings.On {
+	if t.Tasks == nil {
 		return nil
 	}
 	var unseen, always, never, seen, rate float64
@@ -176,7 +187,7 @@ func (t *tasks) values() map[string]float64 {
 		case k.Seen == 0:
 			unseen++
 			continue
-		case k.demoted(t.settings) && k.Last > 0:
+		case k.demoted(t.settings) && (k.Last > 0 || k.Rate > t.settings.MaxRate):
 			always++
 		case k.demoted(t.settings):
 			never++
@@ -214,7 +225,7 @@ func (t *tasks) warn() (warnings []string, err error) {
 
 // state returns the state for a checkpoint.
 func (t *tasks) state() *curriculumState {
-	if !t.settings.On {
+	if t.Tasks == nil {
 		return nil
 	}
 	s := curriculumState{Chosen: t.Chosen, Tasks: map[string]*knowledge{}}

@@ -16,7 +16,7 @@ import (
 // tasksOf are tasks with a curriculum and no log.
 func tasksOf(names ...string) *tasks {
 	t := &tasks{
-		settings:        config.Curriculum{On: true, After: 2, Every: 4, Exhausted: config.Warn},
+		settings:        config.Curriculum{On: true, After: 2, Every: 4, MaxRate: 1, Exhausted: config.Warn},
 		order:           order{seed: 1, tasks: names},
 		curriculumState: curriculumState{Tasks: map[string]*knowledge{}},
 	}
@@ -81,6 +81,34 @@ func TestRunningEstimate(t *testing.T) {
 	before := *c.Tasks["a"]
 	if c.observeVisit("a", 0, 0); *c.Tasks["a"] != before {
 		t.Error("a visit without a graded rollout counts")
+	}
+}
+
+// The second stage of arXiv 2508.03501 has the tasks that at most two thirds of ten rollouts solve, and some of them.
+func TestCurriculumDropsWhatIsMostlySolved(t *testing.T) {
+	t.Parallel()
+	solved := map[string]int{"none": 0, "one": 1, "six": 6, "seven": 7, "all": 10}
+	c := tasksOf("none", "one", "six", "seven", "all")
+	c.settings = config.Curriculum{On: false, After: 1, Every: 0, MaxRate: 2.0 / 3, Exhausted: config.Warn}
+	visits := func(rounds int) map[string]int {
+		n := map[string]int{}
+		for range rounds {
+			name := c.nextTask()
+			c.visit(name)
+			n[name]++
+			c.observeVisit(name, solved[name], 10)
+		}
+		return n
+	}
+	if first := visits(5); len(first) != 5 {
+		t.Errorf("before it is on %v are visited", first)
+	}
+	c.settings.On = true
+	if n := visits(20); n["one"] != 10 || n["six"] != 10 {
+		t.Errorf("then %v", n)
+	}
+	if v := c.values(); v["curriculum/parked_always"] != 2 || v["curriculum/parked_never"] != 1 || v["curriculum/open"] != 2 {
+		t.Errorf("values %v", v)
 	}
 }
 

@@ -21,11 +21,13 @@ const leastTrained = 0.8
 // guard observes a run step by step. Its state depends on the metrics only, so a resumed run replays the old ones.
 type guard struct {
 	settings config.Guards
-	rewards  []float64
-	best     float64
-	below    int
-	stuck    int
-	skipped  int
+	// pretrained is set if the policy began as a language model and the objective has no entropy term.
+	pretrained bool
+	rewards    []float64
+	best       float64
+	below      int
+	stuck      int
+	skipped    int
 }
 
 // observeStep takes a step's metrics and returns warnings, and an error that stops the run.
@@ -50,6 +52,19 @@ func (g *guard) observeStep(p metrics.Point) (warnings []string, err error) {
 			"(conversations and counts are in the last event of a rollout's steps.jsonl); to fix: turn titles, summaries "+
 			"and telemetry of the agent off, or go on all the same with --resume", errGuard, 100*share,
 			p.Values["conversations/"+string(trajectory.Auxiliary)])
+	}
+	if h, ok := p.Values[entropyMetric]; ok && p.Step == 1 && g.pretrained && (h < g.settings.Entropy.Min ||
+		h > g.settings.Entropy.Max) {
+		text := fmt.Sprintf("the policy that training begins with has an entropy of %.2f nats a token, outside of %g to %g, "+
+			"in which no entropy term is needed; below, it explores too little to learn; above, it is noise that rewards may "+
+			"make more of; check that it is sampled at temperature 1 with its own chat template; to fix: begin with another "+
+			"model or with fine-tuning, or set the bounds in guards.entropy", h, g.settings.Entropy.Min, g.settings.Entropy.Max)
+		switch {
+		case g.settings.Entropy.Action == config.Stop && err == nil:
+			err = fmt.Errorf("%w: %s", errGuard, text)
+		case g.settings.Entropy.Action == config.Warn:
+			warnings = append(warnings, text)
+		}
 	}
 	if kl := p.Values["mismatch/kl_k3"]; g.settings.MismatchKL > 0 && kl > g.settings.MismatchKL {
 		warnings = append(warnings,
@@ -82,7 +97,7 @@ func (g *guard) replay(history []metrics.Point, log *slog.Logger) {
 	for _, p := range history {
 		if _, err := g.observeStep(p); err != nil {
 			log.Warn("a guard had stopped this run", "step", p.Step, "error", err)
-			*g = guard{settings: g.settings}
+			*g = guard{settings: g.settings, pretrained: g.pretrained}
 		}
 	}
 }

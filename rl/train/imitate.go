@@ -47,7 +47,7 @@ func (m *imitation) batch(step int) []*examples.Example {
 
 // rates returns the optimizer's settings for an update.
 func (m *imitation) rates(step int) rl.Optimizer {
-	o := m.optimizer.Settings(step, config.Stage{})
+	o := m.optimizer.Settings(step)
 	warm := m.optimizer.Warmup
 	o.LearningRate *= m.settings.Schedule.Factor(step-1-warm, m.updates()-warm)
 	return o

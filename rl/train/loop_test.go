@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -396,6 +397,49 @@ func TestGuards(t *testing.T) {
 
 // A run whose agent spends most of what is sampled on something else than its work stops after the first step, and goes
 // on when it is resumed.
+func TestEntropyOfThePolicyToBeginWith(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		entropy    float64
+		pretrained bool
+		action     config.Action
+		warns      bool
+		stops      bool
+	}{
+		{0.29, true, config.Warn, true, false},
+		{0.3, true, config.Warn, false, false},
+		{1, true, config.Stop, false, false},
+		{1.01, true, config.Stop, false, true},
+		{1.01, true, config.Off, false, false},
+		{1.01, false, config.Stop, false, false}, // random weights, or an entropy term
+	} {
+		g := guard{pretrained: c.pretrained, settings: config.Guards{
+			Entropy: config.Entropy{Min: 0.3, Max: 1, Action: c.action}, Collapse: config.Collapse{Window: 9},
+			Stuck: config.Stuck{Patience: 9},
+		}}
+		warnings, err := g.observeStep(metrics.Point{Step: 1, Values: map[string]float64{entropyMetric: c.entropy}})
+		if (len(warnings) > 0) != c.warns || errors.Is(err, errGuard) != c.stops {
+			t.Errorf("%+v: %q, %v", c, warnings, err)
+		}
+		if _, err := g.observeStep(metrics.Point{Step: 2, Values: map[string]float64{entropyMetric: 9}}); err != nil {
+			t.Errorf("a policy that has learned: %v", err)
+		}
+	}
+	// switches.md 0: the sampler's probabilities of the first two rollouts; -mean log is 0.881725.
+	values := map[string]float64{}
+	var rollouts []rl.Rollout
+	for _, ps := range [][]float64{{.5, .4, .3}, {.6, .2, .7}} {
+		var r rl.Rollout
+		for _, p := range ps {
+			r.Turns = append(r.Turns, rl.Turn{Logprobs: []float64{math.Log(p)}})
+		}
+		rollouts = append(rollouts, r)
+	}
+	if entropy(values, rollouts); math.Abs(values[entropyMetric]-0.881725) > 1e-6 {
+		t.Errorf("entropy %v", values)
+	}
+}
+
 func TestUntrainedTokensStopTheRun(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -438,7 +482,10 @@ func TestStuckPolicyStopsTheRun(t *testing.T) {
 		{"none", []rl.Rollout{rollout(nil), rollout(nil)}, nil},
 	} {
 		values := map[string]float64{}
-		stuck(values, tt.rollouts, 2)
+		for i := range tt.rollouts {
+			tt.rollouts[i].Group = strconv.Itoa(i / 2)
+		}
+		stuck(values, tt.rollouts)
 		if got, ok := values[stuckMetric]; ok != (tt.want != nil) || ok && got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, values, tt.want)
 		}

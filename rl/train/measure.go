@@ -71,9 +71,15 @@ func describe(values map[string]float64, outcomes []run.Outcome, source func(tas
 const stuckMetric = "groups/stuck"
 
 // stuck adds that share, of the groups with at least two rollouts that ended in the ordinary way.
-func stuck(values map[string]float64, rollouts []rl.Rollout, group int) {
+func stuck(values map[string]float64, rollouts []rl.Rollout) {
 	total, same := 0, 0
-	for all := range slices.Chunk(rollouts, group) {
+	for len(rollouts) > 0 {
+		n := slices.IndexFunc(rollouts, func(r rl.Rollout) bool { return r.Group != rollouts[0].Group })
+		if n < 0 {
+			n = len(rollouts)
+		}
+		all := rollouts[:n]
+		rollouts = rollouts[n:]
 		var played []*rl.Rollout
 		solved := true
 		for i := range all {
@@ -92,6 +98,25 @@ func stuck(values map[string]float64, rollouts []rl.Rollout, group int) {
 	}
 	if total > 0 {
 		values[stuckMetric] = float64(same) / float64(total)
+	}
+}
+
+// entropyMetric is the entropy of the sampler's policy, in nats a token.
+const entropyMetric = "entropy/sampled"
+
+// entropy adds its estimate, the mean of the sampled tokens' negative log-probabilities.
+func entropy(values map[string]float64, rollouts []rl.Rollout) {
+	sum, n := 0.0, 0
+	for _, r := range rollouts {
+		for _, t := range r.Turns {
+			for _, logprob := range t.Logprobs {
+				sum -= logprob
+			}
+			n += len(t.Logprobs)
+		}
+	}
+	if n > 0 {
+		values[entropyMetric] = sum / float64(n)
 	}
 }
 

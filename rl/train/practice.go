@@ -6,9 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"deepswe/agent/run"
 	"deepswe/env/disk"
-	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
@@ -19,13 +17,10 @@ import (
 // plan is what is decided about a run that learns from its own rollouts before it begins.
 type plan struct {
 	*site
-	examiner   examiner
-	keeper     *keeper
-	stages     *stages
-	curriculum config.Curriculum
-	seed       uint64
-	algorithm  rl.Algorithm
-	optimizer  config.Optimizer
+	examiner examiner
+	keeper   *keeper
+	stages   *stages
+	seed     uint64
 }
 
 // practice is such a run under way.
@@ -57,8 +52,9 @@ func (d plan) beginCourse(ctx context.Context, s *state, resumed bool, history [
 			err = errors.Join(err, p.close())
 		}
 	}()
+	d.stages.resume(s.Stages, history)
 	all := order{seed: d.seed, tasks: environment.Tasks(part.Train)}
-	if p.tasks, err = openTasks(d.curriculum, all, d.dir.Path(tasksFile), s.Curriculum); err != nil {
+	if p.tasks, err = openTasks(d.stages.at(s.Step+1).Curriculum, d.stages.curriculum(), all, d.dir.Path(tasksFile), s.Curriculum); err != nil {
 		return course{}, err
 	}
 	if p.visits, err = record.OpenVisits(d.dir, s.weights()); err != nil {
@@ -67,7 +63,6 @@ func (d plan) beginCourse(ctx context.Context, s *state, resumed bool, history [
 	if source := environment.Source; source != nil {
 		p.source = frequent(all.tasks, source)
 	}
-	d.stages.resume(s.Stages, history)
 	if e := d.examiner.settings; e.Workers > 0 && e.Every > 0 {
 		p.validator = newValidator(ctx, d.examiner)
 	}
@@ -78,7 +73,7 @@ func (d plan) beginCourse(ctx context.Context, s *state, resumed bool, history [
 	if err := p.publishFirst(ctx, s, resumed, history); err != nil {
 		return course{}, err
 	}
-	p.supply = openSupply(ctx, d.site, d.examiner.player, &p.publisher, p.tasks, d.examiner.steps, *s)
+	p.supply = openSupply(ctx, d.site, d.examiner.player, &p.publisher, p.tasks, d.stages, d.examiner.steps, *s)
 	return d.keeper.course, nil
 }
 
@@ -137,12 +132,12 @@ func (p *practice) observeStep(at metrics.Point) ([]string, error) {
 func (p *practice) remember(s *state) { s.Curriculum, s.Stages = p.tasks.state(), p.stages.begun() }
 
 // note records how the rollouts of each group of an update ended. What was not graded says nothing about its task.
-func (p *practice) note(step int, outcomes []run.Outcome, values map[string]float64) error {
-	for group := range slices.Chunk(outcomes, p.rollouts.Group) {
-		first := group[0]
+func (p *practice) note(step int, groups []*group, values map[string]float64) error {
+	for _, g := range groups {
+		first := g.outcomes[0]
 		v := record.Visit{Update: step, Step: record.StepOf(first.Group), Group: first.Group, Task: first.Task}
 		solved, graded := 0, 0
-		for _, o := range group {
+		for _, o := range g.outcomes {
 			v.Rewards, v.Stops = append(v.Rewards, o.Reward), append(v.Stops, o.StopReason)
 			if o.Reward != nil {
 				graded++

@@ -146,7 +146,11 @@ func undisturbed(t *testing.T, c config.Config) (outcome, int) {
 // run that was copied.
 func TestResumeFromEveryMoment(t *testing.T) {
 	t.Parallel()
-	c := mustLoad(t, tiny)
+	t.Run("plain", func(t *testing.T) { t.Parallel(); resumedAnywhere(t, mustLoad(t, tiny)) })
+	t.Run("stages", func(t *testing.T) { t.Parallel(); resumedAnywhere(t, mustLoad(t, tiny, "stages="+second)) })
+}
+
+func resumedAnywhere(t *testing.T, c config.Config) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "run")
 	want, events := undisturbed(t, c)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"deepswe/agent/run"
+	"deepswe/agent/trajectory"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
@@ -13,7 +14,7 @@ import (
 
 // stages tracks which stages of a run have begun. Its limits method is safe for concurrent use.
 type stages struct {
-	list []config.Stage
+	config *config.Config
 
 	mu     sync.Mutex
 	starts []int     // first steps of the stages that have begun
@@ -31,20 +32,21 @@ func (s *stages) resume(starts []int, history []metrics.Point) {
 
 // beginKnown records the stages whose first steps are known: those before the first that waits for a metric.
 func (s *stages) beginKnown() {
-	for len(s.starts) < len(s.list) && s.list[len(s.starts)].After == nil {
-		s.starts = append(s.starts, s.list[len(s.starts)].From)
+	list := s.config.Stages
+	for len(s.starts) < len(list) && list[len(s.starts)].After == nil {
+		s.starts = append(s.starts, list[len(s.starts)].From)
 	}
 }
 
 // collect records the value of the metric that the next stage waits for.
 func (s *stages) collect(p metrics.Point) {
-	if len(s.starts) == len(s.list) {
+	if len(s.starts) == len(s.config.Stages) {
 		return
 	}
 	if n := len(s.starts); n > 0 && p.Step < s.starts[n-1] {
 		return
 	}
-	if v, ok := p.Values[s.list[len(s.starts)].After.Metric]; ok && p.Step > 0 {
+	if v, ok := p.Values[s.config.Stages[len(s.starts)].After.Metric]; ok && p.Step > 0 {
 		s.values = append(s.values, v)
 	}
 }
@@ -54,18 +56,19 @@ func (s *stages) collect(p metrics.Point) {
 func (s *stages) observeStep(p metrics.Point, first int) (notes []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.starts) == len(s.list) {
+	list := s.config.Stages
+	if len(s.starts) == len(list) {
 		return nil
 	}
 	s.collect(p)
-	next := s.list[len(s.starts)]
+	next := list[len(s.starts)]
 	if !next.After.Stalls(s.values) {
 		return nil
 	}
 	s.values = nil
 	s.starts = append(s.starts, first)
 	return []string{fmt.Sprintf("%s has stopped rising: stage %d of %d begins at step %d", next.After.Metric,
-		len(s.starts), len(s.list), first)}
+		len(s.starts), len(list), first)}
 }
 
 // begun returns the first steps of the stages that have begun.
@@ -75,30 +78,67 @@ func (s *stages) begun() []int {
 	return append([]int(nil), s.starts...)
 }
 
-// at returns the settings of the stages up to a step.
-func (s *stages) at(step int) (set config.Stage) {
+// number returns how many stages have begun at a step.
+func (s *stages) number(step int) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, start := range s.starts {
-		if start > step {
-			break
-		}
-		own := s.list[i]
-		if own.MaxSteps > 0 {
-			set.MaxSteps = own.MaxSteps
-		}
-		if own.Context > 0 {
-			set.Context = own.Context
-		}
-		if own.LearningRate > 0 {
-			set.LearningRate = own.LearningRate
-		}
+	for n < len(s.starts) && s.starts[n] <= step {
+		n++
 	}
-	return set
+	return n
 }
 
+// at returns the configuration in force at a step.
+func (s *stages) at(step int) *config.Config { return s.config.Stage(s.number(step)) }
+
 // limits returns the limits of a training rollout, which depend on the step that its group was admitted for.
-func (s *stages) limits(j run.Job) part.Limits {
-	set := s.at(record.StepOf(j.Group))
-	return part.Limits{Steps: set.MaxSteps, Context: set.Context}
+func (s *stages) limits(j run.Job) part.Limits { return s.at(record.StepOf(j.Group)).Limits }
+
+// grades reports whether any stage needs the rewards of rollouts that end for the reason: a group may be learned from
+// in a later stage than it was played in.
+func (s *stages) grades(r trajectory.StopReason) bool {
+	for n := range len(s.config.Stages) + 1 {
+		if a := s.config.Stage(n).RL(); a.Grades(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// slot returns the step that a group is admitted for while the trainer works, and its place there.
+func (s *stages) slot(number int) (step, slot int) {
+	for step = 1; ; step++ {
+		tasks := s.at(step).Rollouts.Tasks
+		if number < tasks {
+			return step, number
+		}
+		number -= tasks
+	}
+}
+
+// groups returns how many groups are admitted for the steps up to the given one.
+func (s *stages) groups(step int) (n int) {
+	for i := range step {
+		n += s.at(i + 1).Rollouts.Tasks
+	}
+	return n
+}
+
+// complete returns the last step of which no group is left to learn from once the given one is done.
+func (s *stages) complete(at place, step int) int {
+	if s.config.Rollouts.MaxStaleness > 0 {
+		step, _ = s.slot(at.Cursor)
+		step--
+	}
+	return step
+}
+
+// curriculum reports whether any stage has one.
+func (s *stages) curriculum() bool {
+	for n := range len(s.config.Stages) + 1 {
+		if s.config.Stage(n).Curriculum.On {
+			return true
+		}
+	}
+	return false
 }

@@ -2,6 +2,8 @@ package train
 
 import (
 	"context"
+	"encoding/json"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	"deepswe/agent/run"
+	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
@@ -30,6 +33,15 @@ func TestErrorsOfStages(t *testing.T) {
 		{"[{from: 3, context: 9}]", "an episode has max_turns only"},
 		{"[{from: 3, learning_rate: -1}]", "learning_rate above 0"},
 		{"[{from: 3, contxt: 9}]", `"context"?`},
+		{"[{from: 3, set: {clip.hihg: 0.3}}]", `stages[0].set: algorithm.set: "clip.hihg" is not a setting`},
+		{"[{from: 3, set: {rollouts.tusks: 3}}]", `did you mean "tasks"?`},
+		{"[{from: 3, set: {rollouts.tasks: many}}]", "rollouts: cannot unmarshal"},
+		{"[{from: 3, set: {rollouts.tasks: 2, optimizer.minibatches: 4}}]", "want 1 to rollouts.tasks (2)"},
+		{"[{from: 3, set: {rollouts.group: 1}}]", "compares a rollout with its siblings"},
+		{"[{from: 3, set: {entropy: 0.1, normalise: mean}}]", "normalise mean is for the baseline mean"},
+		{"[{from: 3, set: {rollouts.workers: 4}}]", "rollouts.workers cannot change in the course of a run; what can: algorithm"},
+		{"[{from: 3, set: {environment.submit: true}}]", "environment.submit cannot change"},
+		{"[{from: 3, set: {clip.high: 0.28}}]", "stages[0] changes nothing"},
 	} {
 		_, err := config.Load([]byte(least+"stages: "+c.stages+"\n"), builtin.Parts())
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -42,10 +54,11 @@ func TestErrorsOfStages(t *testing.T) {
 // are not admitted yet, and a resumed run has it begin at the same step.
 func TestStagesFollowAMetric(t *testing.T) {
 	t.Parallel()
-	list := []config.Stage{
-		{From: 3, LearningRate: 0.5},
-		{After: &config.Stall{Metric: "m", Window: 2, By: 0.1}, MaxSteps: 7, Context: 70},
-		{After: &config.Stall{Metric: "m", Window: 1}, MaxSteps: 9},
+	cfg, err := config.Load([]byte(strings.Replace(least, "frozenlake", "residue", 1)+"stages: [{from: 3, learning_rate: 0.5}, "+
+		"{after: {metric: m, window: 2, by: 0.1}, max_steps: 7, context: 70}, {after: {metric: m, window: 1}, max_steps: 9}]\n"),
+		builtin.Parts(), "optimizer.learning_rate=0.1")
+	if err != nil {
+		t.Fatal(err)
 	}
 	var points []metrics.Point
 	for i, v := range []float64{5, 5, 0, 1, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4} {
@@ -59,31 +72,34 @@ func TestStagesFollowAMetric(t *testing.T) {
 		}
 		return begun
 	}
-	s := &stages{list: list}
+	s := &stages{config: &cfg}
 	s.resume(nil, nil)
 	// From step 3 on: 0 1 2 3 3 3 3, of which the last four are the first two windows with the same mean. From step 12 on,
 	// when the second stage begins: 4 4.
 	if got := play(s, 0); !slices.Equal(got, []int{9, 13}) {
 		t.Errorf("stages began after steps %v", got)
 	}
-	for step, want := range map[int]config.Stage{
-		2: {}, 3: {LearningRate: 0.5}, 11: {LearningRate: 0.5}, 12: {LearningRate: 0.5, MaxSteps: 7, Context: 70},
-		15: {LearningRate: 0.5, MaxSteps: 7, Context: 70}, 16: {LearningRate: 0.5, MaxSteps: 9, Context: 70},
+	for step, want := range map[int]part.Limits{
+		2: {}, 3: {}, 11: {}, 12: {Steps: 7, Context: 70}, 15: {Steps: 7, Context: 70}, 16: {Steps: 9, Context: 70},
 	} {
-		if got := s.at(step); got != want {
-			t.Errorf("at step %d %+v, want %+v", step, got, want)
+		rate := 0.5
+		if step < 3 {
+			rate = 0.1
+		}
+		if got := s.at(step); got.Limits != want || got.Optimizer.Rate(step) != rate {
+			t.Errorf("at step %d %+v and %v, want %+v and %v", step, got.Limits, got.Optimizer.Rate(step), want, rate)
 		}
 	}
 	if l := s.limits(run.Job{Group: record.GroupName(12, 3)}); l != (part.Limits{Steps: 7, Context: 70}) {
 		t.Errorf("limits %+v", l)
 	}
 	for cut := 1; cut < len(points); cut++ {
-		one := &stages{list: list}
+		one := &stages{config: &cfg}
 		one.resume(nil, nil)
 		for _, p := range points[:cut] {
 			one.observeStep(p, p.Step+3)
 		}
-		again := &stages{list: list}
+		again := &stages{config: &cfg}
 		again.resume(one.begun(), points[:cut])
 		play(again, cut)
 		if !slices.Equal(again.begun(), s.begun()) {
@@ -176,5 +192,72 @@ func TestContextBeyondTheServers(t *testing.T) {
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", stages, err, want)
 		}
+	}
+}
+
+// The second stage of arXiv 2508.03501, small: another clip, fewer tasks with more rollouts, without what more than two
+// thirds of the rollouts solve. It holds with a loop in lockstep as with one that flows, and for what a dry run prints.
+const second = "[{from: 3, set: {clip.high: 0.26, rollouts.tasks: 2, rollouts.group: 3, optimizer.minibatches: 2, " +
+	"algorithm.preset: dapo, curriculum.on: true, curriculum.every: 0, curriculum.max_rate: 0.66}, learning_rate: 0.25}]"
+
+func TestStagesChangeSwitches(t *testing.T) {
+	t.Parallel()
+	for _, stale := range []string{"0", "2"} {
+		c := &counting{}
+		_, dir, err := flip(t, c, heads, "stages="+second, "steps=4", "evaluate.every=0", "rollouts.max_staleness="+stale)
+		if err != nil {
+			t.Fatal(err)
+		}
+		visits, err := os.ReadFile(filepath.Join(dir, "visits.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups := map[int][]int{}
+		for line := range strings.Lines(string(visits)) {
+			var v record.Visit
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatal(err)
+			}
+			groups[v.Update] = append(groups[v.Update], len(v.Rewards))
+			if v.Step < 3 && len(v.Rewards) != 2 || v.Step >= 3 && len(v.Rewards) != 3 {
+				t.Errorf("staleness %s: a group of step %d has %d rollouts", stale, v.Step, len(v.Rewards))
+			}
+		}
+		for step, want := range map[int]int{1: 4, 2: 4, 3: 2, 4: 2} {
+			if len(groups[step]) != want {
+				t.Errorf("staleness %s: update %d learned from %d groups, want %d", stale, step, len(groups[step]), want)
+			}
+		}
+		if n := strings.Count(strings.Join(c.calls, "\n"), "step 0.25"); n != 4 {
+			t.Errorf("staleness %s: %d optimizer steps of the second stage, want 2 in each of its steps: %q", stale, n, c.calls)
+		}
+	}
+}
+
+func TestStageIsAConfiguration(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, tiny, "stages="+second, "filter.timeout=drop")
+	if n := len(c.Stages); n != 1 {
+		t.Fatalf("%d stages", n)
+	}
+	before, after := c.RL(), c.Stage(1).RL()
+	if before.Objective.ClipHigh != 0.28 || after.Objective.ClipHigh != 0.26 || after.Baseline != rl.Mean ||
+		after.Filter["timeout"] != rl.Drop || after.MaxLength != before.MaxLength || after.Aggregation != "token_mean" {
+		t.Errorf("before %+v\nafter %+v", before, after)
+	}
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := mustLoad(t, string(text))
+	if changes, err := c.Differs(again); err != nil || len(changes) > 0 {
+		t.Errorf("printed and loaded again: %v, %v", changes, err)
+	}
+	if a := again.Stage(1).RL(); a.String() != after.String() {
+		t.Errorf("switches of the stage, printed and loaded again:\n%s\nwant\n%s", a, after)
+	}
+	changes, err := again.Changed([]byte(strings.Replace(string(text), `clip.high: "0.26"`, `clip.high: "0.27"`, 1)))
+	if want := []string{"stages[0].set.algorithm.set.clip.high"}; err != nil || !slices.Equal(changes, want) {
+		t.Errorf("changed %q, %v: want %q", changes, err, want)
 	}
 }

@@ -64,14 +64,6 @@ func (p place) takeGroup(number int) place {
 	return p
 }
 
-// complete returns the last step of which no group is left to learn from once the given one is done.
-func (p place) complete(r config.Rollouts, step int) int {
-	if r.MaxStaleness > 0 {
-		return p.Cursor / r.Tasks
-	}
-	return step
-}
-
 // progress is how far a run has got.
 type progress struct {
 	step    int
@@ -116,6 +108,7 @@ func (s state) write(dir *run.Dir) error {
 type keeper struct {
 	*site
 	rollouts config.Rollouts
+	stages   *stages
 	// keep is the number of checkpoints that are kept.
 	keep int
 	// course is what the run learns from, once it has begun.
@@ -159,7 +152,7 @@ func (k *keeper) save(ctx context.Context, s *state) error {
 	if err := k.dir.Note("checkpoint", map[string]int{"step": s.weights()}); err != nil {
 		return err
 	}
-	step := s.complete(k.rollouts, s.Step)
+	step := k.stages.complete(s.place, s.Step)
 	if len(open) > 0 {
 		step = min(step, open[0]-1) // its rollouts are under way
 	}

@@ -16,6 +16,7 @@ type supply struct {
 	rollouts config.Rollouts
 	steps    int
 	tasks    *tasks
+	stages   *stages
 	stream   *stream
 	journals *record.Journals
 	// progress shows how many rollouts of a step have ended, and occupancy measures how busy the workers are.
@@ -26,10 +27,10 @@ type supply struct {
 }
 
 // openSupply starts the stream of training rollouts. They are sampled by the model of the publisher.
-func openSupply(ctx context.Context, w *site, p player, from *publisher, t *tasks, steps int, at state) *supply {
+func openSupply(ctx context.Context, w *site, p player, from *publisher, t *tasks, g *stages, steps int, at state) *supply {
 	version := func() int64 { return from.live.current.Load().Version }
 	s := &supply{
-		rollouts: p.rollouts, steps: steps, tasks: t, stream: newStream(p.rollouts.MaxStaleness, w.now),
+		rollouts: p.rollouts, steps: steps, tasks: t, stages: g, stream: newStream(p.rollouts.MaxStaleness, w.now),
 		journals: &record.Journals{Dir: w.dir, Version: version}, progress: &counter{observer: w.observer},
 		occupancy: newOccupancy(p.rollouts.Workers, w.now), admitted: at.Cursor,
 	}
@@ -65,15 +66,15 @@ func (s *supply) unadmitted(step int) int {
 	if s.rollouts.MaxStaleness == 0 {
 		return step + 1
 	}
-	return s.admitted/s.rollouts.Tasks + 1
+	next, _ := s.stages.slot(s.admitted)
+	return next
 }
 
 // ahead admits the groups that updates up to MaxStaleness after the step may learn from, which is enough for each of
 // these updates.
 func (s *supply) ahead(step int, at place) error {
-	tasks := s.rollouts.Tasks
-	limit := min(step+s.rollouts.MaxStaleness, s.steps) * tasks
-	_, err := s.admit(at, limit, func(n int) (int, int) { return n/tasks + 1, n % tasks })
+	limit := s.stages.groups(min(step+s.rollouts.MaxStaleness, s.steps))
+	_, err := s.admit(at, limit, s.stages.slot)
 	return err
 }
 
@@ -81,8 +82,9 @@ func (s *supply) ahead(step int, at place) error {
 // further rounds for as many as had equal rewards.
 func (s *supply) rounds(step int, from place) ([]*group, error) {
 	var all []*group
-	size, want := s.rollouts.Group, s.rollouts.Tasks
-	for round := 0; round <= s.rollouts.Refill && want > 0; round++ {
+	now := s.stages.at(step).Rollouts
+	size, want := now.Group, now.Tasks
+	for round := 0; round <= now.Refill && want > 0; round++ {
 		s.progress.beginStep(step, want*size)
 		groups, err := s.admit(from, s.admitted+want, func(n int) (int, int) { return step, n - from.Cursor })
 		if err != nil {
@@ -96,7 +98,7 @@ func (s *supply) rounds(step int, from place) ([]*group, error) {
 			left -= len(taken)
 		}
 		all = append(all, groups...)
-		want -= differing(outcomesOf(groups), size)
+		want -= differing(groups)
 	}
 	return all, nil
 }
@@ -114,12 +116,13 @@ func (s *supply) admit(at place, limit int, slot func(number int) (int, int)) ([
 		if err := s.journals.Open(step); err != nil {
 			return nil, err
 		}
-		task, err := s.tasks.at(n)
+		now := s.stages.at(step)
+		task, err := s.tasks.at(n, now.Curriculum)
 		if err != nil {
 			return nil, err
 		}
 		g := &group{number: n, name: record.GroupName(step, slot)}
-		for i := range s.rollouts.Group {
+		for i := range now.Rollouts.Group {
 			g.jobs = append(g.jobs, run.Job{Task: task, Group: g.name, Index: i})
 		}
 		groups = append(groups, g)
@@ -129,11 +132,11 @@ func (s *supply) admit(at place, limit int, slot func(number int) (int, int)) ([
 }
 
 // differing counts the groups whose rewards are not all equal.
-func differing(outcomes []run.Outcome, size int) int {
+func differing(groups []*group) int {
 	n := 0
-	for group := range slices.Chunk(outcomes, size) {
+	for _, g := range groups {
 		seen := map[float64]bool{}
-		for _, o := range group {
+		for _, o := range g.outcomes {
 			if r := o.Reward; r != nil {
 				seen[*r] = true
 			}

@@ -7,12 +7,16 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/rl"
+	"deepswe/rl/train/config"
 )
 
 // step learns from the groups of an update and publishes the policy.
 func (p *practice) step(ctx context.Context, step int, from place) (learned, error) {
 	start := p.now()
-	u := &update{practice: p, number: step, take: p.supply.stream.takeGroups}
+	stage := p.stages.at(step)
+	u := &update{
+		practice: p, number: step, algorithm: stage.RL(), optimizer: stage.Optimizer, take: p.supply.stream.takeGroups,
+	}
 	values, err := u.make(ctx, from)
 	if err != nil && u.begun {
 		err = torn{err}
@@ -38,10 +42,10 @@ func (p *practice) step(ctx context.Context, step int, from place) (learned, err
 	values["time/step"] = now.Sub(start).Seconds()
 	p.supply.waited(values)
 	speeds(values, now.Sub(start))
-	if err := p.note(step, u.outcomes(), values); err != nil {
+	if err := p.note(step, u.groups, values); err != nil {
 		return learned{}, err
 	}
-	if err := p.supply.journals.CloseBefore(done.complete(p.rollouts, step) + 1); err != nil {
+	if err := p.supply.journals.CloseBefore(p.stages.complete(done.place, step) + 1); err != nil {
 		return learned{}, err
 	}
 	if p.rollouts.MaxStaleness > 0 {
@@ -56,6 +60,9 @@ func (p *practice) step(ctx context.Context, step int, from place) (learned, err
 type update struct {
 	*practice
 	number int
+	// algorithm and optimizer are those of the stage.
+	algorithm rl.Algorithm
+	optimizer config.Optimizer
 	// take waits for complete groups, at most as many as given.
 	take func(most int) ([]*group, error)
 
@@ -90,7 +97,8 @@ func (u *update) make(ctx context.Context, from place) (map[string]float64, erro
 // complete before the first optimizer step. Otherwise the trainer works on groups as they become complete, while other
 // rollouts go on.
 func (u *update) learn(ctx context.Context, from place) error {
-	n, parts := u.rollouts.Tasks, u.optimizer.Minibatches
+	now := u.stages.at(u.number).Rollouts
+	n, parts := now.Tasks, u.optimizer.Minibatches
 	if u.rollouts.MaxStaleness == 0 {
 		start := u.now()
 		groups, err := u.supply.rounds(u.number, from)
@@ -107,7 +115,7 @@ func (u *update) learn(ctx context.Context, from place) error {
 		if err := u.supply.ahead(u.number, from); err != nil {
 			return err
 		}
-		u.supply.progress.beginStep(u.number, n*u.rollouts.Group)
+		u.supply.progress.beginStep(u.number, n*now.Group)
 	}
 	for k := range parts {
 		if err := u.part(ctx, (k+1)*n/parts-k*n/parts); err != nil {
@@ -223,7 +231,7 @@ func (u *update) forward(ctx context.Context, rows []rl.Row, rollouts []rl.Rollo
 
 func (u *update) optimize(ctx context.Context, scale float64) error {
 	defer u.since(u.now(), &u.computed)
-	o := u.optimizer.Settings(u.number, u.stages.at(u.number))
+	o := u.optimizer.Settings(u.number)
 	o.Scale = scale
 	done, err := u.trainer.Step(context.WithoutCancel(ctx), o)
 	switch {
@@ -252,13 +260,17 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	}
 	values := batch.Metrics(rl.VersionNumber(u.publisher.policy.Version))
 	describe(values, outcomes, u.source)
-	stuck(values, rollouts, u.rollouts.Group)
+	stuck(values, rollouts)
+	entropy(values, rollouts)
 	maps.Copy(values, u.stats.Metrics())
 	if u.updates > 0 {
 		values["optim/grad_norm"] = u.norms / float64(u.updates)
 	}
+	if len(u.stages.config.Stages) > 0 {
+		values["stage"] = float64(u.stages.number(u.number))
+	}
 	values["optim/updates"], values["optim/skipped"] = float64(u.updates), float64(u.skipped)
-	values["optim/lr"] = u.optimizer.Rate(u.number, u.stages.at(u.number))
+	values["optim/lr"] = u.optimizer.Rate(u.number)
 	values["time/update"] = u.computed.Seconds()
 	values["time/wait_rollouts"] = u.waited.Seconds()
 	if u.rollouts.MaxStaleness == 0 {

@@ -63,7 +63,7 @@ func (r *RowsOnly) Open(ctx context.Context, o part.TrainerOptions) (part.Traine
 		return part.Trainer{}, err
 	}
 	t := &rowsTrainer{policy: rl.Policy{Model: served.Model}, dir: o.Dir}
-	return part.Trainer{Trainer: t, MaxContext: served.Context}, nil
+	return part.Trainer{Trainer: t, Pretrained: true, MaxContext: served.Context}, nil
 }
 
 // endpointFile records the identity of the endpoint with which the run began.

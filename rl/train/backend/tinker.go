@@ -201,7 +201,8 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 		return part.Trainer{}, err
 	}
 	return part.Trainer{
-		Trainer: trainer, MaxContext: trainer.MaxContext(), Gauges: trainer.Gauges, Accepts: trainer.Accepts,
+		Pretrained: true,
+		Trainer:    trainer, MaxContext: trainer.MaxContext(), Gauges: trainer.Gauges, Accepts: trainer.Accepts,
 		Imitate: trainer.Imitate,
 	}, nil
 }

@@ -126,10 +126,11 @@ func (a *Ablation) node() (*yaml.Node, error) {
 			Name       string    `yaml:"name"`
 			SeedOffset uint64    `yaml:"seed_offset,omitempty"`
 			Algorithm  Algorithm `yaml:"algorithm"`
-		}{v.Name, v.SeedOffset, algorithm}); err != nil {
+			Stages     []Stage   `yaml:"stages,omitempty"`
+		}{v.Name, v.SeedOffset, algorithm, v.Config.Stages}); err != nil {
 			return nil, fmt.Errorf("write configuration: %w", err)
 		}
-		rest := without(v.changes, "algorithm")
+		rest := without(without(v.changes, "algorithm"), "stages")
 		n.Content = append(n.Content, rest.Content...)
 		out.Variants = append(out.Variants, n)
 	}

@@ -9,6 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepswe/rl"
+	"deepswe/rl/train/part"
 )
 
 // Config describes a training run: what is learned, by which policy, and how. README.md documents every key. [Load]
@@ -22,6 +23,9 @@ type Config struct {
 
 	Environment EnvironmentSettings `yaml:"-"`
 	Trainer     TrainerSettings     `yaml:"-"`
+
+	// Limits are those of training rollouts where a stage has others than the environment's settings.
+	Limits part.Limits `yaml:"-"`
 
 	// Contexts are the limits of the rollouts' contexts in tokens, by their keys in the section of the environment, which
 	// fills them in.
@@ -158,9 +162,9 @@ func defaults() Config {
 		Checkpoint: Checkpoint{Every: 10, Keep: 2},
 		Guards: Guards{
 			MaxSkipped: 10, MismatchKL: 0.1, Collapse: Collapse{Window: 10, Fraction: 0.5, Patience: 20, Action: Warn},
-			Stuck: Stuck{Fraction: 0.9, Patience: 10, Action: Stop},
+			Stuck: Stuck{Fraction: 0.9, Patience: 10, Action: Stop}, Entropy: Entropy{Min: 0.3, Max: 1, Action: Warn},
 		},
-		Curriculum: Curriculum{After: 2, Every: 8, Exhausted: Warn},
+		Curriculum: Curriculum{After: 2, Every: 8, MaxRate: 1, Exhausted: Warn},
 	}
 }
 
@@ -172,19 +176,18 @@ func (c *Config) validate() error {
 	)
 }
 
-// Rate returns the learning rate of a step in a stage.
-func (o Optimizer) Rate(step int, s Stage) float64 {
-	rate := cmp.Or(s.LearningRate, o.LearningRate)
+// Rate returns the learning rate of a step.
+func (o Optimizer) Rate(step int) float64 {
 	if step < o.Warmup {
-		return rate * float64(step) / float64(o.Warmup)
+		return o.LearningRate * float64(step) / float64(o.Warmup)
 	}
-	return rate
+	return o.LearningRate
 }
 
-// Settings returns the trainer's settings for a step in a stage.
-func (o Optimizer) Settings(step int, s Stage) rl.Optimizer {
+// Settings returns the trainer's settings for a step.
+func (o Optimizer) Settings(step int) rl.Optimizer {
 	return rl.Optimizer{
-		LearningRate: o.Rate(step, s), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay,
+		LearningRate: o.Rate(step), Beta1: o.Beta1, Beta2: o.Beta2, Epsilon: o.Epsilon, WeightDecay: o.WeightDecay,
 		ClipNorm: o.ClipNorm,
 	}
 }

@@ -13,9 +13,11 @@ type Curriculum struct {
 	// each round is shuffled.
 	On bool `yaml:"on"`
 	// A task that either all rollouts or none solved in After visits in a row is demoted: it comes only every Every
-	// rounds, until its rollouts differ again.
+	// rounds, until its rollouts differ again. With an Every of 0 it never comes again.
 	After int `yaml:"after" least:"1"`
-	Every int `yaml:"every" least:"1"`
+	Every int `yaml:"every" least:"0"`
+	// MaxRate demotes a task as well that more than this share of its rollouts solve.
+	MaxRate float64 `yaml:"max_rate" most:"1"`
 	// Exhausted is what happens when every task is demoted.
 	Exhausted Action `yaml:"exhausted"`
 }
@@ -29,6 +31,15 @@ type Guards struct {
 	MismatchKL float64  `yaml:"mismatch_kl" most:"1e6"`
 	Collapse   Collapse `yaml:"collapse"`
 	Stuck      Stuck    `yaml:"stuck"`
+	Entropy    Entropy  `yaml:"entropy"`
+}
+
+// Entropy is what the entropy of a pretrained policy's sampled tokens, in nats, must be when training begins, if the
+// objective has no entropy term: DeepSWE leaves the term out on this condition.
+type Entropy struct {
+	Min    float64 `yaml:"min" most:"100"`
+	Max    float64 `yaml:"max" most:"100"`
+	Action Action  `yaml:"action"`
 }
 
 // Stuck is a policy that has collapsed to one reply: the rollouts of a group are the same and do not solve their task.
@@ -70,6 +81,9 @@ func (a *Action) UnmarshalYAML(n *yaml.Node) error {
 }
 
 func (g Guards) validate() error {
+	if g.Entropy.Min > g.Entropy.Max {
+		return fmt.Errorf("guards.entropy.min is %g, and guards.entropy.max is %g: want more", g.Entropy.Min, g.Entropy.Max)
+	}
 	if g.Stuck.Fraction == 0 {
 		return errors.New("guards.stuck.fraction is 0, which every step reaches; to switch it off: " +
 			"set guards.stuck.action to off")

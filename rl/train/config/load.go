@@ -19,6 +19,9 @@ const (
 	ablationKey    = "ablation"
 )
 
+// switches is the path of the algorithm's switches.
+const switches = "algorithm.set."
+
 // document is a configuration in YAML.
 type document struct {
 	Config      `yaml:",inline"`
@@ -48,7 +51,22 @@ func Load(data []byte, parts Parts, set ...string) (Config, error) {
 	return c, err
 }
 
-func load(root *yaml.Node, parts Parts) (c Config, err error) {
+func load(root *yaml.Node, parts Parts) (Config, error) {
+	c, err := loadWithoutStages(root, parts)
+	if err == nil {
+		err = c.loadStages(root)
+	}
+	if at := child(root, ablationKey); err == nil && at >= 0 {
+		c.Ablation, err = loadAblation(root.Content[at], root, parts)
+	}
+	if err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// loadWithoutStages reads the configuration that is in force before the first stage.
+func loadWithoutStages(root *yaml.Node, parts Parts) (c Config, err error) {
 	in := document{Config: defaults()}
 	if err := decodeSection(root, &in, ""); err != nil {
 		return Config{}, err
@@ -74,13 +92,7 @@ func load(root *yaml.Node, parts Parts) (c Config, err error) {
 	if err == nil {
 		err = c.complete()
 	}
-	if err == nil && !in.Ablation.IsZero() {
-		c.Ablation, err = loadAblation(&in.Ablation, root, parts)
-	}
-	if err != nil {
-		return Config{}, err
-	}
-	return c, nil
+	return c, err
 }
 
 // override applies KEY=VALUE to a configuration and returns the result.
@@ -94,8 +106,12 @@ func override(root *yaml.Node, setting string) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%q: the value is not YAML", setting)
 	}
 	path := strings.Split(key, ".")
-	if fields, _ := yamlFields(reflect.TypeFor[document]()); fields[path[0]] == nil {
-		path = []string{"algorithm", "set", strings.ReplaceAll(key, "-", "_")}
+	fields, _ := yamlFields(reflect.TypeFor[document]())
+	if own := fields[path[0]]; own == nil || len(path) > 1 && own.Kind() == reflect.Int { // steps.free is no part of steps
+		key = switches + key
+	}
+	if name, ok := strings.CutPrefix(key, switches); ok {
+		path = []string{"algorithm", "set", strings.ReplaceAll(name, "-", "_")}
 	}
 	over := n.Content[0]
 	clearLines(over)
@@ -250,22 +266,44 @@ func (c Config) Changed(from []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	an, errA := began.node()
-	bn, errB := c.node()
+	changes, err := began.Differs(c)
+	keys := make([]string, len(changes))
+	for i, d := range changes {
+		keys[i] = d.Key
+	}
+	return keys, err
+}
+
+// Difference is a key with different values in two configurations; empty where one of them does not have it.
+type Difference struct{ Key, From, To string }
+
+// Differs returns what differs in another configuration, in the order of the keys, which are paths.
+func (c Config) Differs(to Config) ([]Difference, error) {
+	left, errA := c.flat()
+	right, errB := to.flat()
 	if err := errors.Join(errA, errB); err != nil {
 		return nil, err
 	}
-	left, right := map[string]string{}, map[string]string{}
-	flatten(an, "", left)
-	flatten(bn, "", right)
-	var out []string
-	for _, key := range slices.Sorted(maps.Keys(left)) {
-		if left[key] != right[key] {
-			out = append(out, key)
-		}
-		delete(right, key)
+	for key := range left {
+		right[key] += "" // so that it has the keys of both
 	}
-	return append(out, slices.Sorted(maps.Keys(right))...), nil
+	var out []Difference
+	for _, key := range slices.Sorted(maps.Keys(right)) {
+		if left[key] != right[key] {
+			out = append(out, Difference{key, left[key], right[key]})
+		}
+	}
+	return out, nil
+}
+
+// flat returns the values of the configuration's keys.
+func (c Config) flat() (map[string]string, error) {
+	n, err := c.node()
+	out := map[string]string{}
+	if err == nil {
+		flatten(n, "", out)
+	}
+	return out, err
 }
 
 // Flatten returns the values of a configuration's keys. Keys are paths.

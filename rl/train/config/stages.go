@@ -1,8 +1,16 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"deepswe/rl/train/part"
 )
 
 // Stage changes some settings from a certain step on. Settings that it leaves out keep the values of the previous
@@ -15,8 +23,19 @@ type Stage struct {
 	// MaxSteps and Context are the limits of training rollouts that begin from then on. Rollouts under way keep theirs.
 	MaxSteps int `yaml:"max_steps,omitempty"`
 	Context  int `yaml:"context,omitempty"`
-	// LearningRate is the learning rate of the updates.
-	LearningRate float64 `yaml:"learning_rate,omitempty"`
+	// Set changes other settings. Its keys are those of --set. Once it is loaded, it has every key that changes, and
+	// LearningRate is one of them.
+	Set          map[string]string `yaml:"set,omitempty"`
+	LearningRate float64           `yaml:"learning_rate,omitempty"`
+
+	whole *Config // the configuration in force from then on
+}
+
+// stageable returns the keys that a stage may change. All others are about what is opened once in a run.
+func stageable() []string {
+	return []string{
+		"algorithm.preset", "algorithm.set", "optimizer", "rollouts.tasks", "rollouts.group", "rollouts.refill", "curriculum",
+	}
 }
 
 // Stall is the condition that a metric has stopped rising: its mean over the last Window steps exceeds that of the
@@ -67,12 +86,69 @@ func (c *Config) checkStages() error {
 		if s.MaxSteps < 0 || s.Context < 0 || !(s.LearningRate >= 0 && s.LearningRate <= 1) {
 			fail(": want max_steps and context from 1 up, and a learning_rate above 0 and at most 1")
 		}
-		if s.MaxSteps == 0 && s.Context == 0 && s.LearningRate == 0 {
-			fail(" changes nothing: want max_steps, context or learning_rate")
-		}
 		last = *s
 	}
 	return errors.Join(errs...)
+}
+
+// loadStages makes the configuration of each stage, and checks it like any other. root is what the configuration was
+// loaded from.
+func (c *Config) loadStages(root *yaml.Node) error {
+	before := *c
+	before.Stages = nil
+	for i := range c.Stages {
+		s := &c.Stages[i]
+		s.Set = maps.Clone(s.Set)
+		if s.LearningRate > 0 {
+			if s.Set == nil {
+				s.Set = map[string]string{}
+			}
+			s.Set["optimizer.learning_rate"], s.LearningRate = fmt.Sprint(s.LearningRate), 0
+		}
+		fail := func(err error) error { return fmt.Errorf("stages[%d].set: %w", i, err) }
+		for _, key := range slices.Sorted(maps.Keys(s.Set)) {
+			var err error
+			if root, err = override(root, key+"="+s.Set[key]); err != nil {
+				return fail(err)
+			}
+		}
+		whole, err := loadWithoutStages(root, c.parts)
+		if err != nil {
+			return fail(err)
+		}
+		whole.Stages = nil
+		changes, err := before.Differs(whole)
+		if err != nil {
+			return fail(err)
+		}
+		s.Set = nil
+		for _, d := range changes {
+			if !slices.ContainsFunc(stageable(), func(of string) bool { return d.Key == of || strings.HasPrefix(d.Key, of+".") }) {
+				return fail(fmt.Errorf("%s cannot change in the course of a run; what can: %s, and the stage's own max_steps and "+
+					"context", d.Key, strings.Join(stageable(), ", ")))
+			}
+			if s.Set == nil {
+				s.Set = map[string]string{}
+			}
+			s.Set[d.Key] = d.To
+		}
+		if s.MaxSteps == 0 && s.Context == 0 && s.Set == nil {
+			return fmt.Errorf("stages[%d] changes nothing: want max_steps, context or set", i)
+		}
+		whole.Limits = part.Limits{
+			Steps: cmp.Or(s.MaxSteps, before.Limits.Steps), Context: cmp.Or(s.Context, before.Limits.Context),
+		}
+		s.whole, before = &whole, whole
+	}
+	return nil
+}
+
+// Stage returns the configuration in force once so many stages have begun.
+func (c *Config) Stage(begun int) *Config {
+	if begun == 0 {
+		return c
+	}
+	return c.Stages[begun-1].whole
 }
 
 // Longest returns the largest value of a limit in any stage.

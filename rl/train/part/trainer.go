@@ -10,6 +10,8 @@ import (
 // Trainer is a trainer with what only some can do: each field but Trainer may be its zero value.
 type Trainer struct {
 	rl.Trainer
+	// Pretrained is set for a policy that begins as a language model, not with random weights.
+	Pretrained bool
 	// MaxContext is the maximum context of the sampler, in tokens of prompt and reply together.
 	MaxContext int
 	// Gauges returns metrics of the trainer's servers.
