@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -39,6 +38,7 @@ type training struct {
 	config, out, metricsAddr string
 	trackio                  string
 	set                      []string
+	diff                     string
 	dryRun, resume, json     bool
 	simulate                 bool
 	form                     string
@@ -55,7 +55,8 @@ The configuration is YAML: a file's, or a bundled one:
   %s
 A name without a slash and without an extension is a bundled one
 where there is one of that name; ./NAME is always a file. rl/train/README.md
-documents every key and its default; --dry-run prints the whole configuration.
+documents every key and its default; --dry-run prints the whole configuration,
+and --diff what differs in another one.
 
 A run has a directory: metrics as JSON lines and as TensorBoard event files,
 checkpoints, and report.html with the curves. A run that was stopped or killed
@@ -80,6 +81,7 @@ const trainExample = `  deepswe train --config frozenlake
   deepswe train --config ./mine.yaml --simulate --set rollouts.max_staleness=2
   deepswe train --config deepswe-32b --print kubernetes --nodes 8 --gpus 8
   deepswe train --config ./mine.yaml --set filter.max_steps=drop --dry-run
+  deepswe train --config deepswe-32b --diff swe-master
   deepswe train --resume --out grpo --metrics-addr 127.0.0.1:9100`
 
 func newTrain(d Deps) *cobra.Command {
@@ -97,6 +99,7 @@ func newTrain(d Deps) *cobra.Command {
 	f.StringVar(&t.out, "out", "", "keep the run in `DIR` (default: the configuration's name below the state directory)")
 	f.StringArrayVar(&t.set, "set", nil, "change `KEY=VALUE`: optimizer.learning_rate, or a switch of the algorithm")
 	f.BoolVar(&t.dryRun, "dry-run", false, "print the complete configuration and stop")
+	f.StringVar(&t.diff, "diff", "", "print what differs in the configuration `NAME`, a file's or a bundled one, and stop")
 	f.BoolVar(&t.simulate, "simulate", false, "play the loop on a simulated cluster, and print what it needs")
 	f.StringVar(&t.form, "print", "", "write what starts the run with its servers: "+strings.Join(recipe.Kinds(), ", "))
 	f.IntVar(&t.nodes, "nodes", 0, "with --print or --simulate: on `N` nodes with GPUs (default of --print: 1)")
@@ -107,7 +110,9 @@ func newTrain(d Deps) *cobra.Command {
 	f.StringVar(&t.trackio, "trackio", "", "send the metrics to the Trackio server at `URL`, too")
 	// It fails for an unknown flag only.
 	cli.Choices(c, "print", recipe.Kinds()...)
-	_ = c.RegisterFlagCompletionFunc("config", cobra.FixedCompletions(t.bundled(), cobra.ShellCompDirectiveDefault))
+	for _, flag := range []string{"config", "diff"} {
+		_ = c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(t.bundled(), cobra.ShellCompDirectiveDefault))
+	}
 	return c
 }
 
@@ -115,6 +120,9 @@ func (t *training) execute(ctx context.Context) error {
 	c, err := t.load()
 	if err != nil {
 		return cli.Usage(err)
+	}
+	if t.diff != "" {
+		return t.difference(c)
 	}
 	if t.dryRun {
 		text, err := c.YAML()
@@ -224,63 +232,6 @@ func (t *training) simulated(ctx context.Context, c config.Config) (err error) {
 // memory for a long time: with 512 of them under way and 32k tokens each, a run needs a third less memory. No
 // difference in processor time could be measured.
 const gcPercent = 35
-
-// bundled lists the configurations that the program brings, by name.
-func (t *training) bundled() []string {
-	files, _ := fs.Glob(t.deps.Configs, "*"+configSuffix) // the only error is that of a bad pattern
-	for i, f := range files {
-		files[i] = strings.TrimSuffix(f, configSuffix)
-	}
-	slices.Sort(files)
-	return files
-}
-
-const configSuffix = ".yaml"
-
-// load reads the configuration that the flags name.
-func (t *training) load() (config.Config, error) {
-	name := t.config
-	switch {
-	case name == "" && t.resume && t.out != "":
-		if _, err := run.Resumable(t.out, run.Train); err != nil {
-			return config.Config{}, err
-		}
-		name = filepath.Join(t.out, record.ConfigFile)
-	case name == "" && t.resume:
-		return config.Config{}, errors.New("--resume requires --out DIR or --config")
-	case name == "":
-		return config.Config{}, fmt.Errorf("--config is missing (bundled: %s)", strings.Join(t.bundled(), ", "))
-	}
-	data, err := t.read(name)
-	if err != nil {
-		return config.Config{}, fmt.Errorf("read configuration: %w", err)
-	}
-	c, err := config.Load(data, builtin.Parts(), t.set...)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-	}
-	return c, err
-}
-
-// read reads a configuration: a bundled one, a file's, or standard input's.
-func (t *training) read(name string) ([]byte, error) {
-	if name == "-" {
-		return io.ReadAll(t.deps.In)
-	}
-	isName := !strings.ContainsRune(name, filepath.Separator) && filepath.Ext(name) == ""
-	if isName && slices.Contains(t.bundled(), name) {
-		if _, err := os.Lstat(name); err == nil {
-			fmt.Fprintf(t.deps.Err, "--config %s is the bundled configuration; for the file of that name use --config ./%s\n",
-				name, name)
-		}
-		return fs.ReadFile(t.deps.Configs, name+configSuffix)
-	}
-	data, err := os.ReadFile(name)
-	if isName && errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w, and no bundled configuration has that name (bundled: %s)", err, strings.Join(t.bundled(), ", "))
-	}
-	return data, err
-}
 
 // watched trains and shows how it goes: on a terminal, in a log, or to a program.
 func (t *training) watched(ctx context.Context, c config.Config, o train.Options) ([]train.Result, error) {
