@@ -91,8 +91,8 @@ func (c *Client) continued(ctx context.Context, b *completionBody, r agent.Reque
 	start := time.Now()
 	ctx, w := watch(ctx, wholeAnswer)
 	defer w.stop()
-	x := &exchange{http: c.http, body: b, watch: w}
-	err := c.post(ctx, x, c.base+"/completions")
+	x := &exchange{http: c.http, body: b, watch: w, tokens: true}
+	err := c.do(ctx, x, c.base+"/completions")
 	var got completion
 	if err == nil {
 		got, err = decodeText(x.raw)
@@ -145,9 +145,6 @@ type completionBody struct {
 	// SkipSpecialTokens is always false: tags of thoughts and calls are special tokens of some models.
 	SkipSpecialTokens bool `json:"skip_special_tokens"`
 }
-
-func (*completionBody) streamed() bool { return false }
-func (*completionBody) most() int64    { return maxTokens }
 
 // textCompletion is the response. Servers put the prompt's ids either inside the choice or next to it.
 type textCompletion struct {

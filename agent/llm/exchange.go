@@ -22,30 +22,6 @@ const (
 	maxRefusal = 1 << 20
 )
 
-// most is how large the answer may be.
-func (x *exchange) most() int64 {
-	if x.body == nil {
-		return maxAnswer
-	}
-	return x.body.most()
-}
-
-// payload is the body of a request.
-type payload interface {
-	// streamed reports whether a streamed response is requested; most returns the maximum size of any other response.
-	streamed() bool
-	most() int64
-}
-
-func (b *body) streamed() bool { return b.Stream }
-
-func (b *body) most() int64 {
-	if b.Logprobs {
-		return maxTokens
-	}
-	return maxAnswer
-}
-
 // tooLarge is the error for a response that is larger than any valid one.
 func tooLarge(most int64) error {
 	return fmt.Errorf("%w: it is larger than %d MiB", errUnusable, most>>20)
@@ -56,8 +32,10 @@ func tooLarge(most int64) error {
 // error here.
 type exchange struct {
 	http  *http.Client
-	body  payload // nil for a GET
+	body  any // nil for a GET
 	watch *watchdog
+	// streams is set if a streamed answer is asked for, tokens if the answer has token ids or logprobs.
+	streams, tokens bool
 
 	status int
 	header http.Header
@@ -81,14 +59,17 @@ func (x *exchange) Do(req *http.Request) (*http.Response, error) {
 	answer := resp.Body
 	resp.Body = http.NoBody
 	in := bufio.NewReaderSize(answer, 32<<10)
-	if x.ok() && x.body != nil && x.body.streamed() && !whole(in) {
+	if x.ok() && x.streams && !whole(in) {
 		x.events = &events{body: answer, in: in, alive: x.watch.alive, left: maxStream}
 		return resp, nil
 	}
 	defer answer.Close()
-	most := x.most()
-	if !x.ok() {
+	most := int64(maxAnswer)
+	switch {
+	case !x.ok():
 		most = maxRefusal
+	case x.tokens:
+		most = maxTokens
 	}
 	raw, err := io.ReadAll(io.LimitReader(in, most+1))
 	switch over := int64(len(raw)) > most; {

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net/http"
 	"regexp"
 	"strconv"
 
@@ -96,19 +95,7 @@ func (c *Client) weightVersion(ctx context.Context, p patience, model string) (*
 		Version string `json:"weight_version"`
 	}
 	p.retries = 0
-	err := c.retry(ctx, p, func(ctx context.Context, _ *dialect) *Error {
-		ctx, w := watch(ctx, listPatience)
-		defer w.stop()
-		x := &exchange{http: c.http, watch: w}
-		err := c.do(ctx, x, http.MethodGet, c.root()+"/weight_info")
-		if err == nil {
-			err = decodeInto(x.raw, &answer)
-		}
-		if err != nil {
-			return c.failure(ctx, x, err)
-		}
-		return nil
-	})
+	err := c.query(ctx, p, listPatience, c.root()+"/weight_info", nil, &answer)
 	if failed, ok := errors.AsType[*Error](err); ok {
 		c.versionless.Store(!failed.gone) // the server has no such endpoint, or a web page instead
 		return nil, nil

@@ -189,7 +189,7 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 	}
 	ctx, w := watch(ctx, patience)
 	defer w.stop()
-	x := &exchange{http: c.http, body: b, watch: w}
+	x := &exchange{http: c.http, body: b, watch: w, streams: b.Stream, tokens: b.Logprobs}
 	var got completion
 	err := c.send(ctx, x)
 	switch {
@@ -224,7 +224,7 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 // exchange.
 func (c *Client) send(ctx context.Context, x *exchange) error {
 	address := openai.ChatCompletionRequest{Model: "model"} // some real names would be refused
-	if !x.body.streamed() {
+	if !x.streams {
 		_, err := c.api(x).CreateChatCompletion(ctx, address)
 		return err
 	}
@@ -240,12 +240,30 @@ func (c *Client) api(x *exchange) *openai.Client {
 	return openai.NewClientWithConfig(cfg)
 }
 
-// post sends the exchange's body to an address that go-openai does not know, and fails unless the answer is a success.
-func (c *Client) post(ctx context.Context, x *exchange, address string) error {
-	return c.do(ctx, x, http.MethodPost, address)
+// query posts a body to an address that go-openai does not know, or asks it without a body, and decodes the answer. It
+// repeats the request as retry does, and gives each try a time for its answer.
+func (c *Client) query(ctx context.Context, p patience, limit time.Duration, address string, body, into any) error {
+	return c.retry(ctx, p, func(ctx context.Context, _ *dialect) *Error {
+		ctx, w := watch(ctx, limit)
+		defer w.stop()
+		x := &exchange{http: c.http, body: body, watch: w, tokens: true}
+		err := c.do(ctx, x, address)
+		if err == nil {
+			err = decodeInto(x.raw, into)
+		}
+		if err != nil {
+			return c.failure(ctx, x, err)
+		}
+		return nil
+	})
 }
 
-func (c *Client) do(ctx context.Context, x *exchange, method, address string) error {
+// do sends the exchange's body to an address that go-openai does not know, and fails unless the answer is a success.
+func (c *Client) do(ctx context.Context, x *exchange, address string) error {
+	method := http.MethodPost
+	if x.body == nil {
+		method = http.MethodGet
+	}
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (c *Client) spelling(ctx context.Context, b *body, r agent.Request) (Spelli
 	start := time.Now()
 	ctx, w := watch(ctx, wholeAnswer)
 	defer w.stop()
-	x := &exchange{http: c.http, body: b, watch: w}
+	x := &exchange{http: c.http, body: b, watch: w, tokens: b.Logprobs}
 	err := c.send(ctx, x)
 	var got completion
 	if x.ok() && x.raw != nil {

@@ -144,18 +144,12 @@ type tokenizeBody struct {
 	AddGenerationPrompt bool          `json:"add_generation_prompt"`
 }
 
-func (*tokenizeBody) streamed() bool { return false }
-func (*tokenizeBody) most() int64    { return maxTokens }
-
 // textBody asks for the ids of a text.
 type textBody struct {
 	Model            string `json:"model"`
 	Prompt           string `json:"prompt"`
 	AddSpecialTokens bool   `json:"add_special_tokens"`
 }
-
-func (*textBody) streamed() bool { return false }
-func (*textBody) most() int64    { return maxTokens }
 
 // Tokenize returns the ids of a text, without special tokens. The error wraps [ErrNoExtension] if the server has no
 // /tokenize.
@@ -176,9 +170,6 @@ type detokenizeBody struct {
 	Model  string  `json:"model"`
 	Tokens []int32 `json:"tokens"`
 }
-
-func (*detokenizeBody) streamed() bool { return false }
-func (*detokenizeBody) most() int64    { return maxAnswer }
 
 // tokenize asks the server for ids, and learns the length of the context.
 func (c *Client) tokenize(ctx context.Context, p patience, b *tokenizeBody) ([]int32, error) {
@@ -204,20 +195,8 @@ func (c *Client) detokenize(ctx context.Context, p patience, model string, ids [
 }
 
 // ask posts to a path outside /v1.
-func (c *Client) ask(ctx context.Context, p patience, path string, b payload, into any) error {
-	err := c.retry(ctx, p, func(ctx context.Context, _ *dialect) *Error {
-		ctx, w := watch(ctx, firstByte)
-		defer w.stop()
-		x := &exchange{http: c.http, body: b, watch: w}
-		err := c.post(ctx, x, c.root()+path)
-		if err == nil {
-			err = decodeInto(x.raw, into)
-		}
-		if err != nil {
-			return c.failure(ctx, x, err)
-		}
-		return nil
-	})
+func (c *Client) ask(ctx context.Context, p patience, path string, body, into any) error {
+	err := c.query(ctx, p, firstByte, c.root()+path, body, into)
 	failed, ok := errors.AsType[*Error](err)
 	switch {
 	case !ok || failed.Status != http.StatusNotFound && failed.Status != http.StatusMethodNotAllowed:

@@ -106,8 +106,8 @@ func (c *Client) Score(ctx context.Context, ids []int32) ([]float64, error) {
 	err = c.retry(ctx, c.patience(agent.Request{}), func(ctx context.Context, _ *dialect) *Error {
 		ctx, w := watch(ctx, wholeAnswer)
 		defer w.stop()
-		x := &exchange{http: c.http, body: b, watch: w}
-		err := c.post(ctx, x, c.base+"/completions")
+		x := &exchange{http: c.http, body: b, watch: w, tokens: true}
+		err := c.do(ctx, x, c.base+"/completions")
 		if err == nil {
 			err = decodeInto(x.raw, &answer)
 		}

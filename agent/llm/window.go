@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,17 +203,10 @@ type namedModel struct {
 	Model string `json:"model"`
 }
 
-func (namedModel) streamed() bool { return false }
-func (namedModel) most() int64    { return maxAnswer }
-
 // learnFrom asks the server at a path outside /v1, and reports whether it has answered.
-func (c *Client) learnFrom(ctx context.Context, path string, question payload, into any) bool {
-	method := http.MethodGet
-	if question != nil {
-		method = http.MethodPost
-	}
+func (c *Client) learnFrom(ctx context.Context, path string, question any, into any) bool {
 	x := &exchange{http: c.http, body: question}
-	return c.do(ctx, x, method, c.root()+path) == nil && decodeInto(x.raw, into) == nil
+	return c.do(ctx, x, c.root()+path) == nil && decodeInto(x.raw, into) == nil
 }
 
 // cut compares what the server has read of the first prompt with the words that were sent: no tokenizer makes less than
