@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
@@ -77,25 +78,30 @@ func (d *daemon) makePrepared(ctx context.Context, sandbox *Sandbox, ref, key st
 	if err := sandbox.RunPrepare(ctx, sandbox.spec.Prepare); err != nil {
 		return image{}, err
 	}
+	return d.commit(ctx, sandbox, ref, "prepared", "keep the prepared image", map[string]string{labelPrepared: key})
+}
+
+// commit makes an image of a container, with the original image's configuration instead of the container's.
+func (d *daemon) commit(
+	ctx context.Context, sandbox *Sandbox, ref, done, operation string, labels map[string]string,
+) (image, error) {
 	base := sandbox.image
+	maps.Copy(labels, map[string]string{
+		labelUser: base.user, labelKind: kindPrepare, labelOwner: "", labelHost: "", labelRun: "", labelRollout: "",
+	})
 	_, err := d.cli.ContainerCommit(ctx, sandbox.id, client.ContainerCommitOptions{
-		Reference: ref, Comment: "deepswe: " + base.ref + ", prepared",
-		// Use the original image's configuration instead of the configuration of the container.
+		Reference: ref, Comment: "deepswe: " + base.ref + ", " + done,
 		Config: &container.Config{
 			User: base.user, Env: base.env, Cmd: base.command, Entrypoint: base.entry, WorkingDir: base.workdir,
-			Labels: map[string]string{
-				labelPrepared: key, labelUser: base.user, labelKind: kindPrepare,
-				labelOwner: "", labelHost: "", labelRun: "", labelRollout: "",
-			},
+			Labels: labels,
 		},
 	})
 	if err != nil {
-		return image{}, fmt.Errorf("keep the prepared image: %w", err)
+		return image{}, fmt.Errorf("%s: %w", operation, err)
 	}
 	img, err := d.inspectImage(ctx, ref)
-	if err != nil {
-		return image{}, err
+	if err == nil {
+		d.pulled(ctx, img)
 	}
-	d.pulled(ctx, img)
-	return img, nil
+	return img, err
 }

@@ -13,9 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/client"
-
 	"deepswe/env"
 	"deepswe/env/setup"
 )
@@ -128,27 +125,12 @@ func (d *daemon) makeSetup(
 	if err != nil {
 		return done, err
 	}
-	base := sandbox.image
-	_, err = d.cli.ContainerCommit(ctx, sandbox.id, client.ContainerCommitOptions{
-		Reference: ref, Comment: "deepswe: " + base.ref + ", set up",
-		Config: &container.Config{
-			User: base.user, Env: base.env, Cmd: base.command, Entrypoint: base.entry, WorkingDir: base.workdir,
-			Labels: map[string]string{
-				labelPrepared: key, labelInstalled: string(label), labelUser: base.user, labelKind: kindPrepare,
-				labelOwner: "", labelHost: "", labelRun: "", labelRollout: "",
-			},
-		},
-	})
-	if err != nil {
-		return done, fmt.Errorf("keep what the set-up has installed: %w", err)
+	_, err = d.commit(ctx, sandbox, ref, "set up", "keep what the set-up has installed",
+		map[string]string{labelPrepared: key, labelInstalled: string(label)})
+	if err == nil {
+		done.Image = ref
 	}
-	img, err := d.inspectImage(ctx, ref)
-	if err != nil {
-		return done, err
-	}
-	d.pulled(ctx, img)
-	done.Image = ref
-	return done, nil
+	return done, err
 }
 
 // certificates is the file with the certificate authorities that a set-up trusts.

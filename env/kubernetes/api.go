@@ -227,6 +227,33 @@ func (c *cluster) listPods(ctx context.Context, selector string) (all []pod, ver
 	}
 }
 
+const removeTimeout = 30 * time.Second
+
+// createPod asks the server for a pod that is watched, and returns its UID. Cancelling the request could leave an
+// unknown pod behind, so it does not end with ctx.
+func (c *cluster) createPod(ctx context.Context, p pod, w *watched) (uid string, err error) {
+	var made pod
+	err = c.call(ctx, request{method: http.MethodPost, path: c.pods(), body: p, into: &made, whole: true})
+	if refused(err) == http.StatusConflict && !overQuota(err) {
+		err = nil // a first response was lost
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.created = refused(err) == 0 // if the response was lost, there may be a pod
+	return made.Metadata.UID, err
+}
+
+// removePod deletes a pod. If that fails, it is retried later in the background.
+func (c *cluster) removePod(ctx context.Context, p podID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
+	err := c.deletePod(ctx, p.name, p.uid)
+	if err != nil {
+		c.orphans.Add(p)
+	}
+	return err
+}
+
 // deletePod deletes a pod without a grace period. It succeeds if the pod no longer exists.
 func (c *cluster) deletePod(ctx context.Context, name, uid string) error {
 	type preconditions struct {

@@ -2,7 +2,6 @@ package kubernetes
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"time"
 
@@ -66,20 +65,12 @@ func (c *cluster) Fetch(ctx context.Context, s env.Spec) (err error) {
 	p := c.pullManifest(s)
 	w := c.register(p.Metadata.Name)
 	defer c.unregister(p.Metadata.Name)
-	var made pod
-	err = c.call(ctx, request{method: http.MethodPost, path: c.pods(), body: p, into: &made, whole: true})
-	if err != nil && (refused(err) != http.StatusConflict || overQuota(err)) { // conflict: a first response was lost
+	uid, err := c.createPod(ctx, p, w)
+	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	w.created = true
-	c.mu.Unlock()
 	err = c.awaitImage(ctx, w)
-	during, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
-	defer cancel()
-	if failed := c.deletePod(during, p.Metadata.Name, made.Metadata.UID); failed != nil {
-		c.orphans.Add(podID{p.Metadata.Name, made.Metadata.UID})
-	}
+	_ = c.removePod(ctx, podID{p.Metadata.Name, uid}) // now or later
 	return err
 }
 
@@ -118,14 +109,11 @@ func (c *cluster) awaitImage(ctx context.Context, w *watched) error {
 				return err
 			}
 		}
-		timer := time.NewTimer(time.Second) // watch also counts the time
 		select {
 		case <-change:
-		case <-timer.C:
+		case <-time.After(time.Second): // watch also counts the time
 		case <-ctx.Done():
-			timer.Stop()
 			return context.Cause(ctx)
 		}
-		timer.Stop()
 	}
 }

@@ -62,13 +62,7 @@ func (s *Sandbox) reach(ctx context.Context) (lost <-chan error, err error) {
 			return lost, nil
 		}
 		c.log.Debug("cannot reach the guest yet", "pod", s.launch.name, "error", err)
-		timer := time.NewTimer(jitter(env.Backoff(try/4+1, tryEvery*4/3, 2*time.Second)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
+		if env.Sleep(ctx, jitter(env.Backoff(try/4+1, tryEvery*4/3, 2*time.Second))) != nil {
 			return nil, fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 	}

@@ -79,12 +79,8 @@ func (s *Sandbox) remove(ctx context.Context) error {
 	return s.delete(ctx)
 }
 
-const removeTimeout = 30 * time.Second
-
-// delete deletes the pod. If that fails, it is retried later in the background.
+// delete deletes the pod, now or later.
 func (s *Sandbox) delete(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
-	defer cancel()
 	defer s.c.unregister(s.launch.name)
 	s.c.mu.Lock()
 	created := s.watched.created
@@ -92,8 +88,7 @@ func (s *Sandbox) delete(ctx context.Context) error {
 	if !created {
 		return nil
 	}
-	if err := s.c.deletePod(ctx, s.launch.name, s.uid); err != nil {
-		s.c.orphans.Add(podID{s.launch.name, s.uid})
+	if err := s.c.removePod(ctx, podID{s.launch.name, s.uid}); err != nil {
 		return fmt.Errorf("%w: %s: delete pod %s: %w", env.ErrInfrastructure, s.c.where(), s.launch.name, err)
 	}
 	return nil
@@ -104,13 +99,11 @@ func (s *Sandbox) supervise(lost <-chan error) {
 	defer close(s.supervised)
 	ctx, cancel := context.WithCancel(s.c.life)
 	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
 	s.c.work.Go(func() {
 		select {
 		case <-s.line.Done():
 			cancel()
-		case <-stop:
+		case <-ctx.Done():
 		}
 	})
 	var o outage
@@ -175,13 +168,11 @@ func (s *Sandbox) reconnect(ctx context.Context, o *outage) (lost <-chan error, 
 					s.launch.name, silence, o.why)
 			}
 			_, _, change := s.c.look(s.watched)
-			timer := time.NewTimer(jitter(env.Backoff(o.tries-1, first, longest)))
 			select {
-			case <-timer.C:
+			case <-time.After(jitter(env.Backoff(o.tries-1, first, longest))):
 			case <-change:
 			case <-ctx.Done():
 			}
-			timer.Stop()
 		}
 		if lost, err = s.attach(ctx, false); err == nil {
 			if o.tries > 1 {

@@ -187,7 +187,7 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 		freed := c.freed
 		c.mu.Unlock()
 		if err = errLetPass; !c.queue.letsPass(s.launch.turn.rank) {
-			err = c.post(ctx, s)
+			s.uid, err = c.createPod(ctx, c.manifest(s.launch), s.watched)
 		}
 		if err == nil {
 			return release, nil
@@ -200,36 +200,13 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 		if late := s.launch.turn.late(); late != nil {
 			return nil, late
 		}
-		timer := time.NewTimer(jitter(env.Backoff(waits, time.Second, 15*time.Second)))
 		select {
 		case <-freed:
-		case <-timer.C:
+		case <-time.After(jitter(env.Backoff(waits, time.Second, 15*time.Second))):
 		case <-ctx.Done():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
 			return nil, fmt.Errorf("waiting for room: %w (%w)", context.Cause(ctx), err)
 		}
 	}
-}
-
-// post asks the server for a pod.
-func (c *cluster) post(ctx context.Context, s *Sandbox) error {
-	var made pod
-	// Cancelling the request could leave an unknown pod behind, so it does not end with ctx.
-	err := c.call(ctx, request{
-		method: http.MethodPost, path: c.pods(), body: c.manifest(s.launch), into: &made, whole: true,
-	})
-	if err != nil && (refused(err) != http.StatusConflict || overQuota(err)) { // conflict: a first response was lost
-		c.mu.Lock()
-		s.watched.created = refused(err) == 0 // the response was lost: there may be a pod
-		c.mu.Unlock()
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.watched.created, s.uid = true, made.Metadata.UID
-	return nil
 }
 
 // overQuota reports whether a pod was refused because a quota is currently used up. It is false for a pod that is
@@ -306,15 +283,12 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func(why string
 					return
 				}
 			}
-			timer := time.NewTimer(time.Second)
 			select {
 			case <-change:
-			case <-timer.C:
+			case <-time.After(time.Second):
 			case <-ctx.Done():
-				timer.Stop()
 				return
 			}
-			timer.Stop()
 		}
 	})
 	return trouble

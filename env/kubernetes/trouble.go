@@ -88,8 +88,7 @@ const settle = 3 * time.Second
 // explained waits for the cause of a pod's end, if err does not say it. The pod's status changes several times as it
 // ends.
 func (c *cluster) explained(ctx context.Context, w *watched, err error) error {
-	timer := time.NewTimer(settle)
-	defer timer.Stop()
+	late := time.After(settle)
 	for {
 		if e, ok := errors.AsType[*PodError](err); !ok || !e.vague {
 			return err
@@ -103,7 +102,7 @@ func (c *cluster) explained(ctx context.Context, w *watched, err error) error {
 		}
 		select {
 		case <-change:
-		case <-timer.C:
+		case <-late:
 			return err
 		case <-ctx.Done():
 			return err
