@@ -3,7 +3,6 @@ package guest
 import (
 	"encoding/binary"
 	"io/fs"
-	"time"
 )
 
 // coder encodes or decodes the fields of a message, in the order of the calls. Each message lists its fields once,
@@ -45,23 +44,11 @@ func (c *coder) uint(v *uint64) {
 }
 
 // signed uses zigzag encoding, which keeps small negative numbers short.
-func signed[T ~int | ~int64](c *coder, v *T) {
-	u := uint64(int64(*v))<<1 ^ uint64(int64(*v)>>63)
-	c.uint(&u)
-	*v = T(int64(u>>1) ^ -int64(u&1))
-}
-
-func (c *coder) int64(v *int64) { signed(c, v) }
-
-func (c *coder) ints(list ...*int) {
+func signed[T ~int | ~int64](c *coder, list ...*T) {
 	for _, v := range list {
-		signed(c, v)
-	}
-}
-
-func (c *coder) durations(list ...*time.Duration) {
-	for _, v := range list {
-		signed(c, v)
+		u := uint64(int64(*v))<<1 ^ uint64(int64(*v)>>63)
+		c.uint(&u)
+		*v = T(int64(u>>1) ^ -int64(u&1))
 	}
 }
 
@@ -82,26 +69,8 @@ func (c *coder) bools(list ...*bool) {
 	}
 }
 
-// bytes copies when decoding, because the buffers of payloads are reused.
-func (c *coder) bytes(v *[]byte) {
-	n := uint64(len(*v))
-	c.uint(&n)
-	if !c.reading {
-		c.buf = append(c.buf, *v...)
-		return
-	}
-	*v = nil
-	if n > uint64(len(c.buf)) {
-		c.failed, c.buf = true, nil
-		return
-	}
-	if n > 0 {
-		*v = append([]byte(nil), c.buf[:n]...)
-	}
-	c.buf = c.buf[n:]
-}
-
-func str[T ~string](c *coder, v *T) {
+// str copies when decoding, because the buffers of payloads are reused.
+func str[T ~string | ~[]byte](c *coder, v *T) {
 	n := uint64(len(*v))
 	c.uint(&n)
 	if !c.reading {
@@ -109,10 +78,9 @@ func str[T ~string](c *coder, v *T) {
 		return
 	}
 	if n > uint64(len(c.buf)) {
-		c.failed, c.buf, *v = true, nil, ""
-		return
+		c.failed, c.buf, n = true, nil, 0
 	}
-	*v, c.buf = T(c.buf[:n]), c.buf[n:]
+	*v, c.buf = T(string(c.buf[:n])), c.buf[n:]
 }
 
 func (c *coder) strings(v *[]string) {

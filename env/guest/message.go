@@ -58,15 +58,13 @@ func (v verb) request() Message {
 }
 
 func (h *Hello) code(c *coder) {
-	c.ints(&h.Protocol)
+	signed(c, &h.Protocol)
 	str(c, &h.Build)
-	c.ints(&h.PID, &h.UID, &h.GID, &h.CommandUID, &h.CommandGID)
+	signed(c, &h.PID, &h.UID, &h.GID, &h.CommandUID, &h.CommandGID)
 	str(c, &h.Dir)
 	str(c, &h.Arch)
-	c.durations(&h.Silence)
-	for _, n := range []*int64{&h.Space.Free, &h.Space.Total, &h.Space.FreeFiles, &h.Space.Files} {
-		c.int64(n)
-	}
+	signed(c, &h.Silence)
+	signed(c, &h.Space.Free, &h.Space.Total, &h.Space.FreeFiles, &h.Space.Files)
 }
 
 // nothing is the reply of verbs without a result.
@@ -94,8 +92,8 @@ func (r *RunCall) code(c *coder) {
 	str(c, &r.Shell)
 	str(c, &r.Dir)
 	c.strings(&r.Env)
-	c.durations(&r.Timeout, &r.Grace)
-	c.ints(&r.Head, &r.Tail)
+	signed(c, &r.Timeout, &r.Grace)
+	signed(c, &r.Head, &r.Tail)
 	c.bools(&r.HasStdin, &r.AsGuest, &r.EndAll)
 }
 
@@ -106,8 +104,8 @@ type capture struct {
 }
 
 func (o *capture) code(c *coder) {
-	c.ints(&o.head, &o.tail)
-	c.int64(&o.size)
+	signed(c, &o.head, &o.tail)
+	signed(c, &o.size)
 }
 
 // runReply is a Result. The captured bytes (head and tail of stdout, then of stderr) precede it as data.
@@ -117,11 +115,11 @@ type runReply struct {
 }
 
 func (r *runReply) code(c *coder) {
-	c.ints(&r.ExitCode)
+	signed(c, &r.ExitCode)
 	str(c, &r.Signal)
 	c.bools(&r.TimedOut, &r.Cancelled, &r.OutOfMemory, &r.OutOfDisk)
-	c.ints(&r.Background)
-	c.durations(&r.Elapsed)
+	signed(c, &r.Background)
+	signed(c, &r.Elapsed)
 	r.stdout.code(c)
 	r.stderr.code(c)
 }
@@ -130,7 +128,7 @@ func (f *FileInfo) code(c *coder) {
 	str(c, &f.Path)
 	str(c, &f.Kind)
 	c.mode(&f.Mode)
-	c.int64(&f.Size)
+	signed(c, &f.Size)
 	str(c, &f.Version)
 	str(c, &f.Target)
 }
@@ -143,7 +141,7 @@ type ReadCall struct {
 
 func (r *ReadCall) code(c *coder) {
 	str(c, &r.Path)
-	c.int64(&r.Limit)
+	signed(c, &r.Limit)
 	c.bools(&r.NoFollow)
 }
 
@@ -168,9 +166,9 @@ type ListCall struct {
 
 func (l *ListCall) code(c *coder) {
 	str(c, &l.Path)
-	c.ints(&l.Depth)
+	signed(c, &l.Depth)
 	c.bools(&l.Hidden)
-	c.ints(&l.Limit)
+	signed(c, &l.Limit)
 }
 
 // code leaves the entries out: they precede the reply as data.
@@ -183,19 +181,19 @@ func (q *Query) code(c *coder) {
 	c.strings(&q.Names)
 	c.bools(&q.Hidden)
 	c.strings(&q.Skip)
-	c.ints(&q.MaxMatches, &q.MaxLine)
+	signed(c, &q.MaxMatches, &q.MaxLine)
 }
 
 func (m *Match) code(c *coder) {
 	str(c, &m.Path)
-	c.ints(&m.Line)
-	c.bytes(&m.Text)
+	signed(c, &m.Line)
+	str(c, &m.Text)
 	c.bools(&m.Cut)
 }
 
 // code leaves the matches out: they precede the reply as data.
 func (m *Matches) code(c *coder) {
-	c.ints(&m.Files, &m.Total, &m.Binary, &m.Unreadable)
+	signed(c, &m.Files, &m.Total, &m.Binary, &m.Unreadable)
 }
 
 // TreeCall requests all files below a directory.
@@ -206,7 +204,7 @@ type TreeCall struct {
 
 func (t *TreeCall) code(c *coder) {
 	str(c, &t.Root)
-	c.ints(&t.Limit)
+	signed(c, &t.Limit)
 	c.strings(&t.Skip)
 	c.bools(&t.Remember)
 }
@@ -218,8 +216,8 @@ func (r *RememberCall) code(c *coder) { str(c, &r.Root) }
 
 func (f *KnownFile) code(c *coder) {
 	str(c, &f.Path)
-	c.int64(&f.Size)
-	c.int64(&f.Modified)
+	signed(c, &f.Size)
+	signed(c, &f.Modified)
 	str(c, &f.Version)
 }
 
@@ -231,18 +229,18 @@ func (u *UnpackCall) code(c *coder) { str(c, &u.Dir) }
 // ListenCall asks for a listener on a port of the sandbox's loopback interface.
 type ListenCall struct{ Port int }
 
-func (l *ListenCall) code(c *coder) { c.ints(&l.Port) }
+func (l *ListenCall) code(c *coder) { signed(c, &l.Port) }
 
 // AcceptCall asks for the next connection to a port. The reply begins with one byte when there is a connection,
 // followed by what the other end sends. The body of the call is sent to the other end.
 type AcceptCall struct{ Port int }
 
-func (a *AcceptCall) code(c *coder) { c.ints(&a.Port) }
+func (a *AcceptCall) code(c *coder) { signed(c, &a.Port) }
 
 // credit allows the host to send that many more bytes of a body.
 type credit struct{ bytes int }
 
-func (r *credit) code(c *coder) { c.ints(&r.bytes) }
+func (r *credit) code(c *coder) { signed(c, &r.bytes) }
 
 // failure is an error sent over the wire: its text, and the number of its sentinel.
 type failure struct {
@@ -251,7 +249,7 @@ type failure struct {
 }
 
 func (f *failure) code(c *coder) {
-	c.ints(&f.sentinel)
+	signed(c, &f.sentinel)
 	str(c, &f.text)
 }
 
