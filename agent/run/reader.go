@@ -35,7 +35,6 @@ type Reader struct {
 
 // Note is an event added with [Dir.Note].
 type Note struct {
-	Time  time.Time
 	Event string
 	Data  json.RawMessage
 }
@@ -83,7 +82,7 @@ func Read(path string) (*Reader, error) {
 		}
 		r.Last = e.Time
 		if e.Outcome == nil {
-			r.Notes = append(r.Notes, Note{Time: e.Time, Event: e.Event, Data: e.Data})
+			r.Notes = append(r.Notes, Note{Event: e.Event, Data: e.Data})
 			return nil
 		}
 		i, again := place[key(e.Job)]

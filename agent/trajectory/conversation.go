@@ -141,8 +141,6 @@ type Result struct {
 type Turn struct {
 	Reply        Reply
 	Observations []Observation
-	// Answered is the time of the reply; zero if unknown.
-	Answered time.Time
 	// Untrained is set if nothing is to be learned from the reply.
 	Untrained bool
 }

@@ -115,7 +115,6 @@ func TestConversationComesBack(t *testing.T) {
 				cmpopts.EquateEmpty(),
 				cmpopts.IgnoreFields(trajectory.Result{}, "Output"),
 				cmpopts.IgnoreFields(trajectory.Recording{}, "Started"),
-				cmpopts.IgnoreFields(trajectory.Turn{}, "Answered"),
 				// The document has arguments for every native call, also where the agent could not read them, and ids of
 				// its own where the server repeated one.
 				cmpopts.IgnoreFields(trajectory.Reply{}, "Calls"),

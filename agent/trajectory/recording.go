@@ -60,7 +60,7 @@ func Record(events []Event) (*Recording, error) {
 			r.Messages = append(r.Messages, *e.Message)
 		case KindReply:
 			r.Messages = append(r.Messages, e.Reply.Message)
-			r.Turns = append(r.Turns, Turn{Reply: *e.Reply, Answered: e.Time, Untrained: untrained[e.Seq]})
+			r.Turns = append(r.Turns, Turn{Reply: *e.Reply, Untrained: untrained[e.Seq]})
 		case KindObservation:
 			if len(r.Turns) == 0 {
 				return nil, fmt.Errorf("%w: event %d is an observation, but no reply precedes it", ErrLog, e.Seq)

@@ -105,7 +105,7 @@ func (s *Step) turn() Turn {
 			}
 		}
 	}
-	return Turn{Reply: reply, Observations: s.observations(inText), Answered: s.time()}
+	return Turn{Reply: reply, Observations: s.observations(inText)}
 }
 
 // native returns the call as the server returned it.

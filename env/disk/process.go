@@ -13,7 +13,7 @@ import (
 
 // Stat is the part of /proc/PID/stat that deepswe uses.
 type Stat struct {
-	PID, Parent, Group, Session int
+	PID, Parent, Session int
 
 	State byte
 	Start uint64 // in clock ticks since boot
@@ -41,17 +41,16 @@ func parseStat(text []byte) (Stat, bool) {
 		return Stat{}, false
 	}
 	fields := bytes.Fields(text[end+1:])
-	const state, parent, group, session, start = 0, 1, 2, 3, 19 // from field 3 on
+	const state, parent, session, start = 0, 1, 3, 19 // from field 3 on
 	if len(fields) <= start {
 		return Stat{}, false
 	}
 	s := Stat{State: fields[state][0]}
-	var errs [4]error
+	var errs [3]error
 	s.Parent, errs[0] = strconv.Atoi(string(fields[parent]))
-	s.Group, errs[1] = strconv.Atoi(string(fields[group]))
-	s.Session, errs[2] = strconv.Atoi(string(fields[session]))
-	s.Start, errs[3] = strconv.ParseUint(string(fields[start]), 10, 64)
-	return s, errs == [4]error{}
+	s.Session, errs[1] = strconv.Atoi(string(fields[session]))
+	s.Start, errs[2] = strconv.ParseUint(string(fields[start]), 10, 64)
+	return s, errs == [3]error{}
 }
 
 // Alive reports whether the process still runs. A zombie does not: it only waits to be reaped.

@@ -12,7 +12,7 @@ func TestParseStat(t *testing.T) {
 	tail := " 4 3 2 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 12345 1 2"
 	for _, name := range []string{"bash", "a b", ") R 1 1 1 (", "((", "))", "", "\n", "x) Z 0"} {
 		got, ok := parseStat([]byte("9 (" + name + ") S" + tail + "\n"))
-		if want := (Stat{Parent: 4, Group: 3, Session: 2, State: 'S', Start: 12345}); !ok || got != want {
+		if want := (Stat{Parent: 4, Session: 2, State: 'S', Start: 12345}); !ok || got != want {
 			t.Errorf("%q: %+v, %v", name, got, ok)
 		}
 	}

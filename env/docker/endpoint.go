@@ -278,7 +278,7 @@ func askHelper(ctx context.Context, helper, key string) (registry.AuthConfig, er
 		}
 		return registry.AuthConfig{}, fmt.Errorf("docker-credential-%s: %w", helper, err)
 	}
-	var answer struct{ ServerURL, Username, Secret string }
+	var answer struct{ Username, Secret string }
 	if err := json.Unmarshal(said, &answer); err != nil {
 		return registry.AuthConfig{}, fmt.Errorf("docker-credential-%s: %w", helper, err)
 	}

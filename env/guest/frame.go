@@ -12,7 +12,7 @@ import (
 )
 
 // protocol is the version of the wire format; both ends must have the same.
-const protocol = 6
+const protocol = 7
 
 // A frame is the length of its payload (4 bytes, big endian), its kind (1), the number of its call (4), and the
 // payload. Payloads are bounded, so that a broken peer causes an error rather than exhausting memory; longer data

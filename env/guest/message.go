@@ -60,9 +60,8 @@ func (v verb) request() Message {
 func (h *Hello) code(c *coder) {
 	signed(c, &h.Protocol)
 	str(c, &h.Build)
-	signed(c, &h.PID, &h.UID, &h.GID, &h.CommandUID, &h.CommandGID)
+	signed(c, &h.UID, &h.CommandUID, &h.CommandGID)
 	str(c, &h.Dir)
-	str(c, &h.Arch)
 	signed(c, &h.Silence)
 	signed(c, &h.Space.Free, &h.Space.Total, &h.Space.FreeFiles, &h.Space.Files)
 }

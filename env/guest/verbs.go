@@ -221,12 +221,10 @@ type KnownFile struct {
 type Hello struct {
 	Protocol int
 	Build    string // identifies the binary, which must be the same as the host's
-	PID      int
-	UID, GID int // of the guest
+	UID      int    // of the guest
 	// CommandUID and CommandGID are the user and group that commands run as.
 	CommandUID, CommandGID int
 	Dir                    string
-	Arch                   string
 	// Silence is how long the guest waits for a frame before it considers the host dead and ends; 0 means for ever.
 	// A Client sends frames often enough.
 	Silence time.Duration

@@ -107,7 +107,6 @@ type container struct {
 	Image                    string             `json:"image"`
 	ImagePullPolicy          string             `json:"imagePullPolicy,omitempty"`
 	Command                  []string           `json:"command,omitempty"`
-	Args                     []string           `json:"args,omitempty"`
 	WorkingDir               string             `json:"workingDir,omitempty"`
 	Env                      []variable         `json:"env,omitempty"`
 	Resources                resources          `json:"resources"`
@@ -253,8 +252,7 @@ type accessReview struct {
 		Attributes access `json:"resourceAttributes"`
 	} `json:"spec"`
 	Status *struct {
-		Allowed bool   `json:"allowed"`
-		Reason  string `json:"reason"`
+		Allowed bool `json:"allowed"`
 	} `json:"status,omitempty"`
 }
 
@@ -278,14 +276,6 @@ type statusError struct {
 	Message string `json:"message"`
 	Reason  string `json:"reason"`
 	Code    int    `json:"code"`
-	Details *struct {
-		Causes []struct {
-			Reason  string `json:"reason"`
-			Message string `json:"message"`
-			Field   string `json:"field"`
-		} `json:"causes"`
-		RetryAfterSeconds int `json:"retryAfterSeconds"`
-	} `json:"details"`
 }
 
 func (e *statusError) Error() string {

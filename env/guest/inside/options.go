@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -138,8 +137,8 @@ func (o options) hello() guest.Hello {
 	}
 	return guest.Hello{
 		Space: space,
-		Build: o.build, PID: os.Getpid(), UID: os.Getuid(), GID: os.Getgid(),
-		CommandUID: o.uid, CommandGID: o.gid, Dir: o.dir, Arch: runtime.GOARCH, Silence: o.silence,
+		Build: o.build, UID: os.Getuid(),
+		CommandUID: o.uid, CommandGID: o.gid, Dir: o.dir, Silence: o.silence,
 	}
 }
 

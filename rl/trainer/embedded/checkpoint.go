@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 
 	"deepswe/env/disk"
@@ -45,9 +46,9 @@ type form struct {
 }
 
 func (f form) equal(o form) bool {
-	return slices.Equal(f.Vocabulary, o.Vocabulary) && slices.Equal(f.Further, o.Further) &&
-		f.Attention == o.Attention && f.Blind == o.Blind && f.Normalised == o.Normalised && f.Window == o.Window &&
-		f.Reply == o.Reply && f.Hidden == o.Hidden && f.Parameters == o.Parameters
+	same := slices.Equal(f.Vocabulary, o.Vocabulary) && slices.Equal(f.Further, o.Further)
+	f.Vocabulary, f.Further, o.Vocabulary, o.Further = nil, nil, nil, nil
+	return same && reflect.DeepEqual(f, o)
 }
 
 func (p *Trainer) header() header {

@@ -93,54 +93,33 @@ func (s shape) layers(p, sum []float64, a *activations) {
 	a.entropy = logSoftmax(a.logprobs)
 }
 
-// scratch holds what slopes needs besides the gradient itself.
-type scratch struct {
-	logits, h2, h1 []float64
-}
-
-func (s shape) newScratch() *scratch {
-	return &scratch{logits: make([]float64, s.spoken), h2: make([]float64, s.hidden), h1: make([]float64, s.hidden)}
-}
-
 // slopes adds to g the gradient of a loss whose derivative with respect to the spoken token's log-probability is
 // dlogprob, and with respect to the entropy is dentropy. It returns the gradient at the first layer's sum, which the
-// caller adds up over the tokens that share it; it is overwritten by the next call.
-func (s shape) slopes(p []float64, a *activations, token int32, dlogprob, dentropy float64, g []float64,
-	x *scratch) []float64 {
+// caller adds up over the tokens that share it.
+func (s shape) slopes(p []float64, a *activations, token int32, dlogprob, dentropy float64, g []float64) []float64 {
+	dlogits, dh2, dh1 := make([]float64, s.spoken), make([]float64, s.hidden), make([]float64, s.hidden)
 	for i, lp := range a.logprobs {
 		q := math.Exp(lp)
 		// d logprob[token] / d logit[i] is 1(i = token) - q; d entropy / d logit[i] is -q (log q + entropy).
-		x.logits[i] = -dlogprob*q - dentropy*q*(lp+a.entropy)
+		dlogits[i] = -dlogprob*q - dentropy*q*(lp+a.entropy)
 	}
-	x.logits[token] += dlogprob
+	dlogits[token] += dlogprob
+	s.layerBack(p, s.speak(), s.bias3(), dlogits, a.h2, dh2, g)
+	s.layerBack(p, s.mix(), s.bias2(), dh2, a.h1, dh1, g)
+	return dh1
+}
 
-	speak := p[s.speak():s.bias3()]
-	gspeak, gbias3 := g[s.speak():s.bias3()], g[s.bias3():]
-	clear(x.h2)
-	for i, d := range x.logits {
-		gbias3[i] += d
-		row := i * s.hidden
-		addScaled(gspeak[row:row+s.hidden], d, a.h2)
-		addScaled(x.h2, d, speak[row:row+s.hidden])
-	}
-	mix := p[s.mix():s.bias2()]
-	gmix, gbias2 := g[s.mix():s.bias2()], g[s.bias2():s.speak()]
-	clear(x.h1)
-	for i, d := range x.h2 {
-		if a.h2[i] <= 0 {
-			continue
-		}
-		gbias2[i] += d
-		row := i * s.hidden
-		addScaled(gmix[row:row+s.hidden], d, a.h1)
-		addScaled(x.h1, d, mix[row:row+s.hidden])
-	}
-	for i, h := range a.h1 {
+// layerBack goes back through a layer: out is the gradient at what the matrix and the bias gave for in, a rectified
+// layer whose gradient is added to din.
+func (s shape) layerBack(p []float64, matrix, bias int, out, in, din, g []float64) {
+	add(g[bias:bias+len(out)], out)
+	outer(g, matrix, out, in)
+	back(p, matrix, out, din)
+	for i, h := range in {
 		if h <= 0 {
-			x.h1[i] = 0
+			din[i] = 0
 		}
 	}
-	return x.h1
 }
 
 // windowDecoder is a reply of the network with windows.
@@ -191,14 +170,13 @@ func (d *windowDecoder) push(token int32) {
 // reply is part of the sum for the tokens after it, the observation for all of them.
 func (d *windowDecoder) backward(reply []int32, trains []bool, dlogprobs []float64, dentropy float64, g []float64) {
 	total := make([]float64, d.hidden)
-	x := d.newScratch()
 	for slot := len(reply) - 1; slot >= 0; slot-- {
 		if slot < len(reply)-1 {
 			at := d.replied(slot, reply[slot])
 			add(g[at:at+d.hidden], total)
 		}
 		if trains[slot] {
-			add(total, d.slopes(d.weights, d.kept[slot], reply[slot], dlogprobs[slot], dentropy, g, x))
+			add(total, d.slopes(d.weights, d.kept[slot], reply[slot], dlogprobs[slot], dentropy, g))
 		}
 	}
 	add(g[d.bias1():d.bias1()+d.hidden], total)

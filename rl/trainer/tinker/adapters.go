@@ -63,7 +63,6 @@ type adapters struct {
 type adapter struct {
 	of        *adapters
 	name, dir string
-	version   int64
 	models    map[*replica]*llm.Client
 	calls     int // under way; guarded by of.mu
 	unloaded  bool
@@ -135,7 +134,7 @@ func (a *adapters) open(ctx context.Context) error {
 func (a *adapters) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
 	// llm reads the version from what follows the @.
 	v := &adapter{
-		of: a, version: version, name: fmt.Sprintf("%s-%d@%d", a.prefix, number, version), models: map[*replica]*llm.Client{},
+		of: a, name: fmt.Sprintf("%s-%d@%d", a.prefix, number, version), models: map[*replica]*llm.Client{},
 	}
 	v.dir = filepath.Join(a.dir, fmt.Sprintf("%s-%d", a.prefix, number))
 	address, err := m.export(ctx, fmt.Sprintf("%s-%d", a.prefix, number))

@@ -172,18 +172,9 @@ func (c *Client) send(ctx context.Context, h *http.Client, method, path string, 
 ) (a answer, sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	var in io.Reader
-	if body != nil {
-		in = bytes.NewReader(body)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath("api/v1", path).String(), in)
+	r, err := c.newRequest(ctx, method, path, bytes.NewReader(body))
 	if err != nil {
 		return a, false, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", "deepswe")
-	if c.key != "" {
-		r.Header.Set("X-API-Key", c.key)
 	}
 	resp, err := h.Do(r)
 	if err != nil {
@@ -207,6 +198,19 @@ func (c *Client) send(ctx context.Context, h *http.Client, method, path string, 
 		err = nil // the status is enough
 	}
 	return a, true, err
+}
+
+func (c *Client) newRequest(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath("api/v1", path).String(), body)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "deepswe")
+	if c.key != "" {
+		r.Header.Set("X-API-Key", c.key)
+	}
+	return r, nil
 }
 
 // unwrapURL removes the method and the address from an error of net/http. The caller names the operation instead.

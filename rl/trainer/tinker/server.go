@@ -94,12 +94,9 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
 	where := "training_runs/" + u.Host + "/checkpoints/" + path.Base(u.Path) + "/archive"
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath("api/v1", where).String(), nil)
+	r, err := c.newRequest(ctx, http.MethodGet, where, nil)
 	if err != nil {
 		return err
-	}
-	if c.key != "" {
-		r.Header.Set("X-API-Key", c.key)
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
