@@ -180,8 +180,23 @@ func (c *Client) chat(ctx context.Context, r agent.Request, model string) (reply
 	return reply, err
 }
 
-// attempt sends the request once.
+// attempt sends the request once. The mistake of a model whose reply the server could not parse is a reply, too.
 func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.Reply, *Error) {
+	got, reply, failed := c.once(ctx, b, r)
+	if failed == nil {
+		return reply, nil
+	}
+	mistaken, ok := misreadReply(failed, b.Model, got.text())
+	if !ok {
+		return agent.Reply{}, failed
+	}
+	c.o.Log.Warn("the server could not parse the model's reply", "error", failed.Message)
+	mistaken.Elapsed = reply.Elapsed
+	return mistaken, nil
+}
+
+// once sends a request once and reads the answer. Where that fails, got has what came of it.
+func (c *Client) once(ctx context.Context, b *body, r agent.Request) (got completion, reply agent.Reply, failed *Error) {
 	start := time.Now()
 	patience := wholeAnswer
 	if b.Stream {
@@ -190,7 +205,6 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 	ctx, w := watch(ctx, patience)
 	defer w.stop()
 	x := &exchange{http: c.http, body: b, watch: w, streams: b.Stream, tokens: b.Logprobs}
-	var got completion
 	err := c.send(ctx, x)
 	switch {
 	case !x.ok() || x.raw == nil && x.events == nil:
@@ -203,21 +217,15 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 	if err == nil {
 		err = got.usable()
 	}
-	var reply agent.Reply
 	if err == nil {
 		reply, err = got.reply(r, c.o.Log)
 	}
 	if err != nil {
-		failed := c.failure(ctx, x, err)
+		failed = c.failure(ctx, x, err)
 		failed.exact = r.Tokens
-		var ok bool
-		if reply, ok = misreadReply(failed, b.Model, got.text()); !ok {
-			return agent.Reply{}, failed
-		}
-		c.o.Log.Warn("the server could not parse the model's reply", "error", failed.Message)
 	}
 	reply.Elapsed = time.Since(start)
-	return reply, nil
+	return got, reply, failed
 }
 
 // send posts the exchange's body. The library's request only supplies the address, and its answer is empty: see

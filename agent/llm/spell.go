@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"deepswe/agent"
 	"deepswe/env"
@@ -43,6 +42,7 @@ func (c *Client) Spell(ctx context.Context, r agent.Request, top int) (Spelling,
 	if err != nil {
 		return Spelling{}, fmt.Errorf("choose a model: %w", err)
 	}
+	r.OnText = nil // the answer comes whole
 	for {
 		if most := c.mostTop.Load(); most != nil {
 			top = min(top, *most)
@@ -71,26 +71,11 @@ func (c *Client) Spell(ctx context.Context, r agent.Request, top int) (Spelling,
 
 // spelling sends the request once.
 func (c *Client) spelling(ctx context.Context, b *body, r agent.Request) (Spelling, *Error) {
-	start := time.Now()
-	ctx, w := watch(ctx, wholeAnswer)
-	defer w.stop()
-	x := &exchange{http: c.http, body: b, watch: w, tokens: b.Logprobs}
-	err := c.send(ctx, x)
-	var got completion
-	if x.ok() && x.raw != nil {
-		got, err = decode(x.raw)
+	got, reply, failed := c.once(ctx, b, r)
+	if failed != nil {
+		return Spelling{}, failed
 	}
-	if err == nil {
-		err = got.usable()
-	}
-	s := Spelling{Top: b.TopLogprobs}
-	if err == nil {
-		s.Reply, err = got.reply(r, c.o.Log)
-	}
-	if err != nil {
-		return Spelling{}, c.failure(ctx, x, err)
-	}
-	s.Reply.Elapsed = time.Since(start)
+	s := Spelling{Reply: reply, Top: b.TopLogprobs}
 	if probs := got.Choices[0].Logprobs; probs != nil && b.Logprobs {
 		for _, p := range probs.Content {
 			if p.Logprob == nil {
