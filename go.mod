@@ -24,6 +24,7 @@ require (
 	golang.org/x/sys v0.49.0 // what package syscall lacks, outside of the guest
 	golang.org/x/term v0.47.0 // the width of a terminal
 	golang.org/x/text v0.39.0 // a tokenizer's normal form
+	golang.org/x/time v0.11.0 // attempts per second
 	gopkg.in/yaml.v3 v3.0.1 // configurations and prompt packs
 	k8s.io/api v0.34.13 // tests: the kinds of manifests
 	k8s.io/apimachinery v0.34.13 // client-go's, for idle connections
@@ -83,7 +84,6 @@ require (
 	go.yaml.in/yaml/v3 v3.0.4 // indirect
 	golang.org/x/net v0.56.0 // indirect
 	golang.org/x/oauth2 v0.27.0 // indirect
-	golang.org/x/time v0.11.0 // indirect
 	golang.org/x/tools v0.47.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect

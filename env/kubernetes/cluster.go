@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"deepswe/env"
 	"deepswe/env/fleet"
 )
@@ -34,7 +36,7 @@ type cluster struct {
 	http, upgrade *http.Client
 	requests      chan struct{} // a semaphore of requestsAtOnce
 	starts        chan struct{} // a semaphore of startsAtOnce
-	dials         *pace         // limits attempts to reach guests that may not run yet
+	dials         *rate.Limiter // limits attempts to reach guests that may not run yet
 
 	queue    queue     // starts that wait for room
 	full     sync.Once // tells the user that there is none
@@ -82,7 +84,7 @@ type watched struct {
 func newCluster(context, namespace string) *cluster {
 	return &cluster{
 		context: context, namespace: namespace, requests: make(chan struct{}, requestsAtOnce),
-		starts: make(chan struct{}, startsAtOnce), dials: newPace(dialsPerSecond), followed: map[string]*watched{},
+		starts: make(chan struct{}, startsAtOnce), dials: rate.NewLimiter(dialsPerSecond, 1), followed: map[string]*watched{},
 		freed: make(chan struct{}), originals: map[string]*original{},
 		permitted: map[string]bool{}, log: slog.New(slog.DiscardHandler), roomWait: roomWait,
 	}
@@ -274,28 +276,3 @@ func (c *cluster) watch(version string) (string, error) {
 
 // dialsPerSecond limits the attempts to reach guests that may not run yet.
 const dialsPerSecond = 60
-
-// pace limits how often something happens per second.
-type pace struct {
-	mu    sync.Mutex
-	every time.Duration
-	next  time.Time
-}
-
-func newPace(perSecond int) *pace { return &pace{every: time.Second / time.Duration(perSecond)} }
-
-// wait waits for the caller's turn.
-func (p *pace) wait(ctx context.Context) error {
-	p.mu.Lock()
-	now := time.Now()
-	if p.next.Before(now) {
-		p.next = now
-	}
-	at := p.next
-	p.next = p.next.Add(p.every)
-	p.mu.Unlock()
-	if at.Equal(now) {
-		return ctx.Err()
-	}
-	return env.Sleep(ctx, at.Sub(now))
-}

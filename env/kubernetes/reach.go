@@ -54,7 +54,7 @@ func (s *Sandbox) reach(ctx context.Context) (lost <-chan error, err error) {
 				return nil, err
 			}
 		}
-		if err := c.dials.wait(ctx); err != nil {
+		if err := env.Sleep(ctx, c.dials.Reserve().Delay()); err != nil {
 			return nil, err
 		}
 		if lost, err = s.attach(ctx, c.options.Pods.GuestImage == ""); err == nil {

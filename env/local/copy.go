@@ -3,6 +3,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
+	"slices"
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
 
@@ -25,13 +27,10 @@ const copyWorkers = 4
 type tree struct {
 	// uid and gid will own the copy; -1 means the copying user.
 	uid, gid int
-
-	mu   sync.Mutex
-	err  error
+	// dirs are set last, because creating a file changes its directory's times.
 	dirs []dirTimes
 }
 
-// dirTimes are set last, because creating a file changes its directory's times.
 type dirTimes struct {
 	path string
 	info fs.FileInfo
@@ -43,27 +42,19 @@ type copyJob struct {
 }
 
 func (t *tree) copy(ctx context.Context, from, to string) error {
-	jobs := make(chan copyJob)
-	var workers sync.WaitGroup
-	for range copyWorkers {
-		workers.Go(func() {
-			for j := range jobs {
-				if err := t.file(j); err != nil {
-					t.fail(err)
-				}
-			}
-		})
+	files, copying := errgroup.WithContext(ctx)
+	files.SetLimit(copyWorkers)
+	t.dirs = nil
+	err := t.directory(copying, from, to, files)
+	if failed := files.Wait(); failed != nil {
+		err = failed // which has ended the walk
 	}
-	t.err, t.dirs = nil, nil
-	t.fail(t.directory(ctx, from, to, jobs))
-	close(jobs)
-	workers.Wait()
-	for i := len(t.dirs) - 1; i >= 0; i-- {
-		d := t.dirs[i]
-		t.fail(errors.Join(os.Chmod(d.path, d.info.Mode().Perm()), os.Chtimes(d.path, time.Time{}, d.info.ModTime())))
+	for _, d := range slices.Backward(t.dirs) {
+		set := errors.Join(os.Chmod(d.path, d.info.Mode().Perm()), os.Chtimes(d.path, time.Time{}, d.info.ModTime()))
+		err = cmp.Or(err, set)
 	}
-	if t.err != nil {
-		return fmt.Errorf("copy %s: %w", from, t.err)
+	if err = cmp.Or(ctx.Err(), err); err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
 	}
 	return nil
 }
@@ -80,22 +71,8 @@ func (t *tree) add(ctx context.Context, from, to string) error {
 	return t.file(copyJob{from, to, fs.FileInfoToDirEntry(info)})
 }
 
-func (t *tree) fail(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err == nil {
-		t.err = err
-	}
-}
-
-func (t *tree) failed() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.err != nil
-}
-
-// directory creates the directory and everything below it, leaving the copying of files to the workers.
-func (t *tree) directory(ctx context.Context, from, to string, jobs chan<- copyJob) error {
+// directory creates the directory and everything below it, leaving the copying of files to others.
+func (t *tree) directory(ctx context.Context, from, to string, files *errgroup.Group) error {
 	info, err := os.Stat(from)
 	if err != nil {
 		return err
@@ -112,21 +89,17 @@ func (t *tree) directory(ctx context.Context, from, to string, jobs chan<- copyJ
 		return err
 	}
 	for _, e := range entries {
-		if ctx.Err() != nil || t.failed() {
+		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		src, dst := filepath.Join(from, e.Name()), filepath.Join(to, e.Name())
 		if e.IsDir() {
-			if err := t.directory(ctx, src, dst, jobs); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := t.directory(ctx, src, dst, files); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			continue
 		}
-		select {
-		case jobs <- copyJob{src, dst, e}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		files.Go(func() error { return t.file(copyJob{src, dst, e}) })
 	}
 	return nil
 }
