@@ -3,7 +3,6 @@ package docker
 import (
 	"archive/tar"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -94,18 +93,28 @@ func (d *daemon) createOriginal(ctx context.Context, img image, s env.Spec) (str
 // readFromImage reads one file of an image through a container that is never started. It returns nil for a missing
 // file.
 func (d *daemon) readFromImage(ctx context.Context, img image, path string) ([]byte, error) {
-	id, err := d.createOriginal(ctx, img, env.Spec{})
-	if err != nil {
-		return nil, err
-	}
-	data, _, err := d.readFromContainer(ctx, id, path)
-	if removeErr := d.remove(ctx, id); removeErr != nil {
-		d.p.log.Warn("removing a helper container", "error", removeErr)
-	}
+	var data []byte
+	err := d.lookInto(ctx, img, func(id string) (err error) {
+		data, _, err = d.readFromContainer(ctx, id, path)
+		return err
+	})
 	if errdefs.IsNotFound(err) {
 		return nil, nil
 	}
 	return data, err
+}
+
+// lookInto calls look with a container of an image that is never started, and removes it.
+func (d *daemon) lookInto(ctx context.Context, img image, look func(id string) error) error {
+	id, err := d.createOriginal(ctx, img, env.Spec{})
+	if err != nil {
+		return err
+	}
+	err = look(id)
+	if failed := d.remove(ctx, id); failed != nil {
+		d.p.log.Warn("removing a helper container", "error", failed)
+	}
+	return err
 }
 
 // readFromContainer returns a file's content and tar header, without following a symbolic link.
@@ -133,16 +142,14 @@ func (d *daemon) contains(ctx context.Context, ref, path string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	id, err := d.createOriginal(ctx, img, env.Spec{})
-	if err != nil {
-		return false, d.infrastructure(ctx, "look into "+ref, err)
-	}
-	_, err = d.cli.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: path})
-	has := err == nil
+	err = d.lookInto(ctx, img, func(id string) error {
+		_, err := d.cli.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: path})
+		return err
+	})
 	if errdefs.IsNotFound(err) {
-		err = nil
+		return false, nil
 	}
-	return has, d.infrastructure(ctx, "look into "+ref, errors.Join(err, d.remove(ctx, id)))
+	return err == nil, d.infrastructure(ctx, "look into "+ref, err)
 }
 
 // user is the user that commands run as. The guest looks up the user's home and name in the image.

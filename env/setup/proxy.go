@@ -76,23 +76,24 @@ func (p *proxy) forbids(ip netip.Addr) bool {
 
 // dial connects to an address that is allowed.
 func (p *proxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	d := net.Dialer{Timeout: dialTimeout, Control: func(_, to string, _ syscall.RawConn) error {
+	return p.counting(ctx, network, address, func(_, to string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(to)
 		if err != nil || p.forbids(at.Addr()) {
 			return errForbidden
 		}
 		return nil
-	}}
-	conn, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return counted{conn, &p.received}, nil
+	})
 }
 
 // dialUpstream connects to the host's own proxy, which may be on this machine.
 func (p *proxy) dialUpstream(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address)
+	return p.counting(ctx, network, address, nil)
+}
+
+func (p *proxy) counting(
+	ctx context.Context, network, address string, control func(_, to string, _ syscall.RawConn) error,
+) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: dialTimeout, Control: control}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

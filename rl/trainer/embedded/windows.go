@@ -95,9 +95,12 @@ func (s shape) layers(p, sum []float64, a *activations) {
 
 // slopes adds to g the gradient of a loss whose derivative with respect to the spoken token's log-probability is
 // dlogprob, and with respect to the entropy is dentropy. It returns the gradient at the first layer's sum, which the
-// caller adds up over the tokens that share it.
-func (s shape) slopes(p []float64, a *activations, token int32, dlogprob, dentropy float64, g []float64) []float64 {
-	dlogits, dh2, dh1 := make([]float64, s.spoken), make([]float64, s.hidden), make([]float64, s.hidden)
+// caller adds up over the tokens that share it; it is in x, which has room for all of these gradients.
+func (s shape) slopes(
+	p []float64, a *activations, token int32, dlogprob, dentropy float64, g, x []float64,
+) []float64 {
+	clear(x)
+	dh1, dh2, dlogits := x[:s.hidden], x[s.hidden:2*s.hidden], x[2*s.hidden:]
 	for i, lp := range a.logprobs {
 		q := math.Exp(lp)
 		// d logprob[token] / d logit[i] is 1(i = token) - q; d entropy / d logit[i] is -q (log q + entropy).
@@ -169,14 +172,14 @@ func (d *windowDecoder) push(token int32) {
 // backward goes from the last token to the first. total is the gradient at the first layer's sum: a token of the
 // reply is part of the sum for the tokens after it, the observation for all of them.
 func (d *windowDecoder) backward(reply []int32, trains []bool, dlogprobs []float64, dentropy float64, g []float64) {
-	total := make([]float64, d.hidden)
+	total, x := make([]float64, d.hidden), make([]float64, 2*d.hidden+d.spoken)
 	for slot := len(reply) - 1; slot >= 0; slot-- {
 		if slot < len(reply)-1 {
 			at := d.replied(slot, reply[slot])
 			add(g[at:at+d.hidden], total)
 		}
 		if trains[slot] {
-			add(total, d.slopes(d.weights, d.kept[slot], reply[slot], dlogprobs[slot], dentropy, g))
+			add(total, d.slopes(d.weights, d.kept[slot], reply[slot], dlogprobs[slot], dentropy, g, x))
 		}
 	}
 	add(g[d.bias1():d.bias1()+d.hidden], total)
