@@ -44,7 +44,7 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			o.Language = digits()
 			s := trainertest.New(t, o)
-			trainertest.Conform(t, trainertest.Target{
+			conform(t, target{
 				URL: s.URL(), Base: s.Base(), Vocabulary: s.Vocabulary(), Codec: codec(t), Reply: 8, CheckTokens: 64,
 				LearningRate: 0.05,
 			})
@@ -58,7 +58,7 @@ func TestConformance(t *testing.T) {
 // SkyRL's own server.
 func TestRealServer(t *testing.T) {
 	url, base := trainertest.RealServer(t)
-	trainertest.Conform(t, trainertest.Target{
+	conform(t, target{
 		URL: url, Base: base, Vocabulary: 1024, Codec: codec(t), Reply: 128, CheckTokens: 1024,
 		LearningRate: 0.01,
 	})

@@ -1,20 +1,19 @@
-package trainertest
+package tinker_test
 
 import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"testing"
 
 	"deepswe/agent"
-	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/trainer/tinker"
+	"deepswe/rl/trainer/trainertest"
 )
 
-// Target is a server to test, and the model that it trains.
-type Target struct {
+// target is a server to test, and the model that it trains.
+type target struct {
 	URL, Base  string
 	Vocabulary int
 	Codec      tinker.Codec
@@ -26,31 +25,9 @@ type Target struct {
 	LearningRate float64
 }
 
-// Tolerance is how far log-probabilities may differ that ought to be equal.
-const Tolerance = 1e-4
-
-// RealServer returns the address of SkyRL's own server, which ../shared/real/tinker/up.sh starts, and the name of its
-// model. The test is skipped unless DEEPSWE_TEST_TINKER has the address.
-func RealServer(t *testing.T) (url, base string) {
-	t.Helper()
-	if url = os.Getenv("DEEPSWE_TEST_TINKER"); url == "" {
-		testkit.Skip(t, "tinker", "DEEPSWE_TEST_TINKER has the address of a server")
-	}
-	client, err := tinker.NewClient(tinker.ClientOptions{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	models, err := client.Capabilities(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return url, models[0].Name
-}
-
-// Conform checks everything that a client and a server must agree on.
-func Conform(t *testing.T, target Target) {
-	c := &conformance{Target: target}
+// conform checks everything that a client and a server must agree on.
+func conform(t *testing.T, on target) {
+	c := &conformance{target: on}
 	probe, err := c.client(t).Probe(t.Context(), c.model())
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +52,7 @@ func Conform(t *testing.T, target Target) {
 }
 
 type conformance struct {
-	Target
+	target
 	known tinker.Probe
 }
 
@@ -170,7 +147,7 @@ func (c *conformance) published(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if stats.RatioMax > 1+Tolerance || stats.RatioMin < 1-Tolerance {
+		if stats.RatioMax > 1+trainertest.Tolerance || stats.RatioMin < 1-trainertest.Tolerance {
 			t.Errorf("ratios of fresh rollouts are %v to %v", stats.RatioMin, stats.RatioMax)
 		}
 		step, err := trainer.Step(t.Context(), c.optimizer())
@@ -184,7 +161,7 @@ func (c *conformance) published(t *testing.T) {
 		if next.Version != p.Version+1 {
 			t.Errorf("version %d after %d", next.Version, p.Version)
 		}
-		if next.Gap.Max > Tolerance || next.Gap.Tokens == 0 {
+		if next.Gap.Max > trainertest.Tolerance || next.Gap.Tokens == 0 {
 			t.Errorf("sampler and trainer differ: %+v", next.Gap)
 		}
 		t.Logf("gradient norm %.3g, gap %+v", step.GradientNorm, next.Gap)

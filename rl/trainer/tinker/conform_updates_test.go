@@ -1,4 +1,4 @@
-package trainertest
+package tinker_test
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 
 	"deepswe/rl"
 	"deepswe/rl/trainer/tinker"
+	"deepswe/rl/trainer/trainertest"
 )
 
 // losses takes one and the same step in several ways, each from the same first weights.
@@ -22,7 +23,7 @@ func (c *conformance) losses(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := c.after(t, first, rows, len(rows), 1)
-	if far(before, want) < 100*Tolerance {
+	if far(before, want) < 100*trainertest.Tolerance {
 		t.Fatalf("the step changed logprobs by %.3g only", far(before, want))
 	}
 	for _, v := range []struct {
@@ -38,7 +39,7 @@ func (c *conformance) losses(t *testing.T) {
 			trainer := c.open(t, "", v.change)
 			defer trainer.Close()
 			got := c.after(t, trainer, rows, v.part, v.scale)
-			if d := far(want, got); d > Tolerance {
+			if d := far(want, got); d > trainertest.Tolerance {
 				t.Errorf("logprobs differ by %.3g after the step", d)
 			} else {
 				t.Logf("after the step logprobs differ by %.2g", d)
@@ -98,12 +99,12 @@ func (c *conformance) imitation(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if d := far(after[0], after[1]); d > Tolerance {
+			if d := far(after[0], after[1]); d > trainertest.Tolerance {
 				t.Errorf("logprobs differ by %.3g after the step", d)
 			} else {
 				t.Logf("after the step logprobs differ by %.2g, and by %.2g from those before it", d, far(before, after[0]))
 			}
-			if far(before, after[0]) < 100*Tolerance {
+			if far(before, after[0]) < 100*trainertest.Tolerance {
 				t.Error("the step changed nothing")
 			}
 		})

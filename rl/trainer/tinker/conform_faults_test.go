@@ -1,4 +1,4 @@
-package trainertest
+package tinker_test
 
 import (
 	"errors"
@@ -8,13 +8,14 @@ import (
 
 	"deepswe/rl"
 	"deepswe/rl/trainer/tinker"
+	"deepswe/rl/trainer/trainertest"
 )
 
 // faults takes one step again and again, while requests fail on the way. Each time, either the step has the gradient
 // and the result of an undisturbed one, or the trainer says that it is lost: then a checkpoint is loaded, and the step
 // taken again.
 func (c *conformance) faults(t *testing.T) {
-	proxy := NewProxy(t, c.URL)
+	proxy := trainertest.NewProxy(t, c.URL)
 	straight := c.URL
 	c.URL = proxy.URL
 	defer func() { c.URL = straight }()
@@ -30,9 +31,9 @@ func (c *conformance) faults(t *testing.T) {
 	}
 	norm, want := c.update(t, trainer, rows)
 	const plain = "Internal Server Error"
-	never := ProxyFault{Status: http.StatusBadRequest, Text: `{"detail": "it cannot be computed"}`}
-	late := ProxyFault{Delay: 50 * time.Millisecond}
-	type faults map[string][]ProxyFault
+	never := trainertest.ProxyFault{Status: http.StatusBadRequest, Text: `{"detail": "it cannot be computed"}`}
+	late := trainertest.ProxyFault{Delay: 50 * time.Millisecond}
+	type faults map[string][]trainertest.ProxyFault
 	for _, tt := range []struct {
 		name   string
 		faults faults
@@ -76,7 +77,7 @@ func (c *conformance) faults(t *testing.T) {
 				}
 				gotNorm, got = c.update(t, trainer, rows)
 			}
-			if d := far(want, got); d > Tolerance || gotNorm != norm {
+			if d := far(want, got); d > trainertest.Tolerance || gotNorm != norm {
 				t.Errorf("after the update logprobs differ by %.3g, and the norm of the gradient was %v instead of %v", d,
 					gotNorm, norm)
 			}
@@ -86,12 +87,12 @@ func (c *conformance) faults(t *testing.T) {
 }
 
 // skipped shows that a publication that the server has not made stops the run.
-func (c *conformance) skipped(t *testing.T, trainer *tinker.Trainer, proxy *Proxy, rows []rl.Row) {
+func (c *conformance) skipped(t *testing.T, trainer *tinker.Trainer, proxy *trainertest.Proxy, rows []rl.Row) {
 	if _, err := trainer.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c.update(t, trainer, rows)
-	proxy.Inject("save_weights_for_sampler", ProxyFault{Stale: true})
+	proxy.Inject("save_weights_for_sampler", trainertest.ProxyFault{Stale: true})
 	if _, err := trainer.Publish(t.Context()); !errors.Is(err, rl.ErrApart) {
 		t.Errorf("a publication that was skipped ends with %v", err)
 	}
