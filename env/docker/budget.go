@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -18,6 +19,14 @@ import (
 	"deepswe/env/disk"
 	"deepswe/env/fleet"
 )
+
+// ownImages are the images of a daemon that deepswe pulled, built or prepared, and may remove to keep to the budget.
+type ownImages struct {
+	d       *daemon
+	mu      sync.Mutex
+	pins    map[string]int       // how many starts in progress use an image
+	touched map[string]time.Time // when the use of an image was last recorded
+}
 
 // record describes an image that deepswe pulled, built or prepared. Images without a record belong to the user, and
 // are never removed to make room.
@@ -29,12 +38,12 @@ type record struct {
 // records is a file that maps image IDs to records. All processes of a user share it; there is one per daemon.
 type records struct{ path string }
 
-func (d *daemon) records() records {
-	facts, _ := d.known()
-	if d.p.state == "" || facts.ID == "" {
+func (o *ownImages) records() records {
+	facts, _ := o.d.known()
+	if o.d.p.state == "" || facts.ID == "" {
 		return records{}
 	}
-	return records{filepath.Join(d.p.state, "docker-images-"+fleet.ShortHash(facts.ID)+".json")}
+	return records{filepath.Join(o.d.p.state, "docker-images-"+fleet.ShortHash(facts.ID)+".json")}
 }
 
 // update changes the file under a lock and replaces it atomically, so that readers never see half of it.
@@ -69,33 +78,33 @@ func (r records) read() (map[string]record, error) {
 }
 
 // pulled records that deepswe may remove an image, and removes others if the budget is exceeded.
-func (d *daemon) pulled(ctx context.Context, img image) {
-	err := d.records().update(func(all map[string]record) bool {
+func (o *ownImages) pulled(ctx context.Context, img image) {
+	err := o.records().update(func(all map[string]record) bool {
 		all[img.id] = record{Ref: img.ref, Used: time.Now().UTC()}
 		return true
 	})
-	if err == nil && d.p.options.ImageBudget > 0 {
-		d.pin(img)
-		err = d.evict(ctx)
-		d.unpin(img)
+	if err == nil && o.d.p.options.ImageBudget > 0 {
+		o.pin(img)
+		err = o.evict(ctx)
+		o.unpin(img)
 	}
 	if err != nil && ctx.Err() == nil {
-		d.p.log.Warn("keeping to the image budget", "host", d.host, "error", err)
+		o.d.p.log.Warn("keeping to the image budget", "host", o.d.host, "error", err)
 	}
 }
 
 // used records that one of our images was used, at most once a minute.
-func (d *daemon) used(img image) {
-	d.mu.Lock()
-	fresh := time.Since(d.touched[img.id]) < time.Minute
+func (o *ownImages) used(img image) {
+	o.mu.Lock()
+	fresh := time.Since(o.touched[img.id]) < time.Minute
 	if !fresh {
-		d.touched[img.id] = time.Now()
+		o.touched[img.id] = time.Now()
 	}
-	d.mu.Unlock()
+	o.mu.Unlock()
 	if fresh {
 		return
 	}
-	err := d.records().update(func(all map[string]record) bool {
+	err := o.records().update(func(all map[string]record) bool {
 		// A run that was killed, or another user's, may have made the image.
 		if _, ours := all[img.id]; !ours && !derived(img.ref) {
 			return false
@@ -104,28 +113,28 @@ func (d *daemon) used(img image) {
 		return true
 	})
 	if err != nil {
-		d.p.log.Warn("recording when an image was used", "error", err)
+		o.d.p.log.Warn("recording when an image was used", "error", err)
 	}
 }
 
 // pin protects an image from evict until unpin, while a container is being created from it.
-func (d *daemon) pin(img image) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.pins[img.id]++
+func (o *ownImages) pin(img image) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pins[img.id]++
 }
 
-func (d *daemon) unpin(img image) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.pins[img.id]--; d.pins[img.id] <= 0 {
-		delete(d.pins, img.id)
+func (o *ownImages) unpin(img image) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.pins[img.id]--; o.pins[img.id] <= 0 {
+		delete(o.pins, img.id)
 	}
 }
 
 // evict removes our images, least recently used first, until all images of the daemon fit into the budget.
-func (d *daemon) evict(ctx context.Context) error {
-	all, err := d.records().read()
+func (o *ownImages) evict(ctx context.Context) error {
+	all, err := o.records().read()
 	if err != nil {
 		return err
 	}
@@ -133,39 +142,39 @@ func (d *daemon) evict(ctx context.Context) error {
 		return cmp.Or(all[a].Used.Compare(all[b].Used), cmp.Compare(a, b))
 	})
 	for _, id := range oldestFirst {
-		usage, err := d.cli.DiskUsage(ctx, client.DiskUsageOptions{Images: true})
-		if err != nil || usage.Images.TotalSize <= d.p.options.ImageBudget {
+		usage, err := o.d.cli.DiskUsage(ctx, client.DiskUsageOptions{Images: true})
+		if err != nil || usage.Images.TotalSize <= o.d.p.options.ImageBudget {
 			return err
 		}
-		d.mu.Lock()
-		pinned := d.pins[id] > 0
-		d.mu.Unlock()
+		o.mu.Lock()
+		pinned := o.pins[id] > 0
+		o.mu.Unlock()
 		if pinned {
 			continue
 		}
-		removed, err := d.removeImage(ctx, all[id].Ref, id)
+		removed, err := o.remove(ctx, all[id].Ref, id)
 		if err != nil {
 			return err
 		}
 		if removed {
-			d.p.log.Info("removed an image to keep to the image budget", "image", all[id].Ref, "last used", all[id].Used)
+			o.d.p.log.Info("removed an image to keep to the image budget", "image", all[id].Ref, "last used", all[id].Used)
 		}
 	}
 	return nil
 }
 
-// removeImage removes one name of an image, and the image itself with its last name, and deletes its record. It
+// remove removes one name of an image, and the image itself with its last name, and deletes its record. It
 // does not remove an image that a container uses.
-func (d *daemon) removeImage(ctx context.Context, ref, id string) (removed bool, err error) {
-	_, err = d.cli.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
+func (o *ownImages) remove(ctx context.Context, ref, id string) (removed bool, err error) {
+	_, err = o.d.cli.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
 	if errdefs.IsConflict(err) {
 		return false, nil
 	}
 	if err != nil && !errdefs.IsNotFound(err) {
 		return false, fmt.Errorf("image %s: %w", ref, err)
 	}
-	d.dropImage(image{id: id})
-	return err == nil, d.records().update(func(all map[string]record) bool {
+	o.d.dropImage(image{id: id})
+	return err == nil, o.records().update(func(all map[string]record) bool {
 		_, known := all[id]
 		delete(all, id)
 		return known

@@ -99,7 +99,7 @@ func (d *daemon) build(ctx context.Context, ref string, r *buildContext) (image,
 	if err != nil {
 		return image{}, err
 	}
-	d.pulled(ctx, img)
+	d.own.pulled(ctx, img)
 	return img, nil
 }
 

@@ -54,6 +54,7 @@ type daemon struct {
 	resolving  callGroup[image]
 	tidied     sync.Once
 	orphans    fleet.Orphans[string] // containers
+	own        ownImages
 
 	mu           sync.Mutex
 	facts        facts
@@ -65,9 +66,7 @@ type daemon struct {
 	live         map[string]*Sandbox
 	images       map[string]image
 	users        map[string]user
-	pins         map[string]int       // how many starts in progress use an image
-	touched      map[string]time.Time // when the use of an image was last recorded
-	noQuota      bool                 // the daemon has rejected a quota
+	noQuota      bool // the daemon has rejected a quota
 }
 
 // facts are what a daemon reports about itself.
@@ -81,11 +80,12 @@ func newDaemon(p *Provider, ep endpoint) (*daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("docker host %s: %w", ep.host, err)
 	}
-	return &daemon{
+	d := &daemon{
 		p: p, host: ep.host, cli: cli, pulls: make(chan struct{}, pullsAtOnce),
 		live: map[string]*Sandbox{}, images: map[string]image{}, users: map[string]user{},
-		pins: map[string]int{}, touched: map[string]time.Time{},
-	}, nil
+	}
+	d.own = ownImages{d: d, pins: map[string]int{}, touched: map[string]time.Time{}}
+	return d, nil
 }
 
 // DaemonError says why a daemon cannot be used, and how to fix it.

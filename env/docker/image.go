@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
-	"github.com/distribution/reference"
 	"github.com/moby/moby/api/types/jsonstream"
-	"github.com/moby/moby/client"
 
 	"deepswe/env"
 )
@@ -65,7 +60,7 @@ func (d *daemon) resolve(
 		})
 	}
 	if err == nil {
-		d.used(img)
+		d.own.used(img)
 	}
 	return img, err
 }
@@ -97,155 +92,6 @@ func (d *daemon) inspectImage(ctx context.Context, ref string) (image, error) {
 		}
 	}
 	return img, nil
-}
-
-// A pull that fails for a temporary reason is retried, with exponential backoff.
-const pullAttempts = 4
-
-// pull pulls an image onto the daemon: if it is on Docker Hub and there is a mirror, from the mirror; otherwise, or
-// if the mirror fails, from its own registry.
-func (d *daemon) pull(ctx context.Context, ref string) (image, error) {
-	named, err := reference.ParseDockerRef(ref)
-	if err != nil || strings.HasPrefix(ref, "sha256:") {
-		// An image ID, or not a valid reference: no registry can have it.
-		return image{}, fmt.Errorf("%w: %w: %s is not on the docker daemon at %s: docker images lists those that are",
-			env.ErrInfrastructure, env.ErrNoImage, ref, d.host)
-	}
-	if err := acquire(ctx, d.pulls); err != nil {
-		return image{}, err
-	}
-	defer func() { <-d.pulls }()
-	progress := d.progress(env.Pulling, ref)
-	img, err := d.pullFrom(ctx, ref, named, progress)
-	progress.finish(err)
-	if err != nil {
-		if ctx.Err() != nil || client.IsErrConnectionFailed(err) {
-			return image{}, err
-		}
-		return image{}, d.pullFailure(ref, err)
-	}
-	d.pulled(ctx, img)
-	return img, nil
-}
-
-func (d *daemon) pullFrom(ctx context.Context, ref string, named reference.Named, p *progress) (image, error) {
-	if mirrored, ok := mirror(d.p.options.Mirror, named); ok {
-		err := d.download(ctx, mirrored, p)
-		if err == nil {
-			return d.adoptMirrored(ctx, ref, named, mirrored)
-		}
-		if ctx.Err() != nil {
-			return image{}, err
-		}
-		d.p.log.Warn("registry mirror failed, asking the registry itself", "image", mirrored, "error", err)
-	}
-	if err := d.download(ctx, named.String(), p); err != nil {
-		return image{}, err
-	}
-	return d.inspectImage(ctx, ref)
-}
-
-// mirror returns the name that an image of Docker Hub has on a mirror.
-func mirror(mirror string, named reference.Named) (string, bool) {
-	if mirror == "" || !onHub(named) {
-		return "", false
-	}
-	mirror = strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(mirror, "https://"), "http://"), "/")
-	return mirror + strings.TrimPrefix(named.String(), reference.Domain(named)), true
-}
-
-// onHub reports whether an image is on Docker Hub, the only registry whose name may be omitted.
-func onHub(named reference.Named) bool {
-	return !strings.HasPrefix(reference.FamiliarName(named), reference.Domain(named)+"/")
-}
-
-// adoptMirrored tags an image from a mirror with the requested name. A digest cannot be a tag, so an image
-// requested by digest keeps the mirror's name.
-func (d *daemon) adoptMirrored(ctx context.Context, ref string, named reference.Named, mirrored string) (image, error) {
-	if _, ok := named.(reference.Digested); ok {
-		img, err := d.inspectImage(ctx, mirrored)
-		img.ref = mirrored
-		return img, err
-	}
-	if _, err := d.cli.ImageTag(ctx, client.ImageTagOptions{Source: mirrored, Target: named.String()}); err != nil {
-		return image{}, err
-	}
-	if _, err := d.cli.ImageRemove(ctx, mirrored, client.ImageRemoveOptions{}); err != nil {
-		d.p.log.Warn("removing the mirror's name of an image", "image", mirrored, "error", err)
-	}
-	return d.inspectImage(ctx, ref)
-}
-
-// download pulls an image, and retries if that can help.
-func (d *daemon) download(ctx context.Context, ref string, p *progress) error {
-	for attempt := 1; ; attempt++ {
-		err := d.downloadOnce(ctx, ref, p)
-		if err == nil || ctx.Err() != nil || attempt == pullAttempts || permanent(err) {
-			return err
-		}
-		d.p.log.Warn(fmt.Sprintf("pulling %s failed: %v: trying again", ref, err))
-		pause := env.Backoff(attempt, d.p.waits.retry, time.Minute)
-		if err := env.Sleep(ctx, pause/2+rand.N(pause)); err != nil {
-			return err
-		}
-	}
-}
-
-func (d *daemon) downloadOnce(ctx context.Context, ref string, p *progress) error {
-	facts, _ := d.known()
-	auth, err := hostEnvironment().registryAuth(ctx, ref, facts.IndexServerAddress)
-	if err != nil {
-		d.p.log.Warn("no credentials for a registry; pulling without", "image", ref, "error", err)
-	}
-	response, err := d.cli.ImagePull(ctx, ref, client.ImagePullOptions{RegistryAuth: auth})
-	if err != nil {
-		return err
-	}
-	defer response.Close()
-	for message, err := range response.JSONMessages(ctx) {
-		if err != nil {
-			return err
-		}
-		// Errors of the registry are messages in the stream.
-		if message.Error != nil {
-			return message.Error
-		}
-		p.takeMessage(message)
-	}
-	return ctx.Err()
-}
-
-// permanent reports whether retrying cannot help. Registries and daemons do not return error codes, only messages.
-func permanent(err error) bool {
-	return containsAny(strings.ToLower(err.Error()),
-		"not found", "manifest unknown", "name unknown", "does not exist", "no such image", "unauthorized", "denied",
-		"authentication required", "invalid reference", "no matching manifest", "unsupported media type",
-		"no space left on device", "server gave http response to https client",
-	)
-}
-
-func containsAny(text string, parts ...string) bool {
-	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(text, part) })
-}
-
-func (d *daemon) pullFailure(ref string, err error) error {
-	text := strings.ToLower(err.Error())
-	kind, hint := env.ErrNoImage, "check the name, build the image, or see what docker pull "+ref+" says"
-	switch {
-	case strings.Contains(text, "no space left"):
-		kind, hint = nil, "deepswe clean, docker system prune, or --image-budget"
-	case strings.Contains(text, "toomanyrequests"), strings.Contains(text, "rate limit"):
-		kind, hint = nil, "docker login, or --registry-mirror: the registry limits pulls"
-	case containsAny(text, "denied", "unauthorized", "authentication"):
-		hint = "check the name, and log in if it is private: docker login"
-	case !permanent(err):
-		kind, hint = nil, "check the network, or load the image by hand: docker load"
-	}
-	err = fmt.Errorf("%s is not on the docker daemon at %s and cannot be pulled: %w; to fix: %s", ref, d.host, err, hint)
-	if kind == nil {
-		return fmt.Errorf("%w: image %w", env.ErrInfrastructure, err)
-	}
-	return fmt.Errorf("%w: %w: %w", env.ErrInfrastructure, kind, err)
 }
 
 // progress adds up the messages of one pull or build. It is not safe for concurrent use.

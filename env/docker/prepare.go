@@ -101,7 +101,7 @@ func (d *daemon) commit(
 	}
 	img, err := d.inspectImage(ctx, ref)
 	if err == nil {
-		d.pulled(ctx, img)
+		d.own.pulled(ctx, img)
 	}
 	return img, err
 }

@@ -247,9 +247,9 @@ func TestImageBudget(t *testing.T) {
 		unpull(t, p, refs[i])
 		if i == 3 {
 			// The oldest is used again, so that it is not the one to go.
-			d.mu.Lock()
-			clear(d.touched)
-			d.mu.Unlock()
+			d.own.mu.Lock()
+			clear(d.own.touched)
+			d.own.mu.Unlock()
 			if err := p.Prefetch(t.Context(), env.Spec{Image: refs[1]}); err != nil {
 				t.Fatal(err)
 			}

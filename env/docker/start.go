@@ -89,7 +89,7 @@ func (d *daemon) Fetch(ctx context.Context, s env.Spec) error {
 	}
 	b, err := d.plan(ctx, s)
 	if err == nil {
-		d.unpin(b.image)
+		d.own.unpin(b.image)
 	}
 	return err
 }
@@ -128,7 +128,7 @@ func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 				err = errors.Join(err, sandbox.Close(ctx))
 			}
 		}
-		d.unpin(b.image)
+		d.own.unpin(b.image)
 		if err != nil && vanished(err) && !again {
 			// The image, or the guest's volume, was removed meanwhile.
 			d.dropImage(b.image)
@@ -187,7 +187,7 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 	if b.user, err = d.commandUser(ctx, b.image, s); err != nil {
 		return b, err
 	}
-	d.pin(b.image)
+	d.own.pin(b.image)
 	return b, nil
 }
 
