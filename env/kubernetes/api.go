@@ -237,8 +237,8 @@ func (c *cluster) createPod(ctx context.Context, p pod, w *watched) (uid string,
 	if refused(err) == http.StatusConflict && !overQuota(err) {
 		err = nil // a first response was lost
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.watch.mu.Lock()
+	defer c.watch.mu.Unlock()
 	w.created = refused(err) == 0 // if the response was lost, there may be a pod
 	return made.Metadata.UID, err
 }

@@ -162,9 +162,9 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 
 // Load returns how many of our pods a cluster has, where those that are being started may count twice.
 func (c *cluster) Load(_ env.Spec, coming int) float64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return float64(len(c.followed) + coming)
+	c.watch.mu.Lock()
+	defer c.watch.mu.Unlock()
+	return float64(len(c.watch.followed) + coming)
 }
 
 // Launch starts a pod.

@@ -63,8 +63,8 @@ func (c *cluster) Fetch(ctx context.Context, s env.Spec) (err error) {
 		return err
 	}
 	p := c.pullManifest(s)
-	w := c.register(p.Metadata.Name)
-	defer c.unregister(p.Metadata.Name)
+	w := c.watch.register(p.Metadata.Name)
+	defer c.watch.unregister(p.Metadata.Name)
 	uid, err := c.createPod(ctx, p, w)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func (c *cluster) pullManifest(s env.Spec) pod {
 func (c *cluster) awaitImage(ctx context.Context, w *watched) error {
 	var hindered impediments
 	for {
-		p, gone, change := c.look(w)
+		p, gone, change := c.watch.look(w)
 		if gone {
 			return nil // somebody deleted it; the sandboxes will pull the image
 		}

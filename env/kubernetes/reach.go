@@ -35,7 +35,7 @@ func (s *Sandbox) reach(ctx context.Context) (lost <-chan error, err error) {
 	c := s.c
 	var since time.Time
 	for try := 0; ; try++ {
-		p, gone, change := c.look(s.watched)
+		p, gone, change := c.watch.look(s.watched)
 		if gone {
 			<-ctx.Done() // oversee reports why
 			return nil, context.Cause(ctx)

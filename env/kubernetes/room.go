@@ -93,7 +93,7 @@ func (t *turn) lack(ctx context.Context, why error) {
 	if time.Since(t.since) > roomQuiet {
 		t.c.full.Do(func() {
 			t.c.log.Warn("the cluster has no room for all sandboxes at once: the others wait, which fewer --workers would avoid",
-				"cluster", t.c.where(), "running", t.c.placed(), "waiting", t.c.queue.len(), "why", t.why)
+				"cluster", t.c.where(), "running", t.c.watch.placed(), "waiting", t.c.queue.len(), "why", t.why)
 		})
 	}
 }
@@ -125,14 +125,14 @@ func (t *turn) late() error {
 		return nil
 	}
 	wait, since := t.c.roomWait, t.since
-	if t.c.placed() > 0 {
+	if t.c.watch.placed() > 0 {
 		wait = turnWait
 	}
-	t.c.mu.Lock()
-	if t.c.ended.After(since) {
-		since = t.c.ended
+	t.c.watch.mu.Lock()
+	if ended := t.c.watch.ended; ended.After(since) {
+		since = ended
 	}
-	t.c.mu.Unlock()
+	t.c.watch.mu.Unlock()
 	if time.Since(since) < wait {
 		return nil
 	}
@@ -146,6 +146,6 @@ func (c *cluster) tellRoom() {
 	}
 	waiting := c.queue.len()
 	c.options.Progress(env.Progress{
-		Action: env.Waiting, Host: c.where(), Layers: waiting, Ready: c.placed(), Done: waiting == 0,
+		Action: env.Waiting, Host: c.where(), Layers: waiting, Ready: c.watch.placed(), Done: waiting == 0,
 	})
 }

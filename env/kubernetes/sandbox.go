@@ -81,10 +81,10 @@ func (s *Sandbox) remove(ctx context.Context) error {
 
 // delete deletes the pod, now or later.
 func (s *Sandbox) delete(ctx context.Context) error {
-	defer s.c.unregister(s.launch.name)
-	s.c.mu.Lock()
+	defer s.c.watch.unregister(s.launch.name)
+	s.c.watch.mu.Lock()
 	created := s.watched.created
-	s.c.mu.Unlock()
+	s.c.watch.mu.Unlock()
 	if !created {
 		return nil
 	}
@@ -167,7 +167,7 @@ func (s *Sandbox) reconnect(ctx context.Context, o *outage) (lost <-chan error, 
 				return nil, fmt.Errorf("the stream to the pod %s was lost and could not be restored for %v: %w",
 					s.launch.name, silence, o.why)
 			}
-			_, _, change := s.c.look(s.watched)
+			_, _, change := s.c.watch.look(s.watched)
 			select {
 			case <-time.After(jitter(env.Backoff(o.tries-1, first, longest))):
 			case <-change:
@@ -190,7 +190,7 @@ func (s *Sandbox) reconnect(ctx context.Context, o *outage) (lost <-chan error, 
 // end returns why the pod has ended, or nil if it is not known to have ended. Nodes and the watch report changes up
 // to a second late, so after a few tries it asks the server.
 func (s *Sandbox) end(ctx context.Context, try int) error {
-	p, gone, _ := s.c.look(s.watched)
+	p, gone, _ := s.c.watch.look(s.watched)
 	if p != nil {
 		if err := ended(p); err != nil {
 			return s.c.explained(ctx, s.watched, err)

@@ -137,7 +137,7 @@ func (c *cluster) failed(ctx context.Context, err error) error {
 // boot creates a pod and connects to its guest. If it fails, it removes the pod.
 func (c *cluster) boot(ctx context.Context, l launch) (_ *Sandbox, err error) {
 	s := newSandbox(c, l)
-	s.watched = c.register(l.name)
+	s.watched = c.watch.register(l.name)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abandon(ctx))
@@ -183,9 +183,9 @@ func (c *cluster) create(ctx context.Context, s *Sandbox) (release func(), err e
 			return nil, context.Cause(ctx)
 		}
 		release = sync.OnceFunc(func() { <-c.starts })
-		c.mu.Lock()
-		freed := c.freed
-		c.mu.Unlock()
+		c.watch.mu.Lock()
+		freed := c.watch.freed
+		c.watch.mu.Unlock()
 		if err = errLetPass; !c.queue.letsPass(s.launch.turn.rank) {
 			s.uid, err = c.createPod(ctx, c.manifest(s.launch), s.watched)
 		}
@@ -255,7 +255,7 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func(why string
 		var hindered impediments
 		var placed time.Time
 		for {
-			p, gone, change := c.look(s.watched)
+			p, gone, change := c.watch.look(s.watched)
 			var err error
 			if p != nil {
 				err = hindered.watch(p, c)

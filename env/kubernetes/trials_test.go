@@ -334,20 +334,20 @@ func BenchmarkStart(b *testing.B) {
 				OwnerReferences: c.ownerReferences()},
 			Spec: podSpec{TerminationGracePeriodSeconds: new(int64(0)), Containers: []container{{Name: "c", Image: busybox,
 				ImagePullPolicy: "Never", Command: []string{"sleep", "1000"}}}}}
-		w := c.register(plain.Metadata.Name)
+		w := c.watch.register(plain.Metadata.Name)
 		began = time.Now()
 		if err := c.call(b.Context(), request{method: http.MethodPost, path: c.pods(), body: plain}); err != nil {
 			b.Fatal(err)
 		}
 		for {
-			p, _, change := c.look(w)
+			p, _, change := c.watch.look(w)
 			if p != nil && p.Status != nil && p.Status.Phase == "Running" {
 				break
 			}
 			<-change
 		}
 		bare = append(bare, time.Since(began))
-		c.unregister(plain.Metadata.Name)
+		c.watch.unregister(plain.Metadata.Name)
 		if err := c.deletePod(b.Context(), plain.Metadata.Name, ""); err != nil {
 			b.Fatal(err)
 		}

@@ -93,7 +93,7 @@ func (c *cluster) explained(ctx context.Context, w *watched, err error) error {
 		if e, ok := errors.AsType[*PodError](err); !ok || !e.vague {
 			return err
 		}
-		p, gone, change := c.look(w)
+		p, gone, change := c.watch.look(w)
 		if now := ended(p); now != nil {
 			err = now
 		}
@@ -297,7 +297,7 @@ const unplacedWait = 15 * time.Second
 func (c *cluster) nodeWait(message string) time.Duration {
 	wait := max(unplacedWait, c.options.Pods.NodeWait)
 	if strings.Contains(message, "Insufficient ") || strings.Contains(message, "Too many pods") {
-		if c.placed() > 0 {
+		if c.watch.placed() > 0 {
 			wait = max(wait, turnWait)
 		}
 	}

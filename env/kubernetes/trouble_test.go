@@ -143,9 +143,9 @@ func TestExplained(t *testing.T) {
 			says  string
 		}{{time.Second, "evicted"}, {time.Minute, "exit code 137, without a message"}} {
 			cluster := newCluster("c", "n")
-			w := cluster.register("p")
-			cluster.saw("p", killed)
-			time.AfterFunc(c.after, func() { cluster.saw("p", evicted) })
+			w := cluster.watch.register("p")
+			cluster.watch.saw("p", killed)
+			time.AfterFunc(c.after, func() { cluster.watch.saw("p", evicted) })
 			if err := cluster.explained(t.Context(), w, ended(killed)); !strings.Contains(err.Error(), c.says) {
 				t.Errorf("a cause after %v: %v, want %q", c.after, err, c.says)
 			}
