@@ -196,7 +196,9 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 }
 
 // once sends a request once and reads the answer. Where that fails, got has what came of it.
-func (c *Client) once(ctx context.Context, b *body, r agent.Request) (got completion, reply agent.Reply, failed *Error) {
+func (c *Client) once(
+	ctx context.Context, b *body, r agent.Request,
+) (got completion, reply agent.Reply, failed *Error) {
 	start := time.Now()
 	patience := wholeAnswer
 	if b.Stream {

@@ -164,7 +164,8 @@ func (p pull) failure(err error) error {
 	case !permanent(err):
 		kind, hint = nil, "check the network, or load the image by hand: docker load"
 	}
-	err = fmt.Errorf("%s is not on the docker daemon at %s and cannot be pulled: %w; to fix: %s", p.ref, p.d.host, err, hint)
+	err = fmt.Errorf("%s is not on the docker daemon at %s and cannot be pulled: %w; to fix: %s",
+		p.ref, p.d.host, err, hint)
 	if kind == nil {
 		return fmt.Errorf("%w: image %w", env.ErrInfrastructure, err)
 	}
