@@ -53,6 +53,9 @@ func (s *solving) admit(ctx context.Context, args []string, open *opened) (*assi
 	if err := s.checkInput(ctx, in); err != nil {
 		return nil, err
 	}
+	if err := s.checkPull(ctx, in); err != nil {
+		return nil, cli.Usage(err)
+	}
 	a, err := s.openTask(ctx, in, open)
 	if err != nil {
 		return nil, err
@@ -96,6 +99,29 @@ func (s *solving) checkInput(ctx context.Context, in input) error {
 		return cli.Usage(repo.CheckBranch(ctx, s.o.repo, s.o.branch))
 	}
 	return nil
+}
+
+// checkPull finds out whether a pull request that is asked for can have a commit, a place and a token.
+func (s *solving) checkPull(ctx context.Context, in input) error {
+	if s.o.pull == "" {
+		return nil
+	}
+	dir := s.o.repo
+	if in.url != "" && !s.o.repoGiven {
+		dir = os.TempDir()
+	}
+	if _, _, err := repo.Identity(ctx, dir); err != nil {
+		return err
+	}
+	to, err := pullTarget(ctx, in.url, dir)
+	if err != nil {
+		return err
+	}
+	client, err := openForge(s.d)
+	if err != nil {
+		return err
+	}
+	return client.CheckToken(ctx, to)
 }
 
 // nameRun chooses the run's ID and its directory: the one that --out names, or a new one in the default location.

@@ -92,17 +92,28 @@ type Published struct {
 // ErrForeign is the error of a branch that holds commits of others: they are never overwritten.
 var ErrForeign = errors.New("the branch holds commits that are not deepswe's")
 
+// CheckToken reports, before any work is done, that there is no token with which a pull request could be opened.
+func (c *Client) CheckToken(ctx context.Context, to Address) error {
+	_, err := c.openToWrite(ctx, to)
+	return err
+}
+
+func (c *Client) openToWrite(ctx context.Context, to Address) (*session, error) {
+	s, err := c.open(ctx, to)
+	if err == nil && s.secret == "" {
+		text := fmt.Sprintf("a pull request on %s needs a token: set %s, or log in with %s; %s", s.web.Host,
+			tokenName(s.kind), dialects[s.kind].client[0], s.withheld(s.site))
+		err = errors.New(strings.TrimSuffix(text, "; "))
+	}
+	return s, err
+}
+
 // Prepare makes the commit in a clone of its own in dir, which must be empty and stays the caller's, and decides where
 // it goes. It reads from the forge, and writes nothing there.
 func (c *Client) Prepare(ctx context.Context, p Proposal, dir string) (*Draft, error) {
-	s, err := c.open(ctx, p.To)
+	s, err := c.openToWrite(ctx, p.To)
 	if err != nil {
 		return nil, err
-	}
-	if s.secret == "" {
-		text := fmt.Sprintf("a pull request on %s needs a token: set %s, or log in with %s; %s", s.web.Host,
-			tokenName(s.kind), dialects[s.kind].client[0], s.withheld(s.site))
-		return nil, errors.New(strings.TrimSuffix(text, "; "))
 	}
 	said := slices.Concat([]string{string(p.Patch), p.Title, p.Summary, p.Verified}, slices.Collect(maps.Values(p.Answers)))
 	if slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, s.secret) }) {
