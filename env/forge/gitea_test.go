@@ -216,3 +216,23 @@ func TestGiteaHostileNames(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A stranger who has another repository of that name gets a fork with another name, and a second run finds it.
+func TestGiteaForkNameTaken(t *testing.T) {
+	f := testkit.OpenForge(t)
+	project := f.NewRepository(t, map[string]string{"hello.txt": "goodbye\n"})
+	name := strings.TrimPrefix(project, "alice/")
+	f.Call(t, "bot", http.MethodPost, "/user/repos", map[string]any{"name": name})
+	t.Cleanup(func() { f.Call(t, "bot", http.MethodDelete, "/repos/bot/"+name, nil) })
+	p := proposal(t, newIssue(t, f, project, "It says goodbye", "Say hello."))
+	done, d, err := publish(t, as(t, f, "bot"), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Call(t, "bot", http.MethodDelete, "/repos/"+d.From, nil) })
+	p.Run, p.Patch = "20261125-101500-7a1c03", []byte(strings.Replace(hello, "+hello", "+hello!", 1))
+	again, d, err := publish(t, as(t, f, "bot"), p)
+	if err != nil || d.From != "bot/alice-"+name || again.Number != done.Number || !again.Updated {
+		t.Errorf("got %+v from %s, %v", again, d.From, err)
+	}
+}

@@ -91,24 +91,36 @@ func (s *session) findFork(ctx context.Context, of Project) (Project, bool, erro
 	if err != nil {
 		return Project{}, false, err
 	}
-	p, err := s.repository(ctx, me+of.Path[strings.LastIndex(of.Path, "/"):])
-	if status(err) == http.StatusNotFound {
-		return Project{}, false, nil
+	for _, name := range []string{of.Path[strings.LastIndex(of.Path, "/")+1:], of.otherName()} {
+		p, err := s.repository(ctx, me+"/"+name)
+		switch {
+		case status(err) == http.StatusNotFound:
+		case err != nil:
+			return p, false, err
+		case p.Parent != nil && p.Parent.Path == of.Path:
+			return p, true, nil
+		}
 	}
-	return p, err == nil && p.Parent != nil && p.Parent.Path == of.Path, err
+	return Project{}, false, nil
 }
+
+// otherName is that of a fork where its own is taken.
+func (p Project) otherName() string { return strings.ReplaceAll(p.Path, "/", "-") }
 
 // forkPath is how Gitea names the fork that is there already.
 var forkPath = env.Pattern(`fork path: ([\w.-]+/[\w.-]+)`)
 
 // fork makes a fork, or returns the one that is there. It may not be ready yet.
 func (s *session) fork(ctx context.Context, of Project) (Project, error) {
-	got, err := create(ctx, s, s.path()+dialects[s.kind].forks, map[string]any{},
-		func() (Project, bool, error) { return s.findFork(ctx, of) })
+	fork := func(body map[string]any) (Project, error) {
+		return create(ctx, s, s.path()+dialects[s.kind].forks, body, func() (Project, bool, error) { return s.findFork(ctx, of) })
+	}
+	got, err := fork(map[string]any{})
 	if status(err) == http.StatusConflict {
 		if m := forkPath().FindStringSubmatch(err.Error()); m != nil {
 			return s.repository(ctx, m[1])
 		}
+		got, err = fork(map[string]any{"name": of.otherName(), "path": of.otherName()})
 	}
 	if err != nil {
 		return Project{}, fmt.Errorf("fork %s: %w", of.Path, err)
