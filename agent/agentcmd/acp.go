@@ -119,21 +119,20 @@ const longestChoice = 2 * time.Second
 func (h *acpHost) choices(ctx context.Context, past *solveRun) []acp.ConfigOption {
 	o, cmd, err := h.options()
 	c, cerr := h.d.LoadConfig()
-	if past != nil && err == nil {
-		err = restoreFlags(cmd.Flags(), past.settings.Flags)
-	}
 	if err != nil || cerr != nil {
 		return nil // the first prompt says why
 	}
-	o.fillFrom(c)
-	if past != nil {
+	asks := acp.Select(chooseApply, "Changes", "mode", applyAsk, applyAsk, applyAll)
+	asks.Options[0].Name, asks.Options[1].Name = "Ask before they are applied", "Apply without a question"
+	if o.apply == applyAll || o.apply == "true" {
+		asks.Current = applyAll
+	}
+	if past != nil && restoreFlags(cmd.Flags(), past.settings.Flags) == nil {
 		o.Name = cmp.Or(o.Name, past.settings.Model)
 	}
-	var models []string
+	o.fillFrom(c)
 	endpoint := h.d.ResolveModel(c, o.BaseURL, o.Name)
-	if endpoint.Model != "" {
-		models = append(models, endpoint.Model)
-	}
+	models := []string{endpoint.Model}
 	client, err := llm.New(llm.Options{BaseURL: endpoint.BaseURL, APIKey: endpoint.APIKey, MaxRetries: -1})
 	if err == nil && !strings.HasPrefix(endpoint.Model, cli.ReplayPrefix) {
 		ctx, cancel := context.WithTimeout(ctx, longestChoice)
@@ -145,22 +144,20 @@ func (h *acpHost) choices(ctx context.Context, past *solveRun) []acp.ConfigOptio
 			}
 		}
 	}
+	if models[0] == "" {
+		models = models[1:]
+	}
 	sandboxes := []string{cli.EnvAuto}
 	for _, k := range h.d.SandboxKinds() {
 		if k.Elsewhere == nil || !k.Elsewhere(o.Places) {
 			sandboxes = append(sandboxes, k.Name)
 		}
 	}
-	asks := acp.Select(chooseApply, "Changes", "mode", applyAsk, applyAsk, applyAll)
-	asks.Options[0].Name, asks.Options[1].Name = "Ask before they are applied", "Apply without a question"
-	if o.apply == applyAll {
-		asks.Current = applyAll
-	}
-	all := []acp.ConfigOption{acp.Select(chooseSandbox, "Sandbox", "", o.Env, sandboxes...), asks}
+	var all []acp.ConfigOption
 	if len(models) > 0 {
-		all = append([]acp.ConfigOption{acp.Select(chooseModel, "Model", "model", models[0], models...)}, all...)
+		all = append(all, acp.Select(chooseModel, "Model", "model", models[0], models...))
 	}
-	return all
+	return append(all, acp.Select(chooseSandbox, "Sandbox", "", o.Env, sandboxes...), asks)
 }
 
 // Prompt implements [acp.Host].
