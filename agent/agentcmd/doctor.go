@@ -288,8 +288,8 @@ func healthFindings(h llm.Health, err error) []env.Finding {
 			"on wrong ratios", "sample at temperature 1, or serve vLLM with --logprobs-mode processed_logprobs")
 	}
 	if h.Separates && agent.FormatFor(h.Model.ID).Name() == trajectory.FormatXML {
-		add("thoughts", env.Warning, "the server takes thoughts out of the text, and takes a reply without one for a thought: "+
-			"a call in it is not run in the XML format, which "+h.Model.ID+" is asked in",
+		add("thoughts", env.Warning, "the server takes thoughts out of the text, and takes a reply without one for a "+
+			"thought: a call in it is not run in the XML format, which "+h.Model.ID+" is asked in",
 			"serve vLLM without --reasoning-parser")
 	}
 	for _, w := range h.Warnings {

@@ -115,7 +115,7 @@ func (c *Client) Prepare(ctx context.Context, p Proposal, dir string) (*Draft, e
 	if err != nil {
 		return nil, err
 	}
-	said := slices.Concat([]string{string(p.Patch), p.Title, p.Summary, p.Verified}, slices.Collect(maps.Values(p.Answers)))
+	said := append(slices.Collect(maps.Values(p.Answers)), string(p.Patch), p.Title, p.Summary, p.Verified)
 	if slices.ContainsFunc(said, func(text string) bool { return strings.Contains(text, s.secret) }) {
 		return nil, fmt.Errorf("the change contains the token for %s: nothing leaves this machine", s.web.Host)
 	}

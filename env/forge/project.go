@@ -113,7 +113,8 @@ var forkPath = env.Pattern(`fork path: ([\w.-]+/[\w.-]+)`)
 // fork makes a fork, or returns the one that is there. It may not be ready yet.
 func (s *session) fork(ctx context.Context, of Project) (Project, error) {
 	fork := func(body map[string]any) (Project, error) {
-		return create(ctx, s, s.path()+dialects[s.kind].forks, body, func() (Project, bool, error) { return s.findFork(ctx, of) })
+		find := func() (Project, bool, error) { return s.findFork(ctx, of) }
+		return create(ctx, s, s.path()+dialects[s.kind].forks, body, find)
 	}
 	got, err := fork(map[string]any{})
 	if status(err) == http.StatusConflict {
