@@ -388,3 +388,14 @@ func TestTurns(t *testing.T) {
 		t.Errorf("colours %s and %s", a, b)
 	}
 }
+
+// Advantages are those of the stage in which a step was learned from.
+func TestAlgorithmOfAStage(t *testing.T) {
+	t.Parallel()
+	dir := trainedRun(t, "steps=3", "stages=[{from: 2, set: {baseline: mean}}]")
+	for step, want := range map[int]rl.Baseline{1: rl.LeaveOneOut, 2: rl.Mean, 3: rl.Mean, 4: rl.Mean} {
+		if a, err := algorithmOf(dir, step); err != nil || a.Baseline != want {
+			t.Errorf("step %d: %v, %v: want %s", step, a, err, want)
+		}
+	}
+}

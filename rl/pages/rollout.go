@@ -306,7 +306,7 @@ func (h *Handler) trainedRollout(r *loaded, req *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	algorithm, _ := algorithmOf(r.Path) // the step's page reports the error
+	algorithm, _ := algorithmOf(r.Path, step) // the step's page reports the error
 	for _, g := range groups {
 		if g[0].Group != v.Get("group") {
 			continue

@@ -73,7 +73,7 @@ func (h *Handler) step(r *loaded, req *http.Request) (view, error) {
 		Note     string
 		Timeline template.HTML
 	}{Step: n}
-	algorithm, err := algorithmOf(r.Path)
+	algorithm, err := algorithmOf(r.Path, n)
 	if err != nil {
 		data.Note = "No advantages: " + err.Error()
 	}
@@ -113,8 +113,8 @@ func inWords(groups []group) string {
 	return text + "."
 }
 
-// algorithmOf returns the algorithm in the run's configuration.
-func algorithmOf(dir string) (*rl.Algorithm, error) {
+// algorithmOf returns the algorithm of a step: that of the stage in which its update was made, or else of the last one.
+func algorithmOf(dir string, step int) (*rl.Algorithm, error) {
 	text, err := os.ReadFile(filepath.Join(dir, record.ConfigFile))
 	if err != nil {
 		return nil, err
@@ -123,7 +123,19 @@ func algorithmOf(dir string) (*rl.Algorithm, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := c.RL()
+	var points []metrics.Point
+	if len(c.Stages) > 0 {
+		if points, err = metrics.ReadJSONL(filepath.Join(dir, record.MetricsFile)); err != nil {
+			return nil, err
+		}
+	}
+	begun := 0
+	for _, p := range points {
+		if n, ok := p.Values[record.StageMetric]; ok && p.Step <= step && int(n) <= len(c.Stages) {
+			begun = int(n)
+		}
+	}
+	a := c.Stage(begun).RL()
 	return &a, nil
 }
 

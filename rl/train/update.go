@@ -8,6 +8,7 @@ import (
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/record"
 )
 
 // step learns from the groups of an update and publishes the policy.
@@ -267,7 +268,7 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 		values["optim/grad_norm"] = u.norms / float64(u.updates)
 	}
 	if len(u.stages.config.Stages) > 0 {
-		values["stage"] = float64(u.stages.number(u.number))
+		values[record.StageMetric] = float64(u.stages.number(u.number))
 	}
 	values["optim/updates"], values["optim/skipped"] = float64(u.updates), float64(u.skipped)
 	values["optim/lr"] = u.optimizer.Rate(u.number)

@@ -20,6 +20,9 @@ const (
 	StepsDir       = "steps"
 )
 
+// StageMetric is the metric of how many stages had begun when a step's update was made.
+const StageMetric = "stage"
+
 // StepName is the name of a step's directory in [StepsDir].
 func StepName(step int) string { return fmt.Sprintf("%06d", step) }
 
