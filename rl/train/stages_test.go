@@ -261,3 +261,24 @@ func TestStageIsAConfiguration(t *testing.T) {
 		t.Errorf("changed %q, %v: want %q", changes, err, want)
 	}
 }
+
+// Each variant of an ablation has the stages of the base, over its own switches, also when they were printed.
+func TestStagesOfVariants(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, tiny+"ablation:\n  variants: [{name: a, algorithm: {preset: grpo}}, {name: b, stages: []}]\n",
+		"stages=[{from: 3, set: {algorithm.preset: rloo}}]")
+	text, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := mustLoad(t, string(text))
+	for i, v := range again.Ablation.Variants {
+		was := c.Ablation.Variants[i].Config
+		if changes, err := was.Differs(v.Config); err != nil || len(changes) > 0 {
+			t.Errorf("%s: %v, %v", v.Name, changes, err)
+		}
+	}
+	if a := again.Ablation.Variants[0].Config; a.RL().Baseline != rl.Mean || a.Stage(1).RL().Baseline != rl.LeaveOneOut {
+		t.Errorf("variant a has %+v and then %+v", a.RL(), a.Stage(1).RL())
+	}
+}

@@ -130,7 +130,10 @@ func (a *Ablation) node() (*yaml.Node, error) {
 		}{v.Name, v.SeedOffset, algorithm, v.Config.Stages}); err != nil {
 			return nil, fmt.Errorf("write configuration: %w", err)
 		}
-		rest := without(without(v.changes, "algorithm"), "stages")
+		rest := without(v.changes, "algorithm")
+		if len(v.Config.Stages) > 0 {
+			rest = without(rest, "stages")
+		}
 		n.Content = append(n.Content, rest.Content...)
 		out.Variants = append(out.Variants, n)
 	}
