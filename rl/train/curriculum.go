@@ -68,13 +68,13 @@ func (k *knowledge) demoted(c config.Curriculum) bool {
 }
 
 // openTasks reads the choices made so far from the file at a path. kept is the state of a checkpoint, if there is one.
-// ever is set if any stage of the run has a curriculum: what it needs to know is learned from the first step on.
-func openTasks(settings config.Curriculum, ever bool, all order, path string, kept *curriculumState) (*tasks, error) {
+// Where a later stage has a curriculum, what it needs to know is learned from the first step on.
+func openTasks(g *stages, step int, all order, path string, kept *curriculumState) (*tasks, error) {
 	if len(all.tasks) == 0 {
 		return nil, errors.New("the environment has no tasks to learn from")
 	}
-	t := &tasks{settings: settings, order: all}
-	if !ever {
+	t := &tasks{settings: g.at(step).Curriculum, order: all}
+	if !g.curriculum() {
 		return t, nil
 	}
 	var known map[string]*knowledge

@@ -54,7 +54,7 @@ func (d plan) beginCourse(ctx context.Context, s *state, resumed bool, history [
 	}()
 	d.stages.resume(s.Stages, history)
 	all := order{seed: d.seed, tasks: environment.Tasks(part.Train)}
-	if p.tasks, err = openTasks(d.stages.at(s.Step+1).Curriculum, d.stages.curriculum(), all, d.dir.Path(tasksFile), s.Curriculum); err != nil {
+	if p.tasks, err = openTasks(d.stages, s.Step+1, all, d.dir.Path(tasksFile), s.Curriculum); err != nil {
 		return course{}, err
 	}
 	if p.visits, err = record.OpenVisits(d.dir, s.weights()); err != nil {

@@ -27,7 +27,9 @@ type supply struct {
 }
 
 // openSupply starts the stream of training rollouts. They are sampled by the model of the publisher.
-func openSupply(ctx context.Context, w *site, p player, from *publisher, t *tasks, g *stages, steps int, at state) *supply {
+func openSupply(
+	ctx context.Context, w *site, p player, from *publisher, t *tasks, g *stages, steps int, at state,
+) *supply {
 	version := func() int64 { return from.live.current.Load().Version }
 	s := &supply{
 		rollouts: p.rollouts, steps: steps, tasks: t, stages: g, stream: newStream(p.rollouts.MaxStaleness, w.now),

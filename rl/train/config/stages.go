@@ -123,7 +123,8 @@ func (c *Config) loadStages(root *yaml.Node) error {
 		}
 		s.Set = nil
 		for _, d := range changes {
-			if !slices.ContainsFunc(stageable(), func(of string) bool { return d.Key == of || strings.HasPrefix(d.Key, of+".") }) {
+			below := func(key string) bool { return d.Key == key || strings.HasPrefix(d.Key, key+".") }
+			if !slices.ContainsFunc(stageable(), below) {
 				return fail(fmt.Errorf("%s cannot change in the course of a run; what can: %s, and the stage's own max_steps and "+
 					"context", d.Key, strings.Join(stageable(), ", ")))
 			}
