@@ -440,6 +440,46 @@ func TestEntropyOfThePolicyToBeginWith(t *testing.T) {
 	}
 }
 
+// pretrained are the settings of counting with a language model.
+type pretrained struct {
+	counted `yaml:"-"`
+}
+
+func (p *pretrained) Open(context.Context, part.TrainerOptions) (part.Trainer, error) {
+	return part.Trainer{Trainer: p.t, Pretrained: true}, nil
+}
+
+// A coin has an entropy of 1. A run that the guard ends goes on when it is resumed, and one with an entropy term is not
+// ended.
+func TestEntropyStopsTheRun(t *testing.T) {
+	t.Parallel()
+	parts := config.Parts{
+		Environments: map[string]func() config.EnvironmentSettings{
+			"coin": func() config.EnvironmentSettings { return &coin{Reward: heads} },
+		},
+		Trainers: map[string]func() config.TrainerSettings{
+			"counting": func() config.TrainerSettings { return &pretrained{counted{&counting{}}} },
+		},
+	}
+	for _, c := range []struct {
+		set  []string
+		ends bool
+	}{{[]string{"guards.entropy.max=0.5"}, true}, {[]string{"guards.entropy.max=0.5", "entropy=0.01"}, false}, {nil, false}} {
+		cfg, err := config.Load([]byte(coins), parts, append(c.set, "guards.entropy.action=stop")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Dir: filepath.Join(t.TempDir(), "run")}
+		if _, err := Start(t.Context(), cfg, o); errors.Is(err, errGuard) != c.ends || !c.ends && err != nil {
+			t.Errorf("%q: %v", c.set, err)
+		}
+		o.Resume = true
+		if _, err := Start(t.Context(), cfg, o); err != nil {
+			t.Errorf("%q, resumed: %v", c.set, err)
+		}
+	}
+}
+
 func TestUntrainedTokensStopTheRun(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
