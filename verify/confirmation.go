@@ -154,7 +154,11 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool,
 		c.Tests = nil
 	}
 	const most = 1e6
-	if n := len(guessed(set, fixes, spoilt)); n > 0 {
+	n := len(guessed(set, fixes, spoilt))
+	if unknownFixes(t) { // only one of them may be a fix, and a script's reward says no more than one test
+		n = min(n, 1)
+	}
+	if n > 0 {
 		c.Odds = math.Min(most, oddsOf(n, once))
 	}
 }

@@ -76,7 +76,7 @@ func (w *world) run(_ context.Context, t *trial) error {
 			t.mixed.none, t.mixed.kind = err.Error(), err
 		}
 		t.mixed.set = set
-		t.mixed.wrong, t.mixed.once = t.mixing.choose(set, decisive(w.task, set))
+		t.mixed.wrong, t.mixed.once = t.mixing.choose(w.task, set)
 	}
 	wrong, varied := map[string]bool{}, map[string]bool{}
 	for _, i := range t.mixed.wrong {

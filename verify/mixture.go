@@ -60,20 +60,21 @@ type mixture struct {
 const guessesOnce = 3
 
 // choose returns the indices of the canaries that are wrong in a run, and whether that is the only run. Chance decides
-// about the first run, and the second one is the other way round. fixes are the tests that decide.
+// about the first run, and the second one is the other way round. The tests to fix decide. Where a task does not say
+// which they are, there may be only one, so that a single run never suffices.
 //
 // If all deciding tests are wrong in the first run, chance decides once more, because such a run cannot show that a
 // patch fixes nothing. If there is only one run, they are neither all wrong nor all right, and literals are always
 // withheld.
-func (m mixing) choose(set canary.Set, fixes map[string]bool) (wrong []int, once bool) {
+func (m mixing) choose(t env.Task, set canary.Set) (wrong []int, once bool) {
 	if m.variants {
 		for i := range set.Canaries {
 			wrong = append(wrong, i)
 		}
 		return wrong, true
 	}
-	guesses := guessed(set, fixes, nil)
-	once = m.once && (len(guesses) == 0 || len(guesses) >= guessesOnce)
+	guesses := guessed(set, decisive(t, set), nil)
+	once = m.once && (len(guesses) == 0 || len(guesses) >= guessesOnce && !unknownFixes(t))
 	for draw := uint64(0); ; draw++ {
 		wrong = wrong[:0]
 		for i, c := range set.Canaries {
@@ -133,7 +134,7 @@ func (t *trial) mix(ctx context.Context, script string) (string, error) {
 		t.mixed.none, t.mixed.kind = err.Error(), err
 		return script, nil
 	}
-	t.mixed.wrong, t.mixed.once = t.mixing.choose(t.mixed.set, decisive(t.task, t.mixed.set))
+	t.mixed.wrong, t.mixed.once = t.mixing.choose(t.task, t.mixed.set)
 	for _, f := range t.mixed.set.Files(t.mixed.wrong) {
 		if _, err := t.sb.Write(ctx, f.Name, f.Data, env.WriteOptions{}); err != nil {
 			if env.IsInfrastructure(ctx, err) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -49,6 +50,8 @@ type Canary struct {
 
 	source int
 	edits  []edit
+	// says are the words that become others wherever the file says something about the test.
+	says map[string]string
 }
 
 // Reports reports whether a name from a report is about the test, or about one of its cases.
@@ -208,19 +211,25 @@ func New(w Writer, o Options) (Set, error) {
 	return m.out, nil
 }
 
-// Files returns the files in which those tests are wrong whose canaries have these indices.
+// Files returns the files that have canaries. Those with these indices are wrong there. All files are to be written, so
+// that the time of a file does not show whether any of its tests is wrong.
 func (s Set) Files(wrong []int) []Source {
-	edits := map[int][]edit{}
-	for _, i := range wrong {
-		c := s.Canaries[i]
-		edits[c.source] = append(edits[c.source], c.edits...)
+	edits, says := map[int][]edit{}, map[int]map[string]string{}
+	for i, c := range s.Canaries {
+		if says[c.source] == nil {
+			says[c.source] = map[string]string{}
+		}
+		if slices.Contains(wrong, i) {
+			edits[c.source] = append(edits[c.source], c.edits...)
+			maps.Copy(says[c.source], c.says)
+		}
 	}
 	var files []Source
 	for i, source := range s.sources {
-		if len(edits[i]) == 0 {
+		if says[i] == nil {
 			continue
 		}
-		data := apply(source.Data, edits[i])
+		data := apply(source.Data, append(edits[i], retold(source.Data, edits[i], says[i])...))
 		helper, needed := s.helpers[i]
 		if needed && helper.Name == "" {
 			data = append(append(data, "\n\n"...), helper.Data...)
@@ -275,10 +284,17 @@ func (m *maker) add(id string) (reason string) {
 		Tests: []string{id}, Name: t.name(), File: file, Kind: chosen.kind, Mutation: mutationKey(file, t, chosen.key),
 		source: at, edits: way,
 	}
-	if chosen.kind == Withheld {
+	switch {
+	case chosen.kind == Withheld:
+		c.says = gone(m.options.Sources[at].Data, way)
 		m.out.helpers[at] = newHelper(t.(withholder), m.options.Record, m.options.Sources[at].Name)
 		c.Values = chosen.withheld
 		m.withheld += len(chosen.withheld)
+	case chosen.kind != Outright && len(way) == 1:
+		more, value, other := repeated(m.options.Sources[at].Data, way[0])
+		if value != "" && !m.taken(at, more) {
+			c.edits, c.says = more, map[string]string{value: other}
+		}
 	}
 	m.out.Canaries = append(m.out.Canaries, c)
 	return ""
@@ -301,8 +317,9 @@ func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
 		m.words[at] = wordsOf(data)
 	}
 	wrong := t.mutations(newChance(m.options.Rand, data[from:to], m.words[at]))
-	for _, one := range slices.Concat(m.withhold(at, t), wrong) {
+	for _, one := range slices.Concat(m.withhold(t), wrong) {
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
+		one.plain = one.plain || one.kind == Expectation && len(one.ways) > 0 && entitled(data, one.ways[0], t.name())
 		switch {
 		case m.options.Only != "" && m.options.Only != one.kind:
 		case len(one.ways) == 0 || m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)]:
@@ -316,13 +333,7 @@ func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
 		return mutation{}, nil, false
 	}
 	chosen = best[m.options.Rand.IntN(len(best))]
-	way = chosen.ways[m.options.Rand.IntN(len(chosen.ways))]
-	if chosen.kind == Expectation && len(way) == 1 {
-		if more := repeated(data, from, to, way[0]); !m.taken(at, more) {
-			way = more
-		}
-	}
-	return chosen, way, true
+	return chosen, chosen.ways[m.options.Rand.IntN(len(chosen.ways))], true
 }
 
 // taken reports whether another canary changes a part of the file that the edits change: tests may be inside of others.

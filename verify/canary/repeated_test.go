@@ -14,12 +14,13 @@ func TestRepeated(t *testing.T) {
 		{"def test_a():\n    \"\"\"Gives book.\"\"\"\n    assert f() == 'book'\n", "assert f() == 'book'", "assert f() == 'boop'",
 			"def test_a():\n    \"\"\"Gives boop.\"\"\"\n    assert f() == 'boop'\n"},
 		{"// TestA wants 200, not 2000.\nfunc TestA(t *testing.T) {\n\tif f() != 200 {\n\t\tt.Fatal(\"200\") // 200\n\t}\n}\n", "200 {", "203 {",
-			"// TestA wants 203, not 2000.\nfunc TestA(t *testing.T) {\n\tif f() != 203 {\n\t\tt.Fatal(\"200\") // 203\n\t}\n}\n"},
-		{"assert f(1) == 1  # 1\n", "assert f(1) == 1", "assert f(1) == 2", "assert f(1) == 2  # 1\n"},
+			"// TestA wants 203, not 2000.\nfunc TestA(t *testing.T) {\n\tif f() != 203 {\n\t\tt.Fatal(\"203\") // 203\n\t}\n}\n"},
+		{"assert f(1) == 1  # 1\n", "assert f(1) == 1", "assert f(1) == 2", "assert f(1) == 2  # 2\n"},
 		{"assert f()  # f\n", "assert f()", "assert not (f())", "assert not (f())  # f\n"},
 	} {
 		at := strings.LastIndex(tc.text, tc.was)
-		edits := repeated([]byte(tc.text), 0, len(tc.text), edit{at, at + len(tc.was), tc.becomes})
+		edits, value, other := repeated([]byte(tc.text), edit{at, at + len(tc.was), tc.becomes})
+		edits = append(edits, retold([]byte(tc.text), edits, map[string]string{value: other})...)
 		if got := string(apply([]byte(tc.text), edits)); got != tc.want {
 			t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 		}

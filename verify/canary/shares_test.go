@@ -70,7 +70,8 @@ func count(w Writer, s Source, counts map[string]float64, tests *float64) {
 		best, at := "none", 4
 		from, to := t.extent()
 		wrong := t.mutations(newChance(random(1), s.Data[from:to], words))
-		for _, one := range append(m.withhold(0, t), wrong...) {
+		for _, one := range append(m.withhold(t), wrong...) {
+			one.plain = one.plain || one.kind == Expectation && entitled(s.Data, one.ways[0], t.name())
 			if len(one.ways) > 0 && rank(one) < at {
 				at = rank(one)
 				best = []string{"withheld", "expectation", "plain", "outright"}[at]

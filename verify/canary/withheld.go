@@ -42,16 +42,15 @@ func newHelper(w withholder, record, beside string) Source {
 const keep = "kept_for_later"
 
 // withhold returns the mutation that takes all literals out of a test; none if there is none that can be.
-func (m *maker) withhold(at int, t test) []mutation {
+func (m *maker) withhold(t test) []mutation {
 	w, ok := t.(withholder)
 	if !ok || m.options.Record == "" {
 		return nil
 	}
 	edits, literals := w.withhold(m.withheld)
-	if !slices.ContainsFunc(slices.Collect(maps.Values(literals)), func(l Literal) bool { return !l.Common() }) {
-		return nil // whatever forges the test could guess them
+	hidden := func(l Literal) bool { return !l.Common() && !l.In(t.name()) }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(literals)), hidden) {
+		return nil // whatever forges the test could guess them, or read them
 	}
-	from, to := t.extent()
-	edits = unsaid(m.options.Sources[at].Data, from, to, edits)
 	return []mutation{{kind: Withheld, key: "withheld", ways: [][]edit{edits}, withheld: literals}}
 }

@@ -27,8 +27,8 @@ func TestWithheld(t *testing.T) {
     assert x == 4711, "not 4711"
     assert {"a": [1, "two"]} == g()
 `)}, "test_a", `def test_a():
-    """Gives it."""
-    x = f(1)  # it
+    """Gives 0."""
+    x = f(1)  # 0
     assert kept_for_later(0, x)
     assert kept_for_later(1, g())
 `, []string{"4711", "{'a': [1, 'two']}"}},
@@ -56,7 +56,7 @@ func TestWithheld(t *testing.T) {
 
 func TestA(t *testing.T) {
 	if got := F(); got != 31 {
-		t.Errorf("got %d, want it", got)
+		t.Errorf("got %d, want 31", got)
 	}
 	if "x" != G() || err != nil {
 		t.Fatal()
@@ -67,7 +67,7 @@ func TestA(t *testing.T) {
 
 func TestA(t *testing.T) {
 	if got := F(); !kept_for_later(0, got) {
-		t.Errorf("got %d, want it", got)
+		t.Errorf("got %d, want 0", got)
 	}
 	if !kept_for_later(1, G()) || err != nil {
 		t.Fatal()

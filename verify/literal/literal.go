@@ -77,6 +77,33 @@ func (v Value) Common() bool {
 	return len(v.items) < 2 && !slices.ContainsFunc(slices.Concat(v.items, v.values), other)
 }
 
+// In reports whether a text contains all numbers and strings of a value, as words of it.
+func (v Value) In(source string) bool {
+	word := v.word()
+	apart := func(before, after string) bool {
+		inner := func(s string) bool { return strings.Trim(s, letters+"0123456789") == "" && s != "" }
+		return !inner(before) && !inner(after)
+	}
+	found := word == ""
+	for at := 0; !found && at+len(word) <= len(source); at++ {
+		end := at + len(word)
+		found = source[at:end] == word && apart(source[max(0, at-1):at], source[end:min(end+1, len(source))])
+	}
+	return found && !slices.ContainsFunc(slices.Concat(v.items, v.values), func(one Value) bool { return !one.In(source) })
+}
+
+// Spells reports whether a number or text is written like another one: JavaScript's loose comparisons take 5 for "5".
+func (v Value) Spells(other Value) bool { return v.word() != "" && v.word() == other.word() }
+
+// word returns a number or text without quotes; empty for collections.
+func (v Value) word() string {
+	if v.kind != number {
+		return v.text
+	}
+	f, _ := v.number.Float64()
+	return strconv.FormatFloat(f, 'g', -1, 64)
+}
+
 // within reports whether every item of a set or map is also in another one.
 func within(a, b Value) bool {
 	for i, item := range a.items {

@@ -13,6 +13,7 @@ const (
 	sysPidfdSendSignal = 424
 	sysIOUringSetup    = 425
 	sysClone3          = 435
+	sysCachestat       = 451
 )
 
 // filterSystemCalls denies the calling thread, and all that it forks, a few system calls that no test suite needs
@@ -23,6 +24,8 @@ const (
 //     reaches the hypervisor even from a namespace without network;
 //   - reserving disk space: a single call could take the whole disk before the watch sees it. C libraries write zeros
 //     instead;
+//   - seeing and choosing what the kernel keeps of files in memory. Sandboxes of one image share that, so that a patch
+//     could note there in one of them what its tests expect in another;
 //   - if commands run as the guest's user, what would let them end the guest although it is PID 1: changing its
 //     resource limits, and forging memory-fault signals, which the Go runtime has to believe.
 //
@@ -99,6 +102,7 @@ func filter(sameUser bool) []instruction {
 	}
 	program = append(program, limitSockets()...)
 	program = append(program, limitReservations()...)
+	program = append(program, hideCache()...)
 	if sameUser {
 		program = append(program, protectGuest()...)
 	}
@@ -125,6 +129,17 @@ func limitReservations() []instruction {
 	return append(program, on(syscall.SYS_IOCTL, load(low(1)),
 		instruction{code: bpfEqual, yes: 3, number: reserve}, instruction{code: bpfEqual, yes: 2, number: reserve64},
 		instruction{code: bpfEqual, yes: 1, number: zeroRange}, pass(), deny(syscall.ENOTTY))...)
+}
+
+// hideCache denies what shows whether a file's pages are in memory, and does nothing where a program asks to drop them.
+func hideCache() []instruction {
+	const nowait, dontNeed, cold, pageOut = 8, 4, 20, 21 // RWF_NOWAIT, POSIX_FADV_DONTNEED, MADV_COLD, MADV_PAGEOUT
+	program := append(on(syscall.SYS_MINCORE, deny(syscall.ENOSYS)), on(sysCachestat, deny(syscall.ENOSYS))...)
+	program = append(program, on(sysPreadv2, load(low(5)), instruction{code: bpfAnySet, no: 1, number: nowait},
+		deny(syscall.EOPNOTSUPP), pass())...)
+	program = append(program, on(syscall.SYS_FADVISE64, load(low(3)), unless(dontNeed, 1), deny(0), pass())...)
+	return append(program, on(syscall.SYS_MADVISE, load(low(2)), instruction{code: bpfEqual, yes: 1, number: cold},
+		unless(pageOut, 1), deny(0), pass())...)
 }
 
 // protectGuest denies what would end a guest of the same user. Other processes' resource limits may be read but not
