@@ -12,7 +12,6 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
-	"path"
 	"slices"
 	"strings"
 
@@ -106,13 +105,12 @@ func oddsOf(n int, once bool) float64 {
 	return max(4, math.Pow(2, float64(n+1))-2)
 }
 
-// mix makes tests wrong in the files that the first half of the script has already installed. It returns the second
-// half of the script, changed so that it does not end at the first failure.
-func (t *trial) mix(ctx context.Context, script string) (string, error) {
+// mix makes tests wrong in the files that are to be installed, and in those that the sandbox has.
+func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 	w, ok := canary.ForParser(t.parser())
 	if !ok {
 		t.mixed.none, t.mixed.kind = canary.ErrNoWriter.Error(), canary.ErrNoWriter
-		return script, nil
+		return nil
 	}
 	t.mixed.record = "/tmp/deepswe-" + crand.Text()
 	o := canary.Options{
@@ -124,27 +122,32 @@ func (t *trial) mix(ctx context.Context, script string) (string, error) {
 		o.Record = ""
 	}
 	var err error
-	if o.Sources, err = t.sources(ctx, w, o.Tests); err != nil {
-		return "", err
+	if o.Sources, err = t.sources(ctx, w, o.Tests, tests); err != nil {
+		return err
 	}
 	if t.task.Tests.RewardFile != "" {
 		o.Tests = listed(w, o.Sources)
 	}
 	if t.mixed.set, err = canary.New(w, o); err != nil {
 		t.mixed.none, t.mixed.kind = err.Error(), err
-		return script, nil
+		return nil
 	}
 	t.mixed.wrong, t.mixed.once = t.mixing.choose(t.task, t.mixed.set)
 	for _, f := range t.mixed.set.Files(t.mixed.wrong) {
+		if own, ok := tests[f.Name]; ok {
+			own.data = f.Data
+			tests[f.Name] = own
+			continue
+		}
 		if _, err := t.sb.Write(ctx, f.Name, f.Data, env.WriteOptions{}); err != nil {
 			if env.IsInfrastructure(ctx, err) {
-				return "", fmt.Errorf("write %s: %w", f.Name, err)
+				return fmt.Errorf("write %s: %w", f.Name, err)
 			}
 			t.mixed = mixture{none: "the tests cannot be changed: " + err.Error(), kind: err}
-			return script, nil
+			return nil
 		}
 	}
-	return t.unbail(ctx, script)
+	return nil
 }
 
 const (
@@ -210,8 +213,10 @@ func (t *trial) collect(ctx context.Context) error {
 // r2eTests is the directory of R2E-Gym's hidden tests.
 const r2eTests = "/r2e/r2e_tests"
 
-// sources reads the files that may contain the tests.
-func (t *trial) sources(ctx context.Context, w canary.Writer, ids []string) ([]canary.Source, error) {
+// sources returns the files that may contain the tests: those that are to be installed, and those of the sandbox.
+func (t *trial) sources(
+	ctx context.Context, w canary.Writer, ids []string, own map[string]file,
+) ([]canary.Source, error) {
 	tests := t.task.Tests
 	names := slices.Sorted(maps.Keys(tests.Files))
 	names = slices.Concat(names, patchedPaths([]byte(tests.TestPatch)), patchedPaths([]byte(tests.Script)))
@@ -222,10 +227,7 @@ func (t *trial) sources(ctx context.Context, w canary.Writer, ids []string) ([]c
 	}
 	if tests.Expected != nil {
 		for _, dir := range []string{r2eTests, "r2e_tests"} {
-			l, err := t.sb.List(ctx, path.Join(t.sb.Dir(), dir), env.ListOptions{Depth: 6})
-			if path.IsAbs(dir) {
-				l, err = t.sb.List(ctx, dir, env.ListOptions{Depth: 6})
-			}
+			l, err := t.sb.List(ctx, t.at(dir), env.ListOptions{Depth: 6})
 			if err != nil && env.IsInfrastructure(ctx, err) {
 				return nil, fmt.Errorf("list the tests: %w", err)
 			}
@@ -238,13 +240,16 @@ func (t *trial) sources(ctx context.Context, w canary.Writer, ids []string) ([]c
 	seen := map[string]bool{}
 	read := func(names []string) error {
 		for _, name := range names {
-			if !path.IsAbs(name) {
-				name = path.Join(t.sb.Dir(), name)
-			}
-			if seen[name] || !w.Holds(name) || len(sources) == mostSources {
+			if name = t.at(name); seen[name] || !w.Holds(name) || len(sources) == mostSources {
 				continue
 			}
 			seen[name] = true
+			if f, ok := own[name]; ok {
+				if f.kind == env.KindFile && !bytes.ContainsRune(f.data, 0) {
+					sources = append(sources, canary.Source{Name: name, Data: f.data})
+				}
+				continue
+			}
 			data, info, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: 4 << 20})
 			if err != nil && env.IsInfrastructure(ctx, err) {
 				return fmt.Errorf("read %s: %w", name, err)
@@ -291,10 +296,7 @@ var pytestFiles = []string{"pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml
 func (t *trial) unbail(ctx context.Context, script string) (string, error) {
 	script = unbailed(script)
 	read := func(name string) (string, error) {
-		if !path.IsAbs(name) {
-			name = path.Join(t.sb.Dir(), name)
-		}
-		data, _, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: 1 << 20})
+		data, _, err := t.sb.Read(ctx, t.at(name), env.ReadOptions{Limit: 1 << 20})
 		if err != nil && env.IsInfrastructure(ctx, err) {
 			return "", fmt.Errorf("read %s: %w", name, err)
 		}

@@ -28,7 +28,7 @@ type ending struct {
 // ended is false if how it ended already decides the verdict.
 func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err error) {
 	if !t.strict {
-		if ok, err := t.installTests(ctx); !ok {
+		if ok, err := t.installTests(ctx, t.ownTests()); !ok {
 			return r, false, err
 		}
 		return t.runPart(ctx, t.task.Tests.Script, true)
@@ -54,16 +54,22 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 			return r, false, fmt.Errorf("prepare the tests: %w", err)
 		}
 	}
-	if ok, err := t.installTests(ctx); !ok {
-		return r, false, err
-	}
+	tests := t.ownTests()
 	if patch != nil {
-		if ok, err := t.applyTests(ctx, patch); !ok {
+		if ok, err := t.applyTests(ctx, patch, tests); !ok {
 			return r, false, err
 		}
 	}
 	if t.mixing != nil {
-		if p.tests, err = t.mix(ctx, p.tests); err != nil {
+		if err = t.mix(ctx, tests); err != nil {
+			return r, false, err
+		}
+	}
+	if ok, err := t.installTests(ctx, tests); !ok {
+		return r, false, err
+	}
+	if len(t.mixed.set.Canaries) > 0 {
+		if p.tests, err = t.unbail(ctx, p.tests); err != nil {
 			return r, false, err
 		}
 	}

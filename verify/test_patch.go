@@ -14,7 +14,8 @@ import (
 // What a script does before the tests, such as installing the package, runs code under test. If tests were in its
 // reach, it could keep their right expectations and recognise the wrong ones later. So in a strict trial, the tests are
 // written when this part has ended and everything that it has started: from outside of the sandbox, because a command
-// in there, such as git, may be another than before.
+// in there, such as git, may be another than before. Only services go on, which may be the patch's own, and watch the
+// files: so the tests are as they are to run when they come.
 
 var (
 	appliesPatch = env.Pattern(`^git apply(?: -[\w-]+)* -? *<<\s*(?:'(\w+)'|"(\w+)")\s*$`)
@@ -49,27 +50,36 @@ func (p phases) withoutPatch(dir string) (rest phases, patch []byte) {
 	return rest, []byte(text[1:] + "\n")
 }
 
-// applyTests applies the patch with the hidden tests. If git refuses it, nothing is changed, as in the script. ok is as
-// in install.
-func (t *trial) applyTests(ctx context.Context, patch []byte) (ok bool, err error) {
+// applyTests applies the patch with the hidden tests to those that are to be installed. If git refuses it, nothing is
+// changed, as in the script. ok is as in install.
+func (t *trial) applyTests(ctx context.Context, patch []byte, tests map[string]file) (ok bool, err error) {
 	var before []file
 	for _, name := range patchedPaths(patch) {
-		f, err := readFile(ctx, t.sb, name)
-		if err != nil {
-			return false, fmt.Errorf("apply the tests: %w", err)
+		f, own := tests[t.at(name)]
+		if f.name = name; !own {
+			if f, err = readFile(ctx, t.sb, name); err != nil {
+				return false, fmt.Errorf("apply the tests: %w", err)
+			}
 		}
 		before = append(before, f)
 	}
 	changed, refusal, err := patched(ctx, patch, before)
 	switch {
 	case errors.Is(err, repo.ErrNoGit): // there is only the sandbox's
+		if ok, err := t.installTests(ctx, tests); !ok {
+			return false, err
+		}
+		clear(tests)
 		return t.applyTestsInside(ctx, patch)
 	case err != nil:
 		return false, err
 	case refusal != "":
 		return true, nil
 	}
-	return t.install(ctx, changed)
+	for _, f := range changed {
+		tests[t.at(f.name)] = f
+	}
+	return true, nil
 }
 
 // applyTestsInside applies the patch with the sandbox's git.

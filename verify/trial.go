@@ -130,20 +130,35 @@ func (t *trial) install(ctx context.Context, files []file) (ok bool, err error) 
 	return false, nil
 }
 
-// installTests writes the grader's own files.
-func (t *trial) installTests(ctx context.Context) (ok bool, err error) {
+// ownTests returns the grader's own files, by their paths.
+func (t *trial) ownTests() map[string]file {
+	files := map[string]file{}
+	for name, text := range t.task.Tests.Files {
+		files[t.at(name)] = file{kind: env.KindFile, mode: 0o755, data: []byte(text)}
+	}
+	return files
+}
+
+// at returns the path of a file that may be named from the repository's directory.
+func (t *trial) at(name string) string {
+	if path.IsAbs(name) {
+		return name
+	}
+	return path.Join(t.sb.Dir(), name)
+}
+
+// installTests writes files with tests.
+func (t *trial) installTests(ctx context.Context, tests map[string]file) (ok bool, err error) {
 	var files []file
-	for _, name := range slices.Sorted(maps.Keys(t.task.Tests.Files)) {
-		data := []byte(t.task.Tests.Files[name])
-		if within, err := filepath.Rel(t.sb.Dir(), name); path.IsAbs(name) && (err != nil || !filepath.IsLocal(within)) {
-			if _, err := t.sb.Write(ctx, name, data, env.WriteOptions{Parents: true, Mode: 0o755}); err != nil {
-				return false, fmt.Errorf("write %s: %w", name, err)
-			}
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		f := tests[name]
+		if f.name, err = filepath.Rel(t.sb.Dir(), name); err == nil && filepath.IsLocal(f.name) {
+			files = append(files, f)
 			continue
-		} else if path.IsAbs(name) {
-			name = within
 		}
-		files = append(files, file{name: name, kind: env.KindFile, mode: 0o755, data: data})
+		if _, err := t.sb.Write(ctx, name, f.data, env.WriteOptions{Parents: true, Mode: f.mode}); err != nil {
+			return false, fmt.Errorf("write %s: %w", name, err)
+		}
 	}
 	return t.install(ctx, files)
 }

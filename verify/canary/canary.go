@@ -350,12 +350,15 @@ func (m *maker) taken(at int, edits []edit) bool {
 	return false
 }
 
-// rank orders mutations: withheld literals, wrong expectations, those that give themselves away, constant failures.
+// rank orders mutations: withheld literals, other values, opposites, forms that give themselves away, constant failures.
+// An opposite may contradict the rest of the test, which then fails whatever the code under test returns.
 func rank(m mutation) int {
 	switch {
 	case m.kind == Outright:
-		return 3
+		return 4
 	case m.plain:
+		return 3
+	case m.kind == Expectation && len(m.ways) == 1:
 		return 2
 	case m.kind == Expectation:
 		return 1
