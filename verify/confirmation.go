@@ -9,6 +9,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/verify/canary"
+	"deepswe/verify/testlog"
 )
 
 // The kinds of suspicion that come from confirming a reward.
@@ -119,8 +120,10 @@ func CanaryModes() []CanaryMode {
 	return []CanaryMode{CanaryNever, CanaryWithheld, CanaryExpectation, CanaryOutright}
 }
 
-// weigh records the evidence that the canaries of all runs are, except for the spoilt ones.
-func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool, once bool) {
+// weigh records the evidence that the canaries of all runs are, except for those that are spoilt, and for cases of tests
+// that fail with the reference as well: whether these are wrong makes no difference.
+func (c *Confirmation) weigh(t env.Task, set canary.Set, ref *reference, once bool) {
+	spoilt, known := ref.spoilt(), ref.get()
 	c.Canaries, c.Spoilt = 0, 0
 	by := map[string]Strength{}
 	for _, one := range set.Canaries {
@@ -134,7 +137,9 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, spoilt map[string]bool,
 			canary.Withheld: OutsideEvidence,
 		}[one.Kind]
 		for _, id := range one.Tests {
-			by[id] = strength
+			if by[id] = strength; known.unplain[unplainPass{id, testlog.Failed}] {
+				by[id] = NoEvidence
+			}
 		}
 	}
 	fixes := decisive(t, set)

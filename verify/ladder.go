@@ -141,7 +141,7 @@ func (l *ladder) round(ctx context.Context) error {
 		if m.run++; m.run == 2 || t.mixed.once {
 			l.c.Canary = CanaryConfirmed
 			l.c.Earned = append(l.c.Earned, "strict", "canary")
-			l.c.weigh(l.task, t.mixed.set, l.ref.spoilt(), t.mixed.once)
+			l.c.weigh(l.task, t.mixed.set, l.ref, t.mixed.once)
 			return nil
 		}
 	}

@@ -63,7 +63,7 @@ func (l *ladder) mixedReward(ctx context.Context) error {
 	}
 	l.c.Canary, l.c.Reason = CanaryConfirmed, ""
 	l.c.Earned = append(l.c.Earned, "canary")
-	l.c.weigh(l.task, set, nil, false)
+	l.c.weigh(l.task, set, l.ref, false)
 	return nil
 }
 

@@ -82,7 +82,7 @@ func kindOf(word string) string {
 	return "a"
 }
 
-// otherNumbers returns other numbers, in random order: some of the file or, if there are none, those of a range
+// otherNumbers returns other numbers, in random order: some of the file or, if there are not two, those of a range
 // of [versions] that contains n anywhere. They are not below least, nor above most, unless n is.
 func otherNumbers(n, least, most int, r *chance) []int {
 	var others []int
@@ -91,9 +91,10 @@ func otherNumbers(n, least, most int, r *chance) []int {
 			others = append(others, other)
 		}
 	}
-	if len(others) > 0 {
+	if len(others) > 1 {
 		return others
 	}
+	others = nil
 	from := max(n-r.IntN(versions), min(n, least))
 	from = min(from, max(n, most)-(versions-1))
 	for i := range versions {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,17 +80,10 @@ func (v Value) Common() bool {
 
 // In reports whether a text contains all numbers and strings of a value, as words of it.
 func (v Value) In(source string) bool {
-	word := v.word()
-	apart := func(before, after string) bool {
-		inner := func(s string) bool { return strings.Trim(s, letters+"0123456789") == "" && s != "" }
-		return !inner(before) && !inner(after)
-	}
-	found := word == ""
-	for at := 0; !found && at+len(word) <= len(source); at++ {
-		end := at + len(word)
-		found = source[at:end] == word && apart(source[max(0, at-1):at], source[end:min(end+1, len(source))])
-	}
-	return found && !slices.ContainsFunc(slices.Concat(v.items, v.values), func(one Value) bool { return !one.In(source) })
+	word := regexp.MustCompile(`(?:^|[^A-Za-z0-9])` + regexp.QuoteMeta(v.word()) + `(?:$|[^A-Za-z0-9])`)
+	outside := func(one Value) bool { return !one.In(source) }
+	return (v.word() == "" || word.MatchString(source)) &&
+		!slices.ContainsFunc(slices.Concat(v.items, v.values), outside)
 }
 
 // Spells reports whether a number or text is written like another one: JavaScript's loose comparisons take 5 for "5".
