@@ -1,0 +1,60 @@
+package verify
+
+import (
+	"testing"
+
+	"deepswe/env"
+	"deepswe/verify/canary"
+	"deepswe/verify/testlog"
+)
+
+// A case of a Go test that fails would pass as a right test and fail as a wrong one: the reference is asked whether it
+// has to, and if so, it is no evidence.
+func TestCasesOfAFailingTest(t *testing.T) {
+	t.Parallel()
+	parse, err := testlog.Lookup("parse_log_gotest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for log, want := range map[string]int{
+		"--- PASS: TestA (0.00s)\n    --- PASS: TestA/one (0.00s)\n": 0,
+		"--- FAIL: TestA (0.00s)\n    --- PASS: TestA/one (0.00s)\n": 1,
+	} {
+		r, err := parse(log, testlog.Task{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := env.Task{Tests: env.Tests{FailToPass: []string{"TestA/one"}, EvalType: PassAndFail}}
+		one := &trial{task: task, v: Evaluation{Tests: r}}
+		if found := unplain(one); len(found) != want {
+			t.Errorf("%q: %v", log, found)
+		}
+		var all references
+		ref, c := all.of("a"), &Confirmation{}
+		ref.add(one, true)
+		set := canary.Set{Canaries: []canary.Canary{{Tests: []string{"TestA/one"}, Kind: canary.Expectation}}}
+		c.weigh(task, set, ref, false)
+		if weak := c.Evidence == NoEvidence; weak != (want > 0) {
+			t.Errorf("%q: the evidence is %s", log, c.Evidence)
+		}
+	}
+}
+
+// Where a task does not say which tests fail without a fix, there may be a single one.
+func TestOddsOfUnknownFixes(t *testing.T) {
+	t.Parallel()
+	var set canary.Set
+	task := env.Task{Tests: env.Tests{Expected: map[string]string{}}}
+	for _, id := range []string{"test_a", "test_b", "test_c", "test_d"} {
+		task.Tests.Expected[id] = "PASSED"
+		set.Canaries = append(set.Canaries, canary.Canary{Tests: []string{id}, Kind: canary.Expectation})
+	}
+	if _, once := (mixing{once: true}).choose(task, set); once {
+		t.Error("one run suffices")
+	}
+	var all references
+	c := &Confirmation{}
+	if c.weigh(task, set, all.of("a"), false); c.Odds != 4 || c.Evidence != PairedEvidence {
+		t.Errorf("%s, one in %v", c.Evidence, c.Odds)
+	}
+}
