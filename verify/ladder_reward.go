@@ -75,10 +75,14 @@ func (l *ladder) decideReward(ctx context.Context, t *trial) (done bool, err err
 		}
 		return t.v.Reward < l.v.Reward, nil
 	}
-	failed := t.readWrong()
 	if len(t.found.passed) > 0 {
-		l.refuse(CanaryCaught, CanaryPassed, findings{passed: t.found.passed}.says())
-		return true, nil
+		if err := l.refer(ctx, t); err != nil {
+			return false, err
+		}
+		if left := without(t.found.passed, l.ref.get().found.passed); len(left) > 0 {
+			l.refuse(CanaryCaught, CanaryPassed, findings{passed: left}.says())
+			return true, nil
+		}
 	}
 	if t.v.Reward < l.v.Reward && t.v.Status != TimedOut {
 		return false, nil
@@ -93,7 +97,7 @@ func (l *ladder) decideReward(ctx context.Context, t *trial) (done bool, err err
 	switch ref := l.ref.get(); {
 	case ref.gold && (ref.reward < l.v.Reward && ref.status != TimedOut):
 		l.refuse(CanaryCaught, CanaryPassed, says)
-	case ref.gold, failed, t.v.Status == TimedOut, !decides().MatchString(shellText(l.task)):
+	case ref.gold, len(t.found.passed) < len(t.mixed.wrong), t.v.Status == TimedOut, !decides().MatchString(shellText(l.task)):
 		l.c.Canary, l.c.Reason = CanaryOff, "the reward does not depend on the tests: "+says
 	default:
 		l.refuse(CanaryCaught, CanaryPassed, says)
@@ -104,31 +108,38 @@ func (l *ladder) decideReward(ctx context.Context, t *trial) (done bool, err err
 // decides matches scripts that check how their tests have ended.
 var decides = env.Pattern(`\$\?|set -\w*e|&&|\|\||\bif\s|PIPESTATUS|ctrf|junit`)
 
-// readWrong records the wrong tests that the log reports as passed, and reports whether any has failed. What the log
-// does not name is no finding: the script may print nothing.
-func (t *trial) readWrong() (failed bool) {
+// readWrong records the wrong tests that the log does not report as failed. Where a script prints nothing, these are all,
+// with the solution as well, and then they are no evidence.
+func (t *trial) readWrong() {
 	t.found.passed = map[string]string{}
+	for _, i := range t.mixed.wrong {
+		c := t.mixed.set.Canaries[i]
+		t.found.passed[c.Mutation] = fmt.Sprintf("%s (%s) is not in the log", c.Name, c.Kind)
+	}
 	parse, err := testlog.Lookup(t.parser())
 	if err != nil {
-		return false
+		return
 	}
 	r, err := parse(testlog.Decode(t.v.Log), testlog.Task{ID: t.task.ID})
 	if err != nil {
-		return false
+		return
 	}
 	for _, i := range t.mixed.wrong {
 		c := t.mixed.set.Canaries[i]
+		passed := false
 		for name, status := range r.All() {
 			switch {
 			case !c.Reports(name):
 			case status == testlog.Failed || status == testlog.Errored:
-				failed = true
+				if !passed {
+					delete(t.found.passed, c.Mutation)
+				}
 			case status == testlog.Passed:
+				passed = true
 				t.found.passed[c.Mutation] = fmt.Sprintf("%s (%s) has the status %s", name, c.Kind, status)
 			}
 		}
 	}
-	return failed
 }
 
 // runnersParsers are the parsers for the output of runners. The first runner that a script calls counts.

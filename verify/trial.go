@@ -179,6 +179,7 @@ func (t *trial) test(ctx context.Context) error {
 	case t.task.Tests.RewardFile != "" && r.OutOfDisk: // the script was ended before it could give a reward
 		return nil
 	case t.task.Tests.RewardFile != "":
+		t.readWrong()
 		return t.readRewards(ctx, r)
 	}
 	t.grade()
