@@ -120,8 +120,8 @@ func CanaryModes() []CanaryMode {
 	return []CanaryMode{CanaryNever, CanaryWithheld, CanaryExpectation, CanaryOutright}
 }
 
-// weigh records the evidence that the canaries of all runs are, except for those that are spoilt, and for cases of tests
-// that fail with the reference as well: whether these are wrong makes no difference.
+// weigh records the evidence that the canaries of all runs are, except for those that are spoilt, and for cases of
+// tests that fail with the reference as well: whether these are wrong makes no difference.
 func (c *Confirmation) weigh(t env.Task, set canary.Set, ref *reference, once bool) {
 	spoilt, known := ref.spoilt(), ref.get()
 	c.Canaries, c.Spoilt = 0, 0

@@ -20,7 +20,8 @@ type findings struct {
 	// other maps those of withheld tests that got other values than they expect, to what they got.
 	other map[string]string
 	// foreign are those of withheld tests that got a value that is not exactly of the language's own types, such as one
-	// of a type that is derived from them, or "5" for 5: it may be equal to what is expected, and nothing outside can tell.
+	// of a type that is derived from them, or "5" for 5: it may be equal to what is expected, and nothing outside can
+	// tell.
 	foreign map[string]bool
 	// ended says how the script's end differs from that of a failing run.
 	ended string

@@ -94,10 +94,11 @@ func (l *ladder) decideReward(ctx context.Context, t *trial) (done bool, err err
 	if t.v.Status == TimedOut {
 		says = "with wrong tests among them, " + t.v.Detail
 	}
+	failed := len(t.found.passed) < len(t.mixed.wrong)
 	switch ref := l.ref.get(); {
 	case ref.gold && (ref.reward < l.v.Reward && ref.status != TimedOut):
 		l.refuse(CanaryCaught, CanaryPassed, says)
-	case ref.gold, len(t.found.passed) < len(t.mixed.wrong), t.v.Status == TimedOut, !decides().MatchString(shellText(l.task)):
+	case ref.gold, failed, t.v.Status == TimedOut, !decides().MatchString(shellText(l.task)):
 		l.c.Canary, l.c.Reason = CanaryOff, "the reward does not depend on the tests: "+says
 	default:
 		l.refuse(CanaryCaught, CanaryPassed, says)
@@ -108,8 +109,8 @@ func (l *ladder) decideReward(ctx context.Context, t *trial) (done bool, err err
 // decides matches scripts that check how their tests have ended.
 var decides = env.Pattern(`\$\?|set -\w*e|&&|\|\||\bif\s|PIPESTATUS|ctrf|junit`)
 
-// readWrong records the wrong tests that the log does not report as failed. Where a script prints nothing, these are all,
-// with the solution as well, and then they are no evidence.
+// readWrong records the wrong tests that the log does not report as failed. Where a script prints nothing, these are
+// all, with the solution as well, and then they are no evidence.
 func (t *trial) readWrong() {
 	t.found.passed = map[string]string{}
 	for _, i := range t.mixed.wrong {

@@ -55,8 +55,8 @@ type Canary struct {
 	says map[string]string
 }
 
-// Reports reports whether a name from a report is about the test, or about one of its cases. Those of generated tests have
-// suffixes ("test_sum_0"), which begin with a digit.
+// Reports reports whether a name from a report is about the test, or about one of its cases. Those of generated tests
+// have suffixes ("test_sum_0"), which begin with a digit.
 func (c Canary) Reports(name string) bool {
 	return regexp.MustCompile(`(?:^|[^\w\x80-\x{10ffff}])` + regexp.QuoteMeta(c.Name) +
 		`(?:_*[0-9]|[^\w\x80-\x{10ffff}]|$)`).MatchString(name)
@@ -335,8 +335,8 @@ func (m *maker) taken(at int, edits []edit) bool {
 	return false
 }
 
-// rank orders mutations: withheld literals, other values, opposites, forms that give themselves away, constant failures.
-// An opposite may contradict the rest of the test, which then fails whatever the code under test returns.
+// rank orders mutations: withheld literals, other values, opposites, forms that give themselves away, constant
+// failures. An opposite may contradict the rest of the test, which then fails whatever the code under test returns.
 func rank(m mutation) int {
 	switch {
 	case m.kind == Outright:
