@@ -15,7 +15,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// JSONL is a file with one object a line: step, time, and then every value under its name, sorted. The lines are in the
+// JSONL is the record of a run, from which it is resumed: a file with one object a line: step, time, and then every value under its name, sorted. The lines are in the
 // order in which they were written.
 type JSONL struct{ log *disk.Log }
 

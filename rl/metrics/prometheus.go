@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -27,19 +28,31 @@ type latest struct {
 // NewPrometheus makes a page without runs.
 func NewPrometheus() *Prometheus { return &Prometheus{runs: map[string]*latest{}} }
 
-// Run returns the sink of a run, which is a label on all its metrics.
-func (p *Prometheus) Run(name string) Sink {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := &latest{page: p, values: map[string]float64{}}
-	p.runs[name] = l
-	return l
+// Target makes the sinks of runs, each of which is a label on its metrics.
+func (p *Prometheus) Target() Target {
+	return Target{Name: "Prometheus", Open: func(r Run) Sink {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		l := &latest{page: p, values: map[string]float64{}}
+		p.runs[r.Label] = l
+		return l
+	}}
 }
 
-func (l *latest) Write(p Point) error {
-	values := p.finite()
+func (l *latest) Send(_ context.Context, points []Point) error {
 	l.page.mu.Lock()
 	defer l.page.mu.Unlock()
+	for _, p := range points {
+		l.take(p)
+	}
+	return nil
+}
+
+func (l *latest) Close(context.Context, error) error { return nil }
+
+// take replaces the values that the page shows. The caller holds the lock.
+func (l *latest) take(p Point) {
+	values := p.finite()
 	// A value stays until there is a newer one: the validation is not run at every step.
 	maps.Copy(l.values, values)
 	l.values["step"] = float64(p.Step)
@@ -48,11 +61,7 @@ func (l *latest) Write(p Point) error {
 	}
 	l.rollouts += values["rollouts/total"]
 	l.tokens += values["tokens/trained"]
-	return nil
 }
-
-func (l *latest) Sync() error  { return nil }
-func (l *latest) Close() error { return nil }
 
 // ServeHTTP writes the page.
 func (p *Prometheus) ServeHTTP(w http.ResponseWriter, _ *http.Request) {

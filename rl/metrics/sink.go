@@ -1,7 +1,9 @@
 package metrics
 
 import (
-	"errors"
+	"context"
+	"crypto/sha256"
+	"fmt"
 	"maps"
 	"math"
 	"time"
@@ -21,31 +23,53 @@ func (p Point) finite() map[string]float64 {
 	return out
 }
 
-// Sink takes points, one for each step, in order. If validation runs during training, its results are a separate point,
-// which may come after those of later steps and has other metrics.
+// Sink takes the points of a run to where people look at them. A [Feed] calls it, from one goroutine.
 type Sink interface {
-	Write(p Point) error
-	// Sync returns when all points are on the disk.
-	Sync() error
-	Close() error
+	// Send delivers points: one for each step, in order, but for those of a validation that ran during training, which
+	// come after points of later steps and have other metrics. After an error it is called again with the same points,
+	// which are then not to count twice.
+	Send(ctx context.Context, points []Point) error
+	// Close says why the run ended, or nil if it is done.
+	Close(ctx context.Context, cause error) error
 }
 
-// Sinks is several as one. When one fails, the others are called as well.
-type Sinks []Sink
+// Target is a place that has a sink for every run.
+type Target struct {
+	// Name is for messages.
+	Name string
+	// Replay says that the points before a resumed run's last checkpoint are sent again: what is there is completed.
+	Replay bool
+	// Open makes the sink of a run. It does not connect.
+	Open func(r Run) Sink
+}
 
-// Write writes to each.
-func (s Sinks) Write(p Point) error { return s.each(func(k Sink) error { return k.Write(p) }) }
+// Run is what a sink is told about a run.
+type Run struct {
+	Project, Name string
+	// Label is its name among the runs of this process.
+	Label string
+	// ID tells runs of the same name apart, and is the same after a resume.
+	ID string
+	// Created is when the run began, and Begun when this process went on with it.
+	Created, Begun time.Time
+	// Config is shown beside the curves. Its values must have a form in JSON.
+	Config map[string]any
+}
 
-// Sync syncs each.
-func (s Sinks) Sync() error { return s.each(Sink.Sync) }
+// key is the ID in letters and digits that every sink takes.
+func (r Run) key() string { return fmt.Sprintf("%x", sha256.Sum256([]byte(r.ID)))[:16] }
 
-// Close closes each.
-func (s Sinks) Close() error { return s.each(Sink.Close) }
+// had is the last step of each metric that a sink has. A metric's points come in the order of their steps.
+type had map[string]int
 
-func (s Sinks) each(do func(Sink) error) error {
-	var errs []error
-	for _, k := range s {
-		errs = append(errs, do(k))
+// news are the values of a point that are not there yet, by the names that the sink has for them.
+func (h had) news(p Point, spell func(string) string) map[string]float64 {
+	values := map[string]float64{}
+	for name, v := range p.finite() {
+		name = spell(name)
+		if last, ok := h[name]; !ok || p.Step > last {
+			h[name], values[name] = p.Step, v
+		}
 	}
-	return errors.Join(errs...)
+	return values
 }

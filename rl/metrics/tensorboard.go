@@ -1,8 +1,8 @@
 package metrics
 
 import (
+	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -13,72 +13,67 @@ import (
 	"time"
 )
 
-// TensorBoard is a directory that TensorBoard can be pointed at. Each TensorBoard writes an event file of its own: a
-// sequence of TFRecords, each with an Event message of TensorFlow's event.proto.
-type TensorBoard struct{ file *os.File }
+// tensorboard writes an event file: a sequence of TFRecords, each with an Event message of TensorFlow's event.proto.
+type tensorboard struct {
+	dir  string
+	run  Run
+	file *growing
+}
 
-// OpenTensorBoard begins a new event file in the directory, for the points after the given step. It opens with the
-// start of a session at the next step: readers then forget what an earlier, killed session wrote from there on.
-func OpenTensorBoard(dir string, after int, now time.Time) (*TensorBoard, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("open event file: %w", err)
+// TensorBoard is a directory of a run that TensorBoard can be pointed at. Each session writes an event file with all
+// points of the run, which replaces those before it.
+func TensorBoard(dir string) Target {
+	return Target{Name: "TensorBoard", Replay: true, Open: func(r Run) Sink { return &tensorboard{dir: dir, run: r} }}
+}
+
+// begin begins the event file. It opens with the start of a session at step 0: readers that still have an earlier
+// session then forget it.
+func (t *tensorboard) begin() error {
+	if err := os.MkdirAll(t.dir, 0o755); err != nil {
+		return err
 	}
-	host, err := os.Hostname()
+	earlier, err := filepath.Glob(filepath.Join(t.dir, "events.out.tfevents.*"))
 	if err != nil {
-		host = "localhost"
+		return err
 	}
-	// Readers follow the files in the order of their names, so the time comes first. Two sessions may begin in one second.
-	for n := 0; ; n++ {
-		name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", now.Unix(), host, os.Getpid(), n)
-		f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		if errors.Is(err, os.ErrExist) {
-			continue
+	for _, name := range earlier {
+		if err := os.Remove(name); err != nil {
+			return err
 		}
-		if err != nil {
-			return nil, fmt.Errorf("open event file: %w", err)
+	}
+	version := stringField(event(t.run.Begun, 0), 3, "brain.Event:2")
+	// Event.session_log = 7: SessionLog{status: START = 1}.
+	start := bytesField(event(t.run.Begun, 0), 7, varintField(nil, 1, 1))
+	// Readers follow the files in the order of their names, so the time comes first.
+	name := fmt.Sprintf("events.out.tfevents.%010d.deepswe.%d", t.run.Begun.Unix(), os.Getpid())
+	t.file, err = createGrowing(filepath.Join(t.dir, name), append(record(version), record(start)...))
+	return err
+}
+
+// Send appends the values of points as scalars.
+func (t *tensorboard) Send(_ context.Context, points []Point) error {
+	if t.file == nil {
+		if err := t.begin(); err != nil {
+			return err
 		}
-		t := &TensorBoard{f}
-		version := stringField(event(now, 0), 3, "brain.Event:2")
-		// Event.session_log = 7: SessionLog{status: START = 1}.
-		start := bytesField(event(now, after+1), 7, varintField(nil, 1, 1))
-		if err := t.write(append(record(version), record(start)...)); err != nil {
-			return nil, errors.Join(err, f.Close())
+	}
+	var b []byte
+	for _, p := range points {
+		values := p.finite()
+		var summary []byte
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			// Summary.value = 1: Value{tag = 1, simple_value = 2}.
+			value := stringField(nil, 1, name)
+			value = binary.LittleEndian.AppendUint32(append(value, 2<<3|5), math.Float32bits(float32(values[name])))
+			summary = bytesField(summary, 1, value)
 		}
-		return t, nil
+		// Event.summary = 5.
+		b = append(b, record(bytesField(event(p.Time, p.Step), 5, summary))...)
 	}
+	return t.file.append(b)
 }
 
-// Write appends the values of a point as scalars.
-func (t *TensorBoard) Write(p Point) error {
-	values := p.finite()
-	var summary []byte
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		// Summary.value = 1: Value{tag = 1, simple_value = 2}.
-		value := stringField(nil, 1, name)
-		value = binary.LittleEndian.AppendUint32(append(value, 2<<3|5), math.Float32bits(float32(values[name])))
-		summary = bytesField(summary, 1, value)
-	}
-	// Event.summary = 5.
-	return t.write(record(bytesField(event(p.Time, p.Step), 5, summary)))
-}
-
-func (t *TensorBoard) write(b []byte) error {
-	if _, err := t.file.Write(b); err != nil {
-		return fmt.Errorf("write event file: %w", err)
-	}
-	return nil
-}
-
-// Sync returns when all points are on the disk.
-func (t *TensorBoard) Sync() error {
-	if err := t.file.Sync(); err != nil {
-		return fmt.Errorf("sync event file: %w", err)
-	}
-	return nil
-}
-
-// Close closes the event file.
-func (t *TensorBoard) Close() error { return t.file.Close() }
+func (t *tensorboard) Close(context.Context, error) error { return t.file.close() }
 
 // event begins an Event message: wall_time = 1, a double in seconds, and step = 2, which is omitted if it is 0, as in
 // protocol buffers.
@@ -92,11 +87,11 @@ func event(at time.Time, step int) []byte {
 }
 
 func varintField(b []byte, field int, v uint64) []byte {
-	return binary.AppendUvarint(append(b, byte(field<<3)), v)
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(field<<3)), v)
 }
 
 func bytesField(b []byte, field int, v []byte) []byte {
-	b = binary.AppendUvarint(append(b, byte(field<<3|2)), uint64(len(v)))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(field<<3|2)), uint64(len(v)))
 	return append(b, v...)
 }
 

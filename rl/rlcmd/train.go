@@ -36,7 +36,7 @@ type training struct {
 	lines *cli.JSONLines
 
 	config, out, metricsAddr string
-	trackio                  string
+	trackio, mlflow, wandb   string
 	set                      []string
 	diff                     string
 	dryRun, resume, json     bool
@@ -108,6 +108,8 @@ func newTrain(d Deps) *cobra.Command {
 	f.BoolVar(&t.json, "json", false, "print JSON lines on stdout: one for each step, one at the end of each run")
 	f.StringVar(&t.metricsAddr, "metrics-addr", "", "serve /metrics for Prometheus, report and rollouts at `ADDRESS`")
 	f.StringVar(&t.trackio, "trackio", "", "send the metrics to the Trackio server at `URL`, too")
+	f.StringVar(&t.mlflow, "mlflow", "", "send the metrics to the MLflow server at `URL`, too")
+	f.StringVar(&t.wandb, "wandb", "", "keep the metrics in `DIR` for \"wandb sync\", too")
 	// It fails for an unknown flag only.
 	cli.Choices(c, "print", recipe.Kinds()...)
 	for _, flag := range []string{"config", "diff"} {
@@ -142,18 +144,12 @@ func (t *training) execute(ctx context.Context) error {
 	if dir == "" {
 		dir = t.deps.RunDir(run.PathName(c.Name))
 	}
-	o := train.Options{
-		Dir: dir, Resume: t.resume, Metrics: metrics.NewPrometheus(), World: t.deps.World,
+	page := metrics.NewPrometheus()
+	o := train.Options{Dir: dir, Resume: t.resume, World: t.deps.World}
+	if o.Metrics, err = t.targets(page); err != nil {
+		return cli.Usage(err)
 	}
-	if t.trackio != "" {
-		o.Trackio, err = metrics.NewTrackio(metrics.TrackioOptions{
-			Address: t.trackio, Token: t.deps.Getenv("TRACKIO_WRITE_TOKEN"), Project: c.Name, Log: t.deps.Log,
-		})
-		if err != nil {
-			return cli.Usagef("--trackio: %v", err)
-		}
-	}
-	stop, err := t.serve(o.Metrics, dir)
+	stop, err := t.serve(page, dir)
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -177,6 +173,27 @@ func (t *training) execute(ctx context.Context) error {
 		return err
 	}
 	return t.finish(c, results, dir)
+}
+
+// targets are where the flags send the metrics.
+func (t *training) targets(page *metrics.Prometheus) (all []metrics.Target, err error) {
+	add := func(flag, value string, open func() (metrics.Target, error)) {
+		if value == "" {
+			return
+		}
+		target, wrong := open()
+		if wrong != nil {
+			err = errors.Join(err, fmt.Errorf("--%s: %w", flag, wrong))
+		}
+		all = append(all, target)
+	}
+	add("metrics-addr", t.metricsAddr, func() (metrics.Target, error) { return page.Target(), nil })
+	add("trackio", t.trackio, func() (metrics.Target, error) {
+		return metrics.Trackio(t.trackio, t.deps.Getenv("TRACKIO_WRITE_TOKEN"))
+	})
+	add("mlflow", t.mlflow, func() (metrics.Target, error) { return metrics.MLflow(t.mlflow, t.deps.Getenv) })
+	add("wandb", t.wandb, func() (metrics.Target, error) { return metrics.WandB(t.wandb), nil })
+	return all, err
 }
 
 // recipe writes what starts the run with its servers.

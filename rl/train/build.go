@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -114,6 +116,7 @@ func (in *inputs) once(ctx context.Context, r *Result) (err error) {
 		return err
 	}
 	err = l.run(ctx)
+	l.ended = err
 	end := map[string]string{}
 	if err != nil {
 		end["error"] = err.Error()
@@ -200,22 +203,22 @@ func (in *inputs) watch(l *loop) (err error) {
 	}
 	c, o := in.config, in.options
 	name := cmp.Or(o.Run, c.Name)
-	sinks, err := openSinks(l.dir, l.from, o, name)
+	path := l.dir.Path(record.MetricsFile)
+	if l.points, err = metrics.OpenJSONL(path, l.from); err != nil {
+		return err
+	}
+	l.closers = append(l.closers, l.points.Close)
+	if l.history, err = metrics.ReadJSONL(path); err != nil {
+		return err
+	}
+	about, err := in.about()
 	if err != nil {
 		return err
 	}
-	l.closers = append(l.closers, func() error { return l.sink.Close() })
-	l.sink = sinks
-	if l.history, err = metrics.ReadJSONL(l.dir.Path(record.MetricsFile)); err != nil {
-		return err
+	for _, t := range append([]metrics.Target{metrics.TensorBoard(l.dir.Path(record.TensorBoardDir))}, o.Metrics...) {
+		l.feeds = append(l.feeds, metrics.NewFeed(t, about, l.history, o.World.Log))
 	}
-	if o.Trackio != nil {
-		about := tracked(o, l.dir)
-		if err := yaml.Unmarshal([]byte(in.text), &about.Config); err != nil {
-			return err
-		}
-		l.sink = append(sinks, o.Trackio.Run(about, l.history))
-	}
+	l.closers = append(l.closers, l.closeFeeds)
 	l.recorder = &recorder{dir: l.dir, now: o.Now, log: o.World.Log, points: slices.Clone(l.history), about: report.Run{
 		Name: name, Steps: l.steps, Seed: c.Seed, Algorithm: c.Algorithm.Preset, Config: in.text,
 	}}
@@ -229,27 +232,26 @@ func (in *inputs) watch(l *loop) (err error) {
 	return nil
 }
 
-// tracked identifies a run on a Trackio server.
-func tracked(o Options, dir *run.Dir) metrics.TrackioRun {
-	created := dir.Manifest.Created.UnixMilli()
-	return metrics.TrackioRun{
-		Name: cmp.Or(o.Run, filepath.Base(dir.Path())), ID: dir.Manifest.ID + "-" + strconv.FormatInt(created, 36),
+// about identifies the run in its metrics.
+func (in *inputs) about() (metrics.Run, error) {
+	m := in.dir.Manifest
+	r := metrics.Run{
+		// The runs of an ablation are those of one project.
+		Project: strings.TrimSuffix(in.config.Name, " "+in.options.Run),
+		Name:    cmp.Or(in.options.Run, filepath.Base(in.dir.Path())),
+		Label:   cmp.Or(in.options.Run, in.config.Name),
+		ID:      m.ID + "-" + strconv.FormatInt(m.Created.UnixMilli(), 36),
+		Created: m.Created, Begun: in.options.Now(),
 	}
+	return r, yaml.Unmarshal([]byte(in.text), &r.Config)
 }
 
-// openSinks opens the metrics for writing. Points after the given step are removed.
-func openSinks(dir *run.Dir, after int, o Options, name string) (metrics.Sinks, error) {
-	j, err := metrics.OpenJSONL(dir.Path(record.MetricsFile), after)
-	if err != nil {
-		return nil, err
+// closeFeeds tells all at once that the run has ended, so that several that fail take as long as one.
+func (l *loop) closeFeeds() error {
+	var closing sync.WaitGroup
+	for _, f := range l.feeds {
+		closing.Go(func() { f.Close(l.ended) })
 	}
-	t, err := metrics.OpenTensorBoard(dir.Path(record.TensorBoardDir), max(after, -1), o.Now())
-	if err != nil {
-		return nil, errors.Join(err, j.Close())
-	}
-	sinks := metrics.Sinks{j, t}
-	if o.Metrics != nil {
-		sinks = append(sinks, o.Metrics.Run(name))
-	}
-	return sinks, nil
+	closing.Wait()
+	return nil
 }

@@ -20,7 +20,8 @@ import (
 type site struct {
 	dir      *run.Dir
 	trainer  part.Trainer
-	sink     metrics.Sink
+	points   *metrics.JSONL
+	feeds    []*metrics.Feed
 	observer Observer
 	log      *slog.Logger
 	now      func() time.Time
@@ -28,8 +29,11 @@ type site struct {
 
 // emit writes a point to all who watch.
 func (s *site) emit(p metrics.Point) error {
-	if err := s.sink.Write(p); err != nil {
+	if err := s.points.Write(p); err != nil {
 		return err
+	}
+	for _, f := range s.feeds {
+		f.Write(p)
 	}
 	s.observer.Point(p)
 	return nil
@@ -53,6 +57,8 @@ type loop struct {
 	guard   guard
 	keeper  keeper
 	closers []func() error
+	// ended is why the run ended, or nil if it is done.
+	ended error
 }
 
 // course is what a run learns from.

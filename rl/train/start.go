@@ -26,10 +26,8 @@ type Options struct {
 	Resume bool
 	// Observer returns the observer for a run's name and number of steps. If nil, runs are not observed.
 	Observer func(run string, steps int) Observer
-	// Metrics, if not nil, receives the points of every run.
-	Metrics *metrics.Prometheus
-	// Trackio, if not nil, receives the points of every run, too.
-	Trackio *metrics.Trackio
+	// Metrics receive the points of every run.
+	Metrics []metrics.Target
 	// World opens sandboxes and endpoints. The zero World has none of them, and no environment variables.
 	World cli.World
 	// Now is the clock; nil means [time.Now].

@@ -140,7 +140,7 @@ func (k *keeper) save(ctx context.Context, s *state) error {
 		})
 	}
 	// The state must not be newer than the metrics on disk.
-	if err := k.sink.Sync(); err != nil {
+	if err := k.points.Sync(); err != nil {
 		return err
 	}
 	if err := next.write(k.dir); err != nil {

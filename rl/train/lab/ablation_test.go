@@ -89,7 +89,7 @@ func TestAblation(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var begun []string
-	o := train.Options{Dir: dir, Metrics: metrics.NewPrometheus()}
+	o := train.Options{Dir: dir, Metrics: []metrics.Target{metrics.NewPrometheus().Target()}}
 	o.Observer = func(run string, _ int) train.Observer {
 		begun = append(begun, run)
 		if strings.HasPrefix(run, "control") {

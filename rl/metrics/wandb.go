@@ -1,0 +1,242 @@
+package metrics
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"deepswe/env/disk"
+)
+
+// wandb writes an offline run of Weights & Biases: a transaction log, which is a log in the format of LevelDB with a
+// Record message of wandb_internal.proto in each of its records.
+type wandb struct {
+	dir  string
+	run  Run
+	path string
+	file *growing
+	log  transactions
+	sent wandbSent
+	// defined are the metrics that the log has a record of, beside their values.
+	defined map[string]bool
+}
+
+// wandbSent is what the logs of a run have, those that were uploaded included. It is kept beside the log.
+type wandbSent struct {
+	Rows int `json:"rows"`
+	Have had `json:"have"`
+}
+
+// WandB is a directory for offline runs of Weights & Biases, which "wandb sync" uploads. A session that goes on with a
+// run writes a log of its own with the same run ID, which is appended there. It has all that was not uploaded before,
+// and replaces the logs that were not.
+func WandB(dir string) Target {
+	return Target{Name: "W&B", Replay: true, Open: func(r Run) Sink { return &wandb{dir: dir, run: r} }}
+}
+
+// uploaded reads what was uploaded of the run, and removes the logs that were not.
+func (w *wandb) uploaded() (sent wandbSent, err error) {
+	logs, err := filepath.Glob(filepath.Join(w.dir, "offline-run-*-"+w.run.key(), "run-*.wandb"))
+	if err != nil {
+		return sent, err
+	}
+	for _, path := range logs { // in the order of their sessions
+		if _, err := os.Stat(path + ".synced"); err == nil {
+			err = disk.ReadJSON(path+".sent", &sent)
+		} else if errors.Is(err, fs.ErrNotExist) {
+			err = os.RemoveAll(filepath.Dir(path))
+		}
+		if err != nil {
+			return sent, err
+		}
+	}
+	return sent, nil
+}
+
+// begin begins the log with the run's record.
+func (w *wandb) begin() error {
+	sent, err := w.uploaded()
+	if err != nil {
+		return err
+	}
+	name := "offline-run-" + w.run.Begun.UTC().Format("20060102_150405") + "-" + w.run.key()
+	w.path = filepath.Join(w.dir, name, "run-"+w.run.key()+".wandb")
+	// "wandb sync" puts its own files into files before it uploads them.
+	if err := os.MkdirAll(filepath.Join(w.dir, name, "files"), 0o755); err != nil {
+		return err
+	}
+	// RunRecord = 17: run_id = 1, project = 3, config = 4 {update = 1}, display_name = 8, start_time = 17 {seconds = 1}.
+	var config []byte
+	for _, key := range slices.Sorted(maps.Keys(w.run.Config)) {
+		item, err := wandbItem(stringField(nil, 1, key), w.run.Config[key])
+		if err != nil {
+			return err
+		}
+		config = bytesField(config, 1, item)
+	}
+	r := stringField(stringField(nil, 1, w.run.key()), 3, w.run.Project)
+	r = stringField(bytesField(r, 4, config), 8, w.run.Name)
+	r = bytesField(r, 17, varintField(nil, 1, uint64(w.run.Begun.Unix())))
+	if err := disk.WriteJSON(w.path+".sent", sent); err != nil {
+		return err
+	}
+	var next transactions
+	b := next.record(nil, 17, r)
+	file, err := createGrowing(w.path, slices.Concat(wandbHeader, b))
+	if err == nil {
+		w.file, w.log, w.sent, w.defined = file, next, sent, map[string]bool{}
+	}
+	return err
+}
+
+// Send appends a history record for each point, and a summary with the newest values.
+func (w *wandb) Send(_ context.Context, points []Point) error {
+	if w.file == nil {
+		if err := w.begin(); err != nil {
+			return err
+		}
+	}
+	next := w.log
+	sent := wandbSent{w.sent.Rows, had{}}
+	maps.Copy(sent.Have, w.sent.Have)
+	var b []byte
+	newest := map[string]any{}
+	for _, p := range points {
+		values := sent.Have.news(p, strings.Clone)
+		if len(values) == 0 {
+			continue
+		}
+		row := map[string]any{
+			// A row's number has to rise, and a validation's step may be behind that of the row before.
+			"_step": sent.Rows, wandbStep: p.Step,
+			"_timestamp": float64(p.Time.UnixMicro()) / 1e6, "_runtime": p.Time.Sub(w.run.Created).Seconds(),
+		}
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			row[name] = values[name]
+			if !w.defined[name] && newest[name] == nil {
+				// MetricRecord = 12: name = 1, step_metric = 4.
+				b = next.record(b, 12, stringField(stringField(nil, 1, name), 4, wandbStep))
+			}
+		}
+		history, err := wandbItems(row)
+		if err != nil {
+			return err
+		}
+		// HistoryRecord = 2: item = 1, step = 2 {num = 1}.
+		b = next.record(b, 2, bytesField(history, 2, varintField(nil, 1, uint64(sent.Rows))))
+		sent.Rows++
+		maps.Copy(newest, row)
+	}
+	if len(newest) == 0 {
+		return nil
+	}
+	summary, err := wandbItems(newest) // SummaryRecord = 3: update = 1
+	if err != nil {
+		return err
+	}
+	b = next.record(b, 3, summary)
+	if err := w.file.append(b); err != nil {
+		return err
+	}
+	w.log, w.sent = next, sent
+	for name := range newest {
+		w.defined[name] = true
+	}
+	return disk.WriteJSON(w.path+".sent", sent)
+}
+
+// Close ends the log: RunExitRecord = 18 {exit_code = 1, runtime = 2}.
+func (w *wandb) Close(_ context.Context, cause error) error {
+	if w.file == nil {
+		return nil
+	}
+	code := uint64(0)
+	if cause != nil {
+		code = 1
+	}
+	exit := varintField(varintField(nil, 1, code), 2, uint64(time.Since(w.run.Created).Seconds()))
+	return cmp.Or(w.file.append(w.log.record(nil, 18, exit)), w.file.close())
+}
+
+// wandbStep is the metric that the curves are drawn over.
+const wandbStep = "step"
+
+// wandbItem adds value_json = 16 to a key.
+func wandbItem(key []byte, value any) ([]byte, error) {
+	text, err := json.Marshal(value)
+	return bytesField(key, 16, text), err
+}
+
+// wandbItems is items of a history or a summary: a message in field 1 for each, with a nested_key = 2 of one level,
+// whose name may have slashes and dots.
+func wandbItems(values map[string]any) (items []byte, err error) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		item, err := wandbItem(stringField(nil, 2, name), values[name])
+		if err != nil {
+			return nil, err
+		}
+		items = bytesField(items, 1, item)
+	}
+	return items, nil
+}
+
+// wandbHeader begins a log: its magic, a number and the version of the format.
+var wandbHeader = []byte(":W&B\xe1\xbe\x00")
+
+// transactions are the records of a log: their size and number.
+type transactions struct {
+	size    int
+	records uint64
+}
+
+const (
+	logBlock  = 32 << 10
+	logHeader = 7 // of a piece of a record: checksum, length, kind
+)
+
+// record appends a Record: num = 1, and the message in its field.
+func (t *transactions) record(b []byte, field int, message []byte) []byte {
+	t.records++
+	rest := bytesField(varintField(nil, 1, t.records), field, message)
+	begun := len(b)
+	for first := true; first || len(rest) > 0; first = false {
+		left := logBlock - (len(wandbHeader)+t.size+len(b)-begun)%logBlock
+		if left < logHeader {
+			b = append(b, make([]byte, left)...)
+			left = logBlock
+		}
+		n := min(left-logHeader, len(rest))
+		b = appendPiece(b, rest[:n], first, n == len(rest))
+		rest = rest[n:]
+	}
+	t.size += len(b) - begun
+	return b
+}
+
+// appendPiece appends the part of a record that is in one block. Its kind is 1 for a whole one, 2 for the first piece, 3
+// for one in the middle, and 4 for the last.
+func appendPiece(b, piece []byte, first, last bool) []byte {
+	kind := byte(3)
+	switch {
+	case first && last:
+		kind = 1
+	case first:
+		kind = 2
+	case last:
+		kind = 4
+	}
+	sum := crc32.Update(crc32.ChecksumIEEE([]byte{kind}), crc32.IEEETable, piece)
+	b = binary.LittleEndian.AppendUint32(b, sum)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(piece)))
+	return append(append(b, kind), piece...)
+}
