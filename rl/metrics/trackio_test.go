@@ -69,21 +69,31 @@ func newBoard(t *testing.T) (b *board, address string) {
 	return b, server.URL + "/base/?write_token=secret"
 }
 
-func newTrackio(t *testing.T, address string) (sink *Trackio, warnings func() string) {
+// newTrackio is a target, with a log of warnings and the pace of a test.
+func newTrackio(t *testing.T, address string) Target {
 	t.Helper()
-	var mu sync.Mutex
-	var text bytes.Buffer
-	tr, err := NewTrackio(TrackioOptions{
-		Address: address, Project: "lake", Log: slog.New(slog.NewTextHandler(locked{&mu, &text}, nil)),
-	})
+	target, err := Trackio(address, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr.retry = time.Millisecond
-	return tr, func() string {
+	return target
+}
+
+// quick is the pace of tests.
+func quick() pace {
+	p := usual
+	p.retry, p.end, p.grace = time.Millisecond, 5*time.Second, 50*time.Millisecond
+	return p
+}
+
+// warnings is a log, and what is in it.
+func warnings() (log *slog.Logger, text func() string) {
+	var mu sync.Mutex
+	var b bytes.Buffer
+	return slog.New(slog.NewTextHandler(locked{&mu, &b}, nil)), func() string {
 		mu.Lock()
 		defer mu.Unlock()
-		return text.String()
+		return b.String()
 	}
 }
 
@@ -105,27 +115,19 @@ func lakePoint(step int) Point {
 // All points of a run arrive, those of a resumed run once, and a validation beside the training of the same step.
 func TestTrackio(t *testing.T) {
 	b, address := newBoard(t)
-	tr, warnings := newTrackio(t, address)
-	about := TrackioRun{Name: "one", ID: "one-1", Config: map[string]any{"steps": 300}}
+	log, warned := warnings()
+	target := newTrackio(t, address)
+	about := Run{Project: "lake", Name: "one", ID: "one-1", Config: map[string]any{"steps": 300}}
 	var points []Point
-	s := tr.Run(about, nil)
+	f := newFeed(target, about, nil, log, quick())
 	for step := range 250 {
 		points = append(points, lakePoint(step))
-		if err := s.Write(lakePoint(step)); err != nil {
-			t.Fatal(err)
-		}
+		f.Write(lakePoint(step))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	resumed := tr.Run(about, points)
-	validation := Point{Step: 3, Values: map[string]float64{"val/pass@1": 0.5}}
-	if err := resumed.Write(validation); err != nil {
-		t.Fatal(err)
-	}
-	if err := resumed.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f.Close(nil)
+	resumed := newFeed(target, about, points, log, quick())
+	resumed.Write(Point{Step: 3, Values: map[string]float64{"val/pass@1": 0.5}})
+	resumed.Close(nil)
 	order := b.got()
 	if len(order) != 251 || order[7] != "one-1/7/reward/mean" || order[250] != "one-1/3/val/pass@1" {
 		t.Errorf("%d points: %q", len(order), order[max(0, len(order)-3):])
@@ -138,7 +140,7 @@ func TestTrackio(t *testing.T) {
 	if config := b.entries[order[0]].Config; config["steps"] != 300. {
 		t.Errorf("configuration: %v", config)
 	}
-	if w := warnings(); w != "" {
+	if w := warned(); w != "" {
 		t.Errorf("warnings: %s", w)
 	}
 }
@@ -147,20 +149,16 @@ func TestTrackio(t *testing.T) {
 func TestTrackioRecovers(t *testing.T) {
 	b, address := newBoard(t)
 	b.refusals = 5
-	tr, warnings := newTrackio(t, address)
-	s := tr.Run(TrackioRun{Name: "one", ID: "1"}, nil)
+	log, warned := warnings()
+	f := newFeed(newTrackio(t, address), Run{Name: "one", ID: "1"}, nil, log, quick())
 	for step := range 3 {
-		if err := s.Write(lakePoint(step)); err != nil {
-			t.Fatal(err)
-		}
+		f.Write(lakePoint(step))
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	f.Close(nil)
 	if got := b.got(); len(got) != 3 {
 		t.Errorf("points: %q", got)
 	}
-	if w := warnings(); strings.Count(w, "level=WARN") != 1 || !strings.Contains(w, "502 Bad Gateway") {
+	if w := warned(); strings.Count(w, "level=WARN") != 1 || !strings.Contains(w, "502 Bad Gateway") {
 		t.Errorf("warnings: %s", w)
 	}
 }
@@ -178,19 +176,16 @@ func TestTrackioUnreachable(t *testing.T) {
 		"another path":   {strings.Replace(right, "/base", "", 1), "Unknown API"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr, warnings := newTrackio(t, c.address)
-			tr.patience = 20 * time.Millisecond
-			s := tr.Run(TrackioRun{Name: "one", ID: "1"}, nil)
-			if err := s.Write(lakePoint(1)); err != nil {
-				t.Fatal(err)
-			}
-			for end := time.Now().Add(10 * time.Second); warnings() == "" && time.Now().Before(end); {
+			log, warned := warnings()
+			p := quick()
+			p.end = 20 * time.Millisecond
+			f := newFeed(newTrackio(t, c.address), Run{Name: "one", ID: "1"}, nil, log, p)
+			f.Write(lakePoint(1))
+			for end := time.Now().Add(10 * time.Second); warned() == "" && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-			w := warnings()
+			f.Close(nil)
+			w := warned()
 			if !strings.Contains(w, c.says) || !strings.Contains(w, "points=1") || strings.Contains(w, "secret") {
 				t.Errorf("warnings: %s", w)
 			}
@@ -201,7 +196,7 @@ func TestTrackioUnreachable(t *testing.T) {
 	}
 }
 
-func TestNewTrackio(t *testing.T) {
+func TestTrackioAddress(t *testing.T) {
 	for _, c := range []struct{ address, token, says string }{
 		{"127.0.0.1:7860?write_token=secret", "", "invalid address"},
 		{"ftp://host", "secret", `invalid address "ftp://host"`},
@@ -209,7 +204,7 @@ func TestNewTrackio(t *testing.T) {
 		{"http://host", "se\ncret", "line break"},
 		{"http://[::1?write_token=secret", "", "invalid address"},
 	} {
-		_, err := NewTrackio(TrackioOptions{Address: c.address, Token: c.token})
+		_, err := Trackio(c.address, c.token)
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", c.address, err)
 		}
