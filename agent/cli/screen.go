@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -286,4 +287,16 @@ func word(l slog.Level) string {
 		return "error"
 	}
 	return "warning"
+}
+
+// Transfer shows how far files are transferred, until done is called.
+func Transfer(out io.Writer) (progress func(path string, have, size int64), done func()) {
+	screen := ScreenOf(out)
+	line := ""
+	screen.Show(func(width int) []string { return []string{Cut(line, width-1)} })
+	return func(path string, have, size int64) {
+		screen.Lock()
+		defer screen.Unlock()
+		line = fmt.Sprintf("%s: %s of %s bytes", filepath.Base(path), Count(have), Count(size))
+	}, func() { _ = screen.Close(false) }
 }

@@ -142,7 +142,6 @@ func (c *Client) get(ctx context.Context, address string, have int64) (*http.Res
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("User-Agent", "deepswe")
 	request.Header.Set("Accept-Encoding", "identity") // the digest and the range are of the file itself
 	if have > 0 {
 		request.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
@@ -150,19 +149,7 @@ func (c *Client) get(ctx context.Context, address string, have int64) (*http.Res
 	if c.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.Token)
 	}
-	client := http.Client{CheckRedirect: func(next *http.Request, via []*http.Request) error {
-		if next.URL.Host != request.URL.Host || next.URL.Scheme != request.URL.Scheme {
-			next.Header.Del("Authorization") // Go's own client keeps it for subdomains
-		}
-		if len(via) >= 10 {
-			return errors.New("it redirects without end")
-		}
-		return nil
-	}}
-	answer, err := client.Do(request)
-	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err // the caller names the address
-	}
+	answer, err := c.do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -176,4 +163,23 @@ func (c *Client) get(ctx context.Context, address string, have int64) (*http.Res
 		err = fmt.Errorf("the server answers %s", answer.Status)
 	}
 	return nil, errors.Join(err, answer.Body.Close())
+}
+
+// do makes a request. Its errors leave out the address, which the caller names, or which is secret.
+func (c *Client) do(request *http.Request) (*http.Response, error) {
+	request.Header.Set("User-Agent", "deepswe")
+	client := http.Client{CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if next.URL.Host != request.URL.Host || next.URL.Scheme != request.URL.Scheme {
+			next.Header.Del("Authorization") // Go's own client keeps it for subdomains
+		}
+		if len(via) >= 10 {
+			return errors.New("it redirects without end")
+		}
+		return nil
+	}}
+	answer, err := client.Do(request)
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err
+	}
+	return answer, err
 }

@@ -190,7 +190,7 @@ func (x *export) applies(changed func(string) bool) error {
 	algorithm := []string{"algorithm", "set", "dry-run"}
 	judge := []string{"tasks", "eval-set", "judge-pack"}
 	rollouts := []string{"sft-form", "min-reward"}
-	trained := []string{"base", "base-name", "trainer-url"}
+	trained := []string{"base", "base-name", "trainer-url", "push", "hub"}
 	rows := slices.Concat(rollouts, judge, trained)
 	weights := slices.Concat(algorithm, rollouts, judge, []string{"rollouts", "max-length"})
 	unused := map[string][]string{

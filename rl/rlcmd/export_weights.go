@@ -22,17 +22,19 @@ type weightsOptions struct {
 	base       string
 	baseName   string
 	trainerURL string
+	push       pushOptions
 }
 
 func (o *weightsOptions) add(f *pflag.FlagSet) {
 	f.StringVar(&o.base, "base", "", "model: `DIR` of the base model")
 	f.StringVar(&o.baseName, "base-name", "", "adapter, model: `NAME` of the base on a hub (default: the trainer's)")
 	f.StringVar(&o.trainerURL, "trainer-url", "", "adapter, model: `URL` of the trainer (default: the run's)")
+	o.push.add(f)
 }
 
 // writeWeights downloads the adapter of a run's last checkpoint and, for a model, merges it into its base.
 func (x *export) writeWeights(ctx context.Context, changed func(string) bool) (err error) {
-	if err := x.applies(changed); err != nil {
+	if err := cmp.Or(x.applies(changed), x.weights.push.check(x.deps)); err != nil {
 		return cli.Usage(err)
 	}
 	switch {
@@ -57,7 +59,10 @@ func (x *export) writeWeights(ctx context.Context, changed func(string) bool) (e
 			return err
 		}
 		x.say("%s: the adapter of step %d", x.out, trained.Step)
-		return weights.WriteAdapterCard(x.out, card)
+		if err := weights.WriteAdapterCard(x.out, card); err != nil {
+			return err
+		}
+		return x.weights.push.send(ctx, x.deps, x.out)
 	}
 	scratch, err := disk.MakeScratch("", "adapter")
 	if err != nil {
@@ -68,7 +73,11 @@ func (x *export) writeWeights(ctx context.Context, changed func(string) bool) (e
 	if err := x.download(ctx, trained, adapter); err != nil {
 		return err
 	}
-	return merge(ctx, x.deps, weights.Options{Base: x.weights.base, Adapter: adapter, Out: x.out, Card: card}, false)
+	o := weights.Options{Base: x.weights.base, Adapter: adapter, Out: x.out, Card: card}
+	if err := merge(ctx, x.deps, o, false); err != nil {
+		return err
+	}
+	return x.weights.push.send(ctx, x.deps, x.out)
 }
 
 // download downloads the adapter of the last checkpoint into a new directory.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deepswe/env/hub/testdata/hubtest"
 	"deepswe/rl/frozenlake"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
@@ -36,12 +37,15 @@ evaluate: {every: 2}
 	}
 	export := func(args ...string) (string, error) {
 		var said bytes.Buffer
-		c := newExport(deps(nil, &said, &said))
+		d := deps(nil, &said, &said)
+		d.Getenv = func(key string) string { return map[string]string{"HF_TOKEN": hubtest.Token}[key] }
+		c := newExport(d)
 		c.SetArgs(append([]string{"--run", made}, args...))
 		c.SilenceUsage, c.SilenceErrors = true, true
 		return said.String(), c.ExecuteContext(t.Context())
 	}
-	if said, err := export("--format", "adapter", "--out", out); err != nil {
+	h := hubtest.New(t)
+	if said, err := export("--format", "adapter", "--out", out, "--push", "acme/lake", "--hub", h.URL); err != nil {
 		t.Fatalf("%v\n%s", err, said)
 	}
 	page, err := os.ReadFile(filepath.Join(out, "README.md"))
@@ -59,8 +63,10 @@ evaluate: {every: 2}
 	if strings.Contains(string(page), dir) || strings.Contains(string(page), s.URL()) {
 		t.Errorf("the page names a path or a host:\n%s", page)
 	}
-	if _, err := os.Stat(filepath.Join(out, "adapter_model.safetensors")); err != nil {
-		t.Error(err)
+	weights, err := os.ReadFile(filepath.Join(out, "adapter_model.safetensors"))
+	if err != nil || h.Repo != "acme/lake" || h.Files["adapter_model.safetensors"] != string(weights) ||
+		h.Files["README.md"] != string(page) {
+		t.Errorf("%v; the hub has %d files of %s", err, len(h.Files), h.Repo)
 	}
 	for _, tc := range []struct {
 		args []string
@@ -68,6 +74,8 @@ evaluate: {every: 2}
 	}{
 		{[]string{"--format", "adapter", "--out", out}, "file already exists"},
 		{[]string{"--format", "model", "--out", out + "2"}, "--base DIR goes with --format model"},
+		{[]string{"--format", "rows", "--push", "acme/lake"}, "--push does not apply to --format rows"},
+		{[]string{"--format", "adapter", "--out", out + "2", "--push", "acme/lake"}, "give --hub URL"},
 		{[]string{"--format", "adapter"}, "--out DIR for what is made"},
 		{[]string{"--format", "adapter", "--out", out + "2", "--min-reward", "1"}, "--min-reward does not apply"},
 	} {

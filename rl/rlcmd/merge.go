@@ -22,22 +22,34 @@ one in checkpoints/adapters, and a Tinker server hands out archives.
 The sum is computed in float32 and rounded to the type of each weight. A key of
 the adapter that cannot be placed is an error, and then nothing is written. In
 bfloat16 most of what a short training changes is smaller than the rounding: the
-share of numbers that changed is printed, and --dtype float32 keeps all of it.`
+share of numbers that changed is printed, and --dtype float32 keeps all of it.
+
+--push takes the folder to a hub that speaks the API of Hugging Face, with the
+token in HF_TOKEN; a new repository is private. Without --base and --adapter it
+takes a folder that is there: where a push broke off, it goes on.`
 
 // few is the share of changed numbers below which the merged model may be little more than its base.
 const few = 0.01
 
 func newMerge(d Deps) *cobra.Command {
 	var o weights.Options
+	var push pushOptions
 	var dtype string
 	var asJSON bool
 	c := &cobra.Command{
-		Use:     "merge --base DIR --adapter PATH --out DIR",
-		Short:   "Merge an adapter into its base model",
-		Long:    mergeLong,
-		Example: "  deepswe merge --base Qwen3-8B --adapter adapter.tar.gz --out fixer",
-		Args:    cli.NoArgs("--base", "--adapter", "--out"),
+		Use:   "merge --base DIR --adapter PATH --out DIR",
+		Short: "Merge an adapter into its base model",
+		Long:  mergeLong,
+		Example: "  deepswe merge --base Qwen3-8B --adapter adapter.tar.gz --out fixer\n" +
+			"  deepswe merge --out fixer --push acme/fixer --hub https://huggingface.co",
+		Args: cli.NoArgs("--base", "--adapter", "--out"),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := push.check(d); err != nil {
+				return cli.Usage(err)
+			}
+			if push.name != "" && o.Base == "" && o.Adapter == "" && o.Out != "" {
+				return push.send(c.Context(), d, o.Out)
+			}
 			for flag, value := range map[string]string{"base": o.Base, "adapter": o.Adapter, "out": o.Out} {
 				if value == "" {
 					return cli.Usagef("merge needs --base, --adapter and --out; --%s is missing", flag)
@@ -47,7 +59,10 @@ func newMerge(d Deps) *cobra.Command {
 			if o.DType, ok = dtypes[dtype]; !ok {
 				return cli.Usagef("invalid --dtype %q: want keep, float32 or bfloat16", dtype)
 			}
-			return merge(c.Context(), d, o, asJSON)
+			if err := merge(c.Context(), d, o, asJSON); err != nil {
+				return err
+			}
+			return push.send(c.Context(), d, o.Out)
 		},
 	}
 	f := c.Flags()
@@ -57,6 +72,7 @@ func newMerge(d Deps) *cobra.Command {
 	f.StringVar(&dtype, "dtype", "keep", "`TYPE` of the weights: keep, float32 or bfloat16")
 	f.StringVar(&o.Card.Base, "base-name", "", "`NAME` of the base on a hub, for the model's page")
 	f.BoolVar(&asJSON, "json", false, "print the report as JSON")
+	push.add(f)
 	cli.Choices(c, "dtype", "keep", "float32", "bfloat16")
 	return c
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,10 +50,10 @@ func newData(d Deps) *cobra.Command {
 			if i < 0 {
 				return cli.Usagef("no dataset is named %q: deepswe data lists those that are", args[0])
 			}
-			address = cmp.Or(address, d.Getenv("HF_ENDPOINT"))
-			if u, err := url.Parse(address); address != "" &&
-				(err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
-				return cli.Usagef("--hub %s is not an address such as https://hub.example", address)
+			if address = cmp.Or(address, d.Getenv("HF_ENDPOINT")); address != "" {
+				if address, err = hub.Address(address); err != nil {
+					return cli.Usage(err)
+				}
 			}
 			return fetchDataset(cmd.Context(), d, all[i], address, cmp.Or(out, filepath.Join(d.CacheDir("data"), args[0])))
 		},
@@ -74,16 +73,9 @@ func listDatasets(d Deps, all []hub.Dataset) error {
 
 // fetchDataset brings a dataset, and prints what to give to --tasks.
 func fetchDataset(ctx context.Context, d Deps, s hub.Dataset, address, dir string) error {
-	screen := cli.ScreenOf(d.Err)
-	line := ""
-	screen.Show(func(width int) []string { return []string{cli.Cut(line, width-1)} })
-	client := &hub.Client{Token: d.Getenv("HF_TOKEN"), Progress: func(path string, have, size int64) {
-		screen.Lock()
-		defer screen.Unlock()
-		line = fmt.Sprintf("%s: %s of %s bytes", filepath.Base(path), cli.Count(have), cli.Count(size))
-	}}
-	source, err := s.Bring(ctx, client, address, dir)
-	_ = screen.Close(false)
+	progress, done := cli.Transfer(d.Err)
+	source, err := s.Bring(ctx, &hub.Client{Token: d.Getenv("HF_TOKEN"), Progress: progress}, address, dir)
+	done()
 	switch {
 	case errors.Is(err, hub.ErrNoHub):
 		return cli.Usagef("%s: %w\nto fix: --hub URL, or by hand, with any client of a hub that has %s:\n"+
