@@ -26,17 +26,15 @@ const (
 	mostFiles     = 256 // in a request
 	mostAnswer    = 64 << 20
 
-	jsonKind   = "application/json"
-	lfsKind    = "application/vnd.git-lfs+json"
-	commitKind = "application/x-ndjson"
+	jsonKind = "application/json"
+	lfsKind  = "application/vnd.git-lfs+json"
 )
 
-// Pushed is what came of a push.
+// Pushed is what came of a push: how many files are new in the repository, the bytes that the hub's storage lacked of
+// them, and the commit, which is empty if the repository had everything.
 type Pushed struct {
-	// Files counts those of the folder that are new in the repository, and Bytes what the hub's storage lacked of them.
-	Files int
-	Bytes int64
-	// Commit is empty if the repository had everything.
+	Files  int
+	Bytes  int64
 	Commit string
 }
 
@@ -44,89 +42,77 @@ type Pushed struct {
 type push struct {
 	*Client
 	hub, repo, dir string
-	pause          time.Duration // after the first failure; it doubles
 	done           Pushed
 }
 
-// upload is a file of the folder.
+// upload is a file of the folder, and what git or, for a large file, LFS calls its content.
 type upload struct {
-	path  string
-	size  int64
-	large bool
-	oid   string // of a large file
+	path, oid string
+	size      int64
+	large     bool
 }
-
-func (p *push) local(path string) string { return filepath.Join(p.dir, filepath.FromSlash(path)) }
 
 // Push makes the newest commit of a model's repository have the files of a folder, and leaves others that it has. A
 // repository that does not exist is created, and is private. Large files go to the hub's storage first: what is there,
 // also from a push that broke off, is not sent again. Hidden files stay here.
 func (c *Client) Push(ctx context.Context, hub, repo, dir, message string) (Pushed, error) {
-	p := push{Client: c, hub: hub, repo: repo, dir: dir, pause: time.Second}
-	err := p.run(ctx, message)
-	return p.done, err
-}
-
-func (p *push) run(ctx context.Context, message string) error {
-	var files []map[string]any
-	err := filepath.WalkDir(p.dir, func(path string, d fs.DirEntry, err error) error {
-		switch hidden := path != p.dir && strings.HasPrefix(d.Name(), "."); {
-		case err != nil:
-			return err
-		case hidden && d.IsDir():
-			return filepath.SkipDir
-		case hidden || d.IsDir():
-			return nil
-		}
-		file, err := describe(p.dir, path)
-		files = append(files, file)
-		return err
-	})
+	p := push{Client: c, hub: hub, repo: repo, dir: dir}
+	files, err := p.list()
 	if err != nil {
-		return err
+		return p.done, err
 	}
-	owner, name, _ := strings.Cut(p.repo, "/")
-	refused := p.post(ctx, p.hub+"/api/repos/create", jsonKind, map[string]any{
+	owner, name, _ := strings.Cut(repo, "/")
+	refused := p.post(ctx, hub+"/api/repos/create", jsonKind, map[string]any{
 		"name": name, "organization": owner, "type": "model", "visibility": "private",
 	}, nil)
 	var news []upload
 	for part := range slices.Chunk(files, mostFiles) {
 		more, err := p.ask(ctx, part)
 		if err != nil {
-			return errors.Join(err, refused) // it may exist, although this token may not create it
+			return p.done, errors.Join(err, refused) // it may exist, although this token may not create it
 		}
 		if err := p.store(ctx, more); err != nil {
-			return err
+			return p.done, err
 		}
 		news = append(news, more...)
 	}
-	if p.done.Files = len(news); len(news) == 0 {
-		return nil
+	if p.done.Files = len(news); len(news) > 0 {
+		err = p.commit(ctx, news, message)
 	}
-	return p.commit(ctx, news, message)
+	return p.done, err
 }
 
-// describe describes a file as the hub wants it, with its first bytes.
-func describe(dir, path string) (map[string]any, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	sample, err := io.ReadAll(io.LimitReader(file, 512))
-	if err != nil {
-		return nil, err
-	}
-	name, err := filepath.Rel(dir, path)
-	return map[string]any{"path": filepath.ToSlash(name), "size": info.Size(), "sample": sample}, err
+func (p *push) local(path string) string { return filepath.Join(p.dir, filepath.FromSlash(path)) }
+
+// list describes the files of the folder as the hub wants it, with their first bytes.
+func (p *push) list() (files []map[string]any, err error) {
+	dir := os.DirFS(p.dir)
+	err = fs.WalkDir(dir, ".", func(path string, d fs.DirEntry, err error) error {
+		switch hidden := path != "." && strings.HasPrefix(d.Name(), "."); {
+		case err != nil:
+			return err
+		case hidden && d.IsDir():
+			return fs.SkipDir
+		case hidden || d.IsDir():
+			return nil
+		}
+		file, err := dir.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		sample, err := io.ReadAll(io.LimitReader(file, 512))
+		files = append(files, map[string]any{"path": path, "size": info.Size(), "sample": sample})
+		return err
+	})
+	return files, err
 }
 
-// ask asks how the hub takes files, and returns those that the repository does not have as they are. It knows them by
-// the digests that LFS and git have of them.
+// ask asks how the hub takes files, and returns those that the repository does not have as they are.
 func (p *push) ask(ctx context.Context, files []map[string]any) (news []upload, err error) {
 	var answer struct {
 		Files []struct {
@@ -137,17 +123,15 @@ func (p *push) ask(ctx context.Context, files []map[string]any) (news []upload, 
 	if err := p.post(ctx, p.api("preupload"), jsonKind, map[string]any{"files": files}, &answer); err != nil {
 		return nil, err
 	}
-	if len(answer.Files) != len(files) {
-		return nil, fmt.Errorf("the hub was asked about %d files, and answers for %d", len(files), len(answer.Files))
-	}
-	for _, a := range answer.Files {
-		i := slices.IndexFunc(files, func(f map[string]any) bool { return f["path"] == a.Path })
-		if i < 0 {
-			return nil, fmt.Errorf("the hub was not asked about %q", a.Path)
+	for _, file := range files {
+		f := upload{path: file["path"].(string), size: file["size"].(int64)}
+		i := 0
+		for ; i < len(answer.Files) && answer.Files[i].Path != f.path; i++ {
 		}
-		f := upload{path: a.Path, size: files[i]["size"].(int64)}
-		f.large = a.UploadMode == "lfs" && f.size > 0
-		if f.large {
+		if i == len(answer.Files) {
+			return nil, fmt.Errorf("the hub does not say how it takes %s", f.path)
+		}
+		if f.large = answer.Files[i].UploadMode == "lfs" && f.size > 0; f.large {
 			f.oid, err = File{}.Verify(p.local(f.path))
 		} else {
 			var text []byte
@@ -158,7 +142,7 @@ func (p *push) ask(ctx context.Context, files []map[string]any) (news []upload, 
 		if err != nil {
 			return nil, err
 		}
-		if f.oid != a.OID && !a.ShouldIgnore {
+		if f.oid != answer.Files[i].OID && !answer.Files[i].ShouldIgnore {
 			news = append(news, f)
 		}
 	}
@@ -174,13 +158,14 @@ type action struct {
 
 // store sends large files to the hub's storage, where it lacks them.
 func (p *push) store(ctx context.Context, files []upload) error {
-	files = slices.DeleteFunc(slices.Clone(files), func(f upload) bool { return !f.large })
-	if len(files) == 0 {
-		return nil
-	}
 	var objects []map[string]any
 	for _, f := range files {
-		objects = append(objects, map[string]any{"oid": f.oid, "size": f.size})
+		if f.large {
+			objects = append(objects, map[string]any{"oid": f.oid, "size": f.size})
+		}
+	}
+	if len(objects) == 0 {
+		return nil
 	}
 	var answer struct {
 		Objects []struct {
@@ -198,23 +183,17 @@ func (p *push) store(ctx context.Context, files []upload) error {
 	}
 	for _, o := range answer.Objects {
 		i := slices.IndexFunc(files, func(f upload) bool { return f.oid == o.OID })
-		switch {
-		case i < 0:
-			return fmt.Errorf("the hub was not asked about the object %s", o.OID)
-		case o.Error.Message != "":
-			return fmt.Errorf("%s: the hub answers: %s", files[i].path, o.Error.Message)
-		case o.Actions.Upload.Href == "":
+		if up := o.Actions.Upload; o.Error.Message != "" {
+			err = fmt.Errorf("the hub answers: %s", o.Error.Message)
+		} else if up.Href == "" || i < 0 {
 			continue // it is there
-		}
-		f := files[i]
-		err := p.send(ctx, f, o.Actions.Upload)
-		if err == nil && o.Actions.Verify.Href != "" {
-			err = p.post(ctx, o.Actions.Verify.Href, jsonKind, map[string]any{"oid": f.oid, "size": f.size}, nil)
+		} else if err = p.send(ctx, files[i], up); err == nil && o.Actions.Verify.Href != "" {
+			err = p.post(ctx, o.Actions.Verify.Href, jsonKind, map[string]any{"oid": o.OID, "size": files[i].size}, nil)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
+			return fmt.Errorf("%s: %w", files[max(i, 0)].path, err)
 		}
-		p.done.Bytes += f.size
+		p.done.Bytes += files[i].size
 	}
 	return nil
 }
@@ -226,18 +205,15 @@ func (p *push) send(ctx context.Context, f upload, to action) error {
 		_, err := p.put(ctx, f, to.Href, 0, f.size)
 		return err
 	}
-	addresses := map[int]string{}
+	addresses := map[int64]string{}
 	for key, value := range to.Header {
-		if n, err := strconv.Atoi(key); err == nil { // there may be zeros before a number
+		if n, err := strconv.ParseInt(key, 10, 64); err == nil { // there may be zeros before a number
 			addresses[n] = fmt.Sprint(value)
 		}
 	}
-	if want := (f.size + size - 1) / size; int64(len(addresses)) != want {
-		return fmt.Errorf("the hub wants it in %d parts of %d bytes, and takes %d", want, size, len(addresses))
-	}
 	var parts []map[string]any
-	for n := 1; n <= len(addresses); n++ {
-		at := size * int64(n-1)
+	for at := int64(0); at < f.size; at += size {
+		n := at/size + 1
 		tag, err := p.put(ctx, f, addresses[n], at, min(size, f.size-at))
 		if err != nil {
 			return fmt.Errorf("part %d: %w", n, err)
@@ -254,7 +230,7 @@ func (p *push) put(ctx context.Context, f upload, address string, at, size int64
 		return "", err
 	}
 	defer file.Close()
-	err = p.try(ctx, func(ctx context.Context) error {
+	err = try(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		stalled := time.AfterFunc(stallTimeout, cancel)
@@ -287,52 +263,48 @@ func (w writer) Write(b []byte) (int, error) {
 }
 
 // commit makes a commit of what is new.
-func (p *push) commit(ctx context.Context, files []upload, message string) error {
+func (p *push) commit(ctx context.Context, files []upload, message string) (err error) {
 	var lines bytes.Buffer
-	add := func(key string, value map[string]any) error {
-		return json.NewEncoder(&lines).Encode(map[string]any{"key": key, "value": value})
+	add := func(key string, value map[string]any) {
+		err = cmp.Or(err, json.NewEncoder(&lines).Encode(map[string]any{"key": key, "value": value}))
 	}
-	err := add("header", map[string]any{"summary": message, "description": ""})
+	add("header", map[string]any{"summary": message, "description": ""})
 	for _, f := range files {
 		if f.large {
-			err = errors.Join(err, add("lfsFile", map[string]any{
-				"path": f.path, "algo": "sha256", "oid": f.oid, "size": f.size,
-			}))
+			add("lfsFile", map[string]any{"path": f.path, "algo": "sha256", "oid": f.oid, "size": f.size})
 			continue
 		}
-		text, unread := os.ReadFile(p.local(f.path))
-		err = errors.Join(err, unread, add("file", map[string]any{"path": f.path, "content": text, "encoding": "base64"}))
+		text, rerr := os.ReadFile(p.local(f.path))
+		err = cmp.Or(err, rerr)
+		add("file", map[string]any{"path": f.path, "content": text, "encoding": "base64"})
 	}
 	if err != nil {
 		return err
 	}
 	var answer struct{ CommitOid string }
-	err = p.post(ctx, p.api("commit"), commitKind, lines.Bytes(), &answer)
+	err = p.post(ctx, p.api("commit"), "application/x-ndjson", lines.Bytes(), &answer)
 	p.done.Commit = answer.CommitOid
 	return err
 }
 
-func (p *push) api(what string) string {
-	return p.hub + "/api/models/" + p.repo + "/" + what + "/" + newest
-}
+func (p *push) api(what string) string { return p.hub + "/api/models/" + p.repo + "/" + what + "/" + newest }
 
-// post posts JSON, or lines that are. The token goes to the hub only, whatever addresses it hands out.
-func (p *push) post(ctx context.Context, address, kind string, body, reply any) error {
+// post posts JSON, or lines of it. The token goes to the hub only, whatever addresses it hands out.
+func (p *push) post(ctx context.Context, address, kind string, body, reply any) (err error) {
 	text, ok := body.([]byte)
 	if !ok {
-		var err error
 		if text, err = json.Marshal(body); err != nil {
 			return err
 		}
 	}
-	return p.try(ctx, func(ctx context.Context) error {
+	return try(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(text))
 		if err != nil {
 			return err
 		}
-		request.Header.Set("Content-Type", kind)
+		request.Header = http.Header{"Content-Type": {kind}}
 		if kind == lfsKind {
 			request.Header.Set("Accept", kind)
 		}
@@ -346,11 +318,9 @@ func (p *push) post(ctx context.Context, address, kind string, body, reply any) 
 
 // refusal is an answer that is no success.
 type refusal struct {
+	error
 	code int
-	text string
 }
-
-func (r *refusal) Error() string { return r.text }
 
 // answer makes a request, and reads its answer.
 func (p *push) answer(request *http.Request, reply any) (http.Header, error) {
@@ -362,11 +332,11 @@ func (p *push) answer(request *http.Request, reply any) (http.Header, error) {
 	text, err := io.ReadAll(io.LimitReader(answer.Body, mostAnswer))
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		said := cmp.Or(answer.Header.Get("X-Error-Message"), string(text[:min(len(text), 300)]))
-		said = fmt.Sprintf("%s %s: the server answers %s: %s", request.Method, request.URL.Path, answer.Status, said)
 		if answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden {
 			said += "; to fix: set HF_TOKEN to a token that may write there"
 		}
-		return nil, &refusal{answer.StatusCode, said}
+		return nil, refusal{fmt.Errorf("%s %s: the server answers %s: %s", request.Method, request.URL.Path, answer.Status,
+			said), answer.StatusCode}
 	}
 	if err == nil && reply != nil {
 		err = json.Unmarshal(text, reply)
@@ -374,17 +344,17 @@ func (p *push) answer(request *http.Request, reply any) (http.Header, error) {
 	return answer.Header, err
 }
 
-// try does something again after failures that may pass.
-func (p *push) try(ctx context.Context, do func(context.Context) error) error {
+// try does something again after failures that may pass, half a minute in all.
+func try(ctx context.Context, do func(context.Context) error) error {
 	for n := 0; ; n++ {
 		err := do(ctx)
-		refused, ok := errors.AsType[*refusal](err)
+		refused, ok := errors.AsType[refusal](err)
 		passes := !ok || refused.code == http.StatusTooManyRequests || refused.code >= http.StatusInternalServerError
 		if err == nil || !passes || n == pushTries-1 || ctx.Err() != nil {
 			return err
 		}
 		select {
-		case <-time.After(p.pause << n):
+		case <-time.After(time.Second << n):
 		case <-ctx.Done():
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"deepswe/agent/run"
 )
@@ -23,36 +22,32 @@ import (
 type mlflow struct {
 	server server
 	run    Run
-	// created is the run's ID on the server once it is there, and id is set when it has its parameters as well.
-	created, id string
-	have        had
+	id     string // on the server
+	have   had
 }
 
-// Most of what one request may hold, and of a parameter's text.
+// Most of what one request may hold, and of names and texts.
 const (
 	mlflowMetrics = 1000
 	mlflowParams  = 100
 	mlflowText    = 6000
 	mlflowKey     = 250
-	mlflowTag     = "deepswe.run"
 )
 
-// MLflow is the MLflow server at an address. The variables of its own client authorize: MLFLOW_TRACKING_TOKEN, or
-// MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD.
+// MLflow is the MLflow server at an address. The variables of its own client authorize: MLFLOW_TRACKING_USERNAME and
+// MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.
 func MLflow(address string, getenv func(string) string) (Target, error) {
 	u, err := parseAddress(address)
 	if err != nil {
 		return Target{}, err
 	}
-	header := http.Header{}
-	name, password := getenv("MLFLOW_TRACKING_USERNAME"), getenv("MLFLOW_TRACKING_PASSWORD")
-	switch token := getenv("MLFLOW_TRACKING_TOKEN"); {
-	case name != "" && password != "":
-		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(name+":"+password)))
-	case token != "":
-		header.Set("Authorization", "Bearer "+token)
+	s := server{u.JoinPath("api/2.0/mlflow"), http.Header{}}
+	if name := getenv("MLFLOW_TRACKING_USERNAME"); name != "" {
+		secret := base64.StdEncoding.EncodeToString([]byte(name + ":" + getenv("MLFLOW_TRACKING_PASSWORD")))
+		s.header.Set("Authorization", "Basic "+secret)
+	} else if token := getenv("MLFLOW_TRACKING_TOKEN"); token != "" {
+		s.header.Set("Authorization", "Bearer "+token)
 	}
-	s := server{base: u.JoinPath("api/2.0/mlflow"), header: header}
 	return Target{Name: "MLflow", Replay: true, Open: func(r Run) Sink { return &mlflow{server: s, run: r} }}, nil
 }
 
@@ -68,17 +63,27 @@ type mlflowMetric struct {
 	Step      int     `json:"step"`
 }
 
-// mlflowRun is what the server knows of a run: with the newest value of each metric.
+// mlflowReply is what the methods in use answer. A run has the newest value of each of its metrics.
+type mlflowReply struct {
+	ExperimentID string `json:"experiment_id"`
+	Experiments  []struct {
+		ID string `json:"experiment_id"`
+	}
+	Run  mlflowRun
+	Runs []mlflowRun
+}
+
 type mlflowRun struct {
 	Info struct {
 		RunID string `json:"run_id"`
-	} `json:"info"`
+	}
 	Data struct {
 		Metrics []struct {
-			Key  string      `json:"key"`
-			Step json.Number `json:"step"`
-		} `json:"metrics"`
-	} `json:"data"`
+			Key  string
+			Step json.Number
+		}
+		Params []mlflowPair
+	}
 }
 
 // Send sends what the server does not have of the points.
@@ -98,7 +103,7 @@ func (m *mlflow) Send(ctx context.Context, points []Point) error {
 	}
 	for part := range slices.Chunk(all, mlflowMetrics) {
 		// The server stores once what it is sent twice.
-		if err := m.call(ctx, "runs/log-batch", map[string]any{"run_id": m.id, "metrics": part}, nil); err != nil {
+		if _, err := m.call(ctx, "runs/log-batch", map[string]any{"run_id": m.id, "metrics": part}); err != nil {
 			return err
 		}
 	}
@@ -106,49 +111,12 @@ func (m *mlflow) Send(ctx context.Context, points []Point) error {
 	return nil
 }
 
-// begin finds the run on the server, or creates it.
+// begin finds the run on the server, or creates it, and completes its parameters. Those that are there cannot change.
 func (m *mlflow) begin(ctx context.Context) error {
-	experiment, err := m.experiment(ctx)
+	r, err := m.find(ctx)
 	if err != nil {
 		return err
 	}
-	if m.created == "" {
-		var found struct {
-			Runs []mlflowRun `json:"runs"`
-		}
-		filter := fmt.Sprintf("tags.`%s` = '%s'", mlflowTag, m.run.key())
-		err = m.call(ctx, "runs/search", map[string]any{
-			"experiment_ids": []string{experiment}, "filter": filter, "max_results": 1,
-		}, &found)
-		if err != nil {
-			return err
-		}
-		if len(found.Runs) > 0 {
-			return m.resume(ctx, found.Runs[0])
-		}
-		var created struct {
-			Run mlflowRun `json:"run"`
-		}
-		err = m.call(ctx, "runs/create", map[string]any{
-			"experiment_id": experiment, "run_name": m.run.Name, "start_time": m.run.Created.UnixMilli(),
-			"tags": []mlflowPair{{mlflowTag, m.run.key()}},
-		}, &created)
-		if err != nil {
-			return err
-		}
-		m.created = created.Run.Info.RunID
-	}
-	for part := range slices.Chunk(mlflowFlat("", m.run.Config), mlflowParams) {
-		if err := m.call(ctx, "runs/log-batch", map[string]any{"run_id": m.created, "params": part}, nil); err != nil {
-			return err
-		}
-	}
-	m.id, m.have = m.created, had{}
-	return nil
-}
-
-// resume goes on with a run.
-func (m *mlflow) resume(ctx context.Context, r mlflowRun) error {
 	m.have = had{}
 	for _, v := range r.Data.Metrics {
 		step, err := v.Step.Int64()
@@ -157,39 +125,47 @@ func (m *mlflow) resume(ctx context.Context, r mlflowRun) error {
 		}
 		m.have[v.Key] = int(step)
 	}
-	if err := m.call(ctx, "runs/update", map[string]any{"run_id": r.Info.RunID, "status": "RUNNING"}, nil); err != nil {
-		return err
+	params := slices.DeleteFunc(mlflowFlat("", m.run.Config), func(p mlflowPair) bool {
+		return slices.ContainsFunc(r.Data.Params, func(q mlflowPair) bool { return q.Key == p.Key })
+	})
+	for part := range slices.Chunk(params, mlflowParams) {
+		if _, err := m.call(ctx, "runs/log-batch", map[string]any{"run_id": r.Info.RunID, "params": part}); err != nil {
+			return err
+		}
 	}
-	m.id = r.Info.RunID
-	return nil
+	if _, err = m.call(ctx, "runs/update", map[string]any{"run_id": r.Info.RunID, "status": "RUNNING"}); err == nil {
+		m.id = r.Info.RunID
+	}
+	return err
 }
 
-// experiment returns the ID of the project's experiment, which is created if there is none.
-func (m *mlflow) experiment(ctx context.Context) (string, error) {
-	var reply struct {
-		ID string `json:"experiment_id"`
-	}
-	err := m.call(ctx, "experiments/create", map[string]string{"name": m.run.Project}, &reply)
-	refused, ok := errors.AsType[*statusError](err)
-	if !ok || !strings.Contains(refused.text, "RESOURCE_ALREADY_EXISTS") {
-		return reply.ID, err
-	}
-	var found struct {
-		Experiments []struct {
-			ID string `json:"experiment_id"`
-		} `json:"experiments"`
-	}
-	// Its names cannot be quoted in a filter if they have both kinds of quotes; ours are slugs and spaces.
-	filter := "name = '" + strings.ReplaceAll(m.run.Project, "'", "''") + "'"
-	err = m.call(ctx, "experiments/search", map[string]any{"filter": filter, "max_results": 1}, &found)
-	if err == nil && len(found.Experiments) == 0 {
-		err = fmt.Errorf("the experiment %q was deleted; to fix: restore it, or change the name of the configuration",
-			m.run.Project)
-	}
+// find finds the run in the project's experiment. It creates what there is not.
+func (m *mlflow) find(ctx context.Context) (r mlflowRun, err error) {
+	name := "name = '" + strings.ReplaceAll(m.run.Project, "'", "''") + "'"
+	reply, err := m.call(ctx, "experiments/search", map[string]any{"filter": name, "max_results": 1})
 	if err != nil {
-		return "", err
+		return r, err
 	}
-	return found.Experiments[0].ID, nil
+	var experiment string
+	if len(reply.Experiments) > 0 {
+		experiment = reply.Experiments[0].ID
+	} else if reply, err = m.call(ctx, "experiments/create", map[string]any{"name": m.run.Project}); err != nil {
+		return r, err
+	} else {
+		experiment = reply.ExperimentID
+	}
+	const tag = "deepswe.run"
+	reply, err = m.call(ctx, "runs/search", map[string]any{
+		"experiment_ids": []string{experiment}, "max_results": 1, "filter": "tags.`" + tag + "` = '" + m.run.key() + "'",
+	})
+	if err != nil || len(reply.Runs) > 0 {
+		return append(reply.Runs, r)[0], err
+	}
+	reply, err = m.call(ctx, "runs/create", map[string]any{
+		"experiment_id": experiment, "run_name": m.run.Name, "start_time": m.run.Created.UnixMilli(),
+		"tags": []mlflowPair{{tag, m.run.key()}},
+	})
+	return reply.Run, err
 }
 
 // Close says how the run has ended.
@@ -204,16 +180,15 @@ func (m *mlflow) Close(ctx context.Context, cause error) error {
 	case cause != nil:
 		status = "FAILED"
 	}
-	return m.call(ctx, "runs/update", map[string]any{
+	_, err := m.call(ctx, "runs/update", map[string]any{
 		"run_id": m.id, "status": status, "end_time": time.Now().UnixMilli(),
-	}, nil)
+	})
+	return err
 }
 
-func (m *mlflow) call(ctx context.Context, method string, body, reply any) error {
-	if reply == nil {
-		reply = &struct{}{}
-	}
-	return m.server.post(ctx, method, body, reply)
+func (m *mlflow) call(ctx context.Context, method string, body map[string]any) (reply mlflowReply, err error) {
+	err = m.server.post(ctx, method, body, &reply)
+	return reply, err
 }
 
 // mlflowName spells a name with what the server takes: one that it does not take would have a whole batch refused.
@@ -231,23 +206,18 @@ func mlflowName(name string) string {
 // mlflowFlat is a configuration as parameters, with dots between the levels of their names.
 func mlflowFlat(prefix string, config map[string]any) (all []mlflowPair) {
 	for _, key := range slices.Sorted(maps.Keys(config)) {
-		name, value := mlflowName(prefix+key), config[key]
-		if below, ok := value.(map[string]any); ok {
-			all = append(all, mlflowFlat(prefix+key+".", below)...)
-			continue
-		}
-		text, ok := value.(string)
-		if !ok {
-			data, _ := json.Marshal(value) // a configuration has a form in JSON
-			text = string(data)
-		}
-		if len(text) > mlflowText {
-			text = text[:mlflowText]
-			for !utf8.ValidString(text) {
-				text = text[:len(text)-1]
+		switch value := config[key].(type) {
+		case map[string]any:
+			all = append(all, mlflowFlat(prefix+key+".", value)...)
+		default:
+			text, ok := value.(string)
+			if !ok {
+				data, _ := json.Marshal(value) // a configuration has a form in JSON
+				text = string(data)
 			}
+			text = strings.ToValidUTF8(text[:min(len(text), mlflowText)], "")
+			all = append(all, mlflowPair{mlflowName(prefix + key), text})
 		}
-		all = append(all, mlflowPair{name, text})
 	}
 	return all
 }

@@ -69,12 +69,12 @@ func (s *tracking) answer(r *http.Request, body []byte) (reply any, refusal stri
 	}
 	switch strings.TrimPrefix(r.URL.Path, "/api/2.0/mlflow/") {
 	case "experiments/create":
-		if s.project == in.Name {
-			return nil, "RESOURCE_ALREADY_EXISTS"
-		}
 		s.project = in.Name
 		return map[string]string{"experiment_id": "7"}, ""
 	case "experiments/search":
+		if in.Filter != "name = '"+s.project+"'" {
+			return struct{}{}, ""
+		}
 		return map[string]any{"experiments": []any{map[string]string{"experiment_id": "7"}}}, ""
 	case "runs/search":
 		if s.tag == "" || in.Filter != "tags.`deepswe.run` = '"+s.tag+"'" {
@@ -84,8 +84,12 @@ func (s *tracking) answer(r *http.Request, body []byte) (reply any, refusal stri
 		for key, step := range s.latest {
 			latest = append(latest, map[string]any{"key": key, "step": step, "value": 0})
 		}
+		var params []mlflowPair
+		for key, value := range s.params {
+			params = append(params, mlflowPair{key, value})
+		}
 		return map[string]any{"runs": []any{map[string]any{
-			"info": map[string]any{"run_id": "r1"}, "data": map[string]any{"metrics": latest},
+			"info": map[string]any{"run_id": "r1"}, "data": map[string]any{"metrics": latest, "params": params},
 		}}}, ""
 	case "runs/create":
 		s.tag, s.status = in.Tags[0].Value, "RUNNING"
@@ -193,7 +197,7 @@ func TestMLflow(t *testing.T) {
 
 // A server that fails in the middle of the beginning gets the run's parameters, too, and no second run.
 func TestMLflowRecovers(t *testing.T) {
-	for down := 1; down < 8; down++ {
+	for down := 1; down < 9; down++ {
 		s := &tracking{params: map[string]string{}, stored: map[string]bool{}, latest: map[string]int{}}
 		calls := 0
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -213,7 +217,7 @@ func TestMLflowRecovers(t *testing.T) {
 		if len(s.params) != 8 || len(s.stored) != 10 || strings.Count(said, "runs/create") != 1 {
 			t.Errorf("call %d failed: %d parameters, %d values", down, len(s.params), len(s.stored))
 		}
-		if down < 6 && s.status != "FAILED" {
+		if down < 7 && s.status != "FAILED" {
 			t.Errorf("call %d failed: %s", down, s.status)
 		}
 		server.Close()
@@ -266,28 +270,12 @@ func TestMLflowServer(t *testing.T) {
 	}
 	r := lakeRun(fmt.Sprint("one-", time.Now().UnixNano()))
 	mlflowScenario(t, target, r.ID)
-	m := target.Open(r).(*mlflow)
-	experiment, err := m.experiment(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var found struct {
-		Runs []struct {
-			Info struct {
-				RunID  string `json:"run_id"`
-				Status string
-			}
-			Data struct{ Params []mlflowPair }
-		}
-	}
-	err = m.call(t.Context(), "runs/search", map[string]any{
-		"experiment_ids": []string{experiment}, "filter": "tags.`deepswe.run` = '" + r.key() + "'",
-	}, &found)
-	if err != nil || len(found.Runs) != 1 || found.Runs[0].Info.Status != "FINISHED" || len(found.Runs[0].Data.Params) != 8 {
-		t.Fatalf("%d runs, %v", len(found.Runs), err)
+	found, err := (target.Open(r).(*mlflow)).find(t.Context())
+	if err != nil || len(found.Data.Params) != 8 {
+		t.Fatalf("%d parameters, %v", len(found.Data.Params), err)
 	}
 	reply, err := http.Get(address + "/api/2.0/mlflow/metrics/get-history?metric_key=reward/mean&run_id=" +
-		found.Runs[0].Info.RunID)
+		found.Info.RunID)
 	if err != nil {
 		t.Fatal(err)
 	}

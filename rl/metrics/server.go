@@ -37,14 +37,6 @@ func parseAddress(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// statusError is an answer that is no success.
-type statusError struct {
-	code int
-	text string
-}
-
-func (e *statusError) Error() string { return e.text }
-
 // post posts a body, and reads the reply into a value.
 func (s server) post(ctx context.Context, path string, body, reply any) error {
 	text, err := json.Marshal(body)
@@ -71,8 +63,7 @@ func (s server) post(ctx context.Context, path string, body, reply any) error {
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		said := fmt.Sprintf("%s: %s: %s", endpoint, response.Status, text[:min(len(text), mostError)])
-		return &statusError{response.StatusCode, said}
+		return fmt.Errorf("%s: %s: %s", endpoint, response.Status, text[:min(len(text), mostError)])
 	}
 	if err := json.Unmarshal(text, reply); err != nil {
 		return fmt.Errorf("%s is no server for metrics: %w", endpoint, err)
