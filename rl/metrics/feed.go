@@ -9,20 +9,19 @@ import (
 	"time"
 )
 
-// pace is how long a feed waits for its sink.
-type pace struct {
-	// send is for one call, end for all that is left when the run has ended, and grace for a call to notice that.
-	send, end, grace time.Duration
-	// retry is the first pause after a failure, and mostRetry the longest.
-	retry, mostRetry time.Duration
-	// waiting is the most points that are kept for a sink that fails, and batch the most in a call.
-	waiting, batch int
-}
+// pace is how long a feed waits: after a first failure, and at the end for all that is left.
+type pace struct{ retry, end time.Duration }
 
-var usual = pace{
-	send: time.Minute, end: 10 * time.Second, grace: 2 * time.Second, retry: time.Second, mostRetry: time.Minute,
-	waiting: 10_000, batch: 100,
-}
+var usual = pace{time.Second, 10 * time.Second}
+
+const (
+	sendTimeout = time.Minute
+	mostRetry   = time.Minute
+	// grace is how long a call has to notice that its time is over.
+	grace = 2 * time.Second
+	// mostWaiting is how many points are kept for a sink that fails, and mostSent how many are sent at once.
+	mostWaiting, mostSent = 10_000, 100
+)
 
 // Feed carries the points of a run to a sink in the background. It can neither stop nor delay the run: what cannot be
 // sent is tried again until Close, which waits for a bounded time. The first failure is a warning, and so is, at the
@@ -65,7 +64,7 @@ func newFeed(t Target, r Run, earlier []Point, log *slog.Logger, p pace) *Feed {
 func (f *Feed) Write(p Point) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.queue) >= f.pace.waiting {
+	if len(f.queue) >= mostWaiting {
 		f.lost++
 		return
 	}
@@ -83,7 +82,7 @@ func (f *Feed) Close(cause error) {
 	defer time.AfterFunc(f.pace.end, f.cancel).Stop()
 	select {
 	case <-f.done:
-	case <-time.After(f.pace.end + f.pace.grace):
+	case <-time.After(f.pace.end + grace):
 		// A disk that hangs cannot be interrupted. The run ends nevertheless.
 		f.log.Warn("metrics: a write does not end, and is left behind", "to", f.target.Name)
 	}
@@ -117,7 +116,7 @@ func (f *Feed) carry(ctx context.Context) {
 		warn("metrics do not arrive; trying again", err)
 		select {
 		case <-time.After(pause):
-			pause = min(2*pause, f.pace.mostRetry)
+			pause = min(2*pause, mostRetry)
 		case <-ended: // once: the last tries follow each other quickly
 			ended, pause = nil, f.pace.retry
 		case <-ctx.Done():
@@ -131,27 +130,19 @@ func (f *Feed) carry(ctx context.Context) {
 
 // await waits for points, and reports whether there are any. There are none when the feed is closed or out of time.
 func (f *Feed) await(ctx context.Context) bool {
-	for ctx.Err() == nil {
-		closed := false
-		select {
-		case <-f.ended:
-			closed = true
-		default:
-		}
-		if some := len(f.next()) > 0; some || closed {
-			return some
-		}
+	for ctx.Err() == nil && len(f.next()) == 0 {
 		select {
 		case <-f.wake:
 		case <-f.ended:
+			return len(f.next()) > 0
 		}
 	}
-	return false
+	return ctx.Err() == nil
 }
 
 // call calls the sink for a bounded time. A panic becomes an error.
 func (f *Feed) call(ctx context.Context, do func(context.Context) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, f.pace.send)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
@@ -165,7 +156,7 @@ func (f *Feed) call(ctx context.Context, do func(context.Context) error) (err er
 func (f *Feed) next() []Point {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.queue[:min(len(f.queue), f.pace.batch)])
+	return slices.Clone(f.queue[:min(len(f.queue), mostSent)])
 }
 
 // sent removes points from the queue.

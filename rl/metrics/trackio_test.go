@@ -82,7 +82,7 @@ func newTrackio(t *testing.T, address string) Target {
 // quick is the pace of tests.
 func quick() pace {
 	p := usual
-	p.retry, p.end, p.grace = time.Millisecond, 5*time.Second, 50*time.Millisecond
+	p.retry, p.end = time.Millisecond, 5*time.Second
 	return p
 }
 

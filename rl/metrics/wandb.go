@@ -23,7 +23,6 @@ import (
 type wandb struct {
 	dir  string
 	run  Run
-	path string
 	file *growing
 	log  transactions
 	sent wandbSent
@@ -70,29 +69,21 @@ func (w *wandb) begin() error {
 		return err
 	}
 	name := "offline-run-" + w.run.Begun.UTC().Format("20060102_150405") + "-" + w.run.key()
-	w.path = filepath.Join(w.dir, name, "run-"+w.run.key()+".wandb")
+	path := filepath.Join(w.dir, name, "run-"+w.run.key()+".wandb")
 	// "wandb sync" puts its own files into files before it uploads them.
 	if err := os.MkdirAll(filepath.Join(w.dir, name, "files"), 0o755); err != nil {
 		return err
 	}
 	// RunRecord = 17: run_id = 1, project = 3, config = 4 {update = 1}, display_name = 8, start_time = 17 {seconds = 1}.
-	var config []byte
-	for _, key := range slices.Sorted(maps.Keys(w.run.Config)) {
-		item, err := wandbItem(stringField(nil, 1, key), w.run.Config[key])
-		if err != nil {
-			return err
-		}
-		config = bytesField(config, 1, item)
-	}
 	r := stringField(stringField(nil, 1, w.run.key()), 3, w.run.Project)
-	r = stringField(bytesField(r, 4, config), 8, w.run.Name)
+	r = stringField(bytesField(r, 4, wandbItems(1, w.run.Config)), 8, w.run.Name)
 	r = bytesField(r, 17, varintField(nil, 1, uint64(w.run.Begun.Unix())))
-	if err := disk.WriteJSON(w.path+".sent", sent); err != nil {
+	if err := disk.WriteJSON(path+".sent", sent); err != nil {
 		return err
 	}
 	var next transactions
 	b := next.record(nil, 17, r)
-	file, err := createGrowing(w.path, slices.Concat(wandbHeader, b))
+	file, err := createGrowing(path, slices.Concat(wandbHeader, b))
 	if err == nil {
 		w.file, w.log, w.sent, w.defined = file, next, sent, map[string]bool{}
 	}
@@ -128,23 +119,15 @@ func (w *wandb) Send(_ context.Context, points []Point) error {
 				b = next.record(b, 12, stringField(stringField(nil, 1, name), 4, wandbStep))
 			}
 		}
-		history, err := wandbItems(row)
-		if err != nil {
-			return err
-		}
 		// HistoryRecord = 2: item = 1, step = 2 {num = 1}.
-		b = next.record(b, 2, bytesField(history, 2, varintField(nil, 1, uint64(sent.Rows))))
+		b = next.record(b, 2, bytesField(wandbItems(2, row), 2, varintField(nil, 1, uint64(sent.Rows))))
 		sent.Rows++
 		maps.Copy(newest, row)
 	}
 	if len(newest) == 0 {
 		return nil
 	}
-	summary, err := wandbItems(newest) // SummaryRecord = 3: update = 1
-	if err != nil {
-		return err
-	}
-	b = next.record(b, 3, summary)
+	b = next.record(b, 3, wandbItems(2, newest)) // SummaryRecord = 3: update = 1
 	if err := w.file.append(b); err != nil {
 		return err
 	}
@@ -152,7 +135,7 @@ func (w *wandb) Send(_ context.Context, points []Point) error {
 	for name := range newest {
 		w.defined[name] = true
 	}
-	return disk.WriteJSON(w.path+".sent", sent)
+	return disk.WriteJSON(w.file.file.Name()+".sent", sent)
 }
 
 // Close ends the log: RunExitRecord = 18 {exit_code = 1, runtime = 2}.
@@ -171,23 +154,14 @@ func (w *wandb) Close(_ context.Context, cause error) error {
 // wandbStep is the metric that the curves are drawn over.
 const wandbStep = "step"
 
-// wandbItem adds value_json = 16 to a key.
-func wandbItem(key []byte, value any) ([]byte, error) {
-	text, err := json.Marshal(value)
-	return bytesField(key, 16, text), err
-}
-
-// wandbItems is items of a history or a summary: a message in field 1 for each, with a nested_key = 2 of one level,
-// whose name may have slashes and dots.
-func wandbItems(values map[string]any) (items []byte, err error) {
+// wandbItems is the items of a configuration, a history or a summary: a message in field 1 for each, with value_json = 16
+// and its name in field 1, key, or 2, nested_key, which here has one level.
+func wandbItems(field int, values map[string]any) (items []byte) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		item, err := wandbItem(stringField(nil, 2, name), values[name])
-		if err != nil {
-			return nil, err
-		}
-		items = bytesField(items, 1, item)
+		text, _ := json.Marshal(values[name]) // all of it has a form in JSON
+		items = bytesField(items, 1, bytesField(stringField(nil, field, name), 16, text))
 	}
-	return items, nil
+	return items
 }
 
 // wandbHeader begins a log: its magic, a number and the version of the format.
@@ -201,7 +175,7 @@ type transactions struct {
 
 const (
 	logBlock  = 32 << 10
-	logHeader = 7 // of a piece of a record: checksum, length, kind
+	logHeader = 7 // of the piece of a record in one block: checksum, length, kind
 )
 
 // record appends a Record: num = 1, and the message in its field.
@@ -216,27 +190,20 @@ func (t *transactions) record(b []byte, field int, message []byte) []byte {
 			left = logBlock
 		}
 		n := min(left-logHeader, len(rest))
-		b = appendPiece(b, rest[:n], first, n == len(rest))
+		kind := byte(3) // in the middle
+		switch last := n == len(rest); {
+		case first && last:
+			kind = 1
+		case first:
+			kind = 2
+		case last:
+			kind = 4
+		}
+		sum := crc32.Update(crc32.ChecksumIEEE([]byte{kind}), crc32.IEEETable, rest[:n])
+		b = binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint32(b, sum), uint16(n))
+		b = append(append(b, kind), rest[:n]...)
 		rest = rest[n:]
 	}
 	t.size += len(b) - begun
 	return b
-}
-
-// appendPiece appends the part of a record that is in one block. Its kind is 1 for a whole one, 2 for the first piece, 3
-// for one in the middle, and 4 for the last.
-func appendPiece(b, piece []byte, first, last bool) []byte {
-	kind := byte(3)
-	switch {
-	case first && last:
-		kind = 1
-	case first:
-		kind = 2
-	case last:
-		kind = 4
-	}
-	sum := crc32.Update(crc32.ChecksumIEEE([]byte{kind}), crc32.IEEETable, piece)
-	b = binary.LittleEndian.AppendUint32(b, sum)
-	b = binary.LittleEndian.AppendUint16(b, uint16(len(piece)))
-	return append(append(b, kind), piece...)
 }
