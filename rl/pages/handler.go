@@ -157,12 +157,13 @@ func (h *Handler) write(w http.ResponseWriter, v view, err error) {
 	}
 	status := http.StatusOK
 	if err != nil {
+		title := "This page cannot be shown"
 		status = http.StatusInternalServerError
 		if errors.Is(err, errNotFound) || errors.Is(err, fs.ErrNotExist) {
-			status = http.StatusNotFound
+			status, title = http.StatusNotFound, "Not found"
 		}
 		b.Reset()
-		v = view{Title: http.StatusText(status), Crumbs: []link{{"Runs", h.base + "/"}}, Data: err.Error()}
+		v = view{Title: title, Crumbs: []link{{"Runs", h.base + "/"}}, Data: plain(err.Error())}
 		_ = h.pages.ExecuteTemplate(&b, "error", v) // only a template that does not fit fails
 	}
 	protect(w)

@@ -35,7 +35,7 @@ func (l listed) Result() string {
 	switch {
 	case l.Kind == run.Train:
 		return l.Score
-	case l.Kind == rankKind:
+	case l.Kind == rankKind && l.Ranking != nil && l.Ranking.Truth > 0:
 		return fmt.Sprintf("%d of %d", l.Ranking.ChosenSolved, l.Ranking.Chosen)
 	case l.Kind == run.Solve && len(l.Rows) > 0 && t.Graded == 0:
 		return l.Rows[0].Reason()

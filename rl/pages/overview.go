@@ -24,8 +24,6 @@ func (h *Handler) overview(r *loaded, req *http.Request) (view, error) {
 	switch {
 	case r.Kind == run.Train:
 		return h.training(r, req)
-	case r.Kind == rankKind:
-		return h.ranked(r, req)
 	case r.Kind == run.Solve && len(r.Rows) == 1:
 		return h.solved(r, req)
 	}
@@ -46,13 +44,10 @@ func (r *loaded) tabs(here, filter string) []link {
 		all = append(all, link{name, to})
 	}
 	base := r.Base
-	switch r.Kind {
-	case run.Train:
+	if r.Kind == run.Train {
 		add("Curves and steps", base)
 		add("Tasks", base+"tasks")
 		return all
-	case rankKind:
-		return nil
 	}
 	add("Attempts", base+q)
 	add("Tasks", base+"?"+url.Values{"by": {"task"}, "q": {filter}}.Encode())
@@ -139,8 +134,12 @@ func (h *Handler) evaluation(r *loaded, req *http.Request) (view, error) {
 	} else {
 		page, all := selectRows(q, r.Rows)
 		data.Rows, data.Pager = page, q.pager(len(page), all)
-		data.Columns = q.columns("task:Task", "is:Result", "stop:Why it ended", "steps:#Steps", "tokens:#Tokens",
-			"seconds:#Time", "patch:#Patch", "suspicious:Suspicious")
+		columns := []string{"task:Task", "is:Result", "stop:Why it ended", "steps:#Steps", "tokens:#Tokens",
+			"seconds:#Time", "patch:#Patch", "suspicious:Suspicious"}
+		if r.Ranking != nil {
+			columns = slices.Insert(columns, 2, "score:#Score", "chosen:#Chosen")
+		}
+		data.Columns = q.columns(columns...)
 	}
 	return view{template: "evaluation", Title: r.ID, Tabs: r.tabs(tab, q.Filter), Data: data}, nil
 }
@@ -153,6 +152,9 @@ func (h *Handler) cards(r *loaded) []plot.Card {
 		if value != "" {
 			cards = append(cards, plot.Card{Name: name, Value: value, Detail: detail})
 		}
+	}
+	if k := r.Ranking; k != nil && k.Truth > 0 {
+		add("Chosen", fmt.Sprintf("%d of %d", k.ChosenSolved, k.Chosen), "solve their task")
 	}
 	if t.Graded > 0 {
 		add("pass@1", plot.Percent(t.Rate.Rate), fmt.Sprintf("95%%: %.1f to %.1f", 100*t.Rate.Low, 100*t.Rate.High))

@@ -197,11 +197,21 @@ func TestRankingPages(t *testing.T) {
 	h := handler(t, parent)
 	reason := "passes 2 of 2 regression tests"
 	for path, wants := range map[string][]string{
-		"/":            {"alone", "3 of 3", "candidates of"},
-		"/run/ranking": {reason, "0.912", "0.407", "fails a regression test", `class="chosen"`, "hybrid"},
-		"/alone/":      {reason, "0.912", "Candidate"},
+		"/":              {"alone", "3 of 3", "candidates of"},
+		"/run/ranking":   {reason, "0.912", "0.407", "fails a regression test", `class="chosen"`, "hybrid"},
+		"/alone/ranking": {reason, "0.912", "Candidate"},
+		"/alone/": {
+			`<tr class="chosen"><td><a class="go" href="rollout?attempt=0&amp;group=django__django-11000"`, "0.912", "3 of 3",
+			`href="?sort=-score"`, "1 to 6 of 6",
+		},
+		"/run/":                          {`<tr class="chosen">`, `<td class="n">0.407`},
+		"/alone/?q=chosen:yes":           {"1 to 3 of 3"},
+		"/alone/?q=score:<0.5":           {"1 to 3 of 3"},
+		"/alone/?by=task":                {`cell solved chosen`},
+		"/alone/rollout?" + firstRollout: {`id="s3"`, `class="add"`},
+		"/alone/failures":                {"3 attempts have not solved"},
 		"/run/task?name=django__django-11000": {
-			"Chosen: " + reason, "judge 0.912", "tests 2, 1", "fails a regression test",
+			"Chosen: " + reason, "judge 0.912", "passes 2 regression, 1 reproduction", "fails a regression test",
 		},
 	} {
 		page := get(t, h, path, http.StatusOK)
@@ -212,6 +222,16 @@ func TestRankingPages(t *testing.T) {
 		}
 	}
 	get(t, h, "/alone/task?name=x", http.StatusNotFound)
+	// Without the run of its candidates, a ranking still has them.
+	if err := os.Rename(filepath.Join(parent, "run"), filepath.Join(parent, "moved")); err != nil {
+		t.Fatal(err)
+	}
+	h = handler(t, filepath.Join(parent, "alone"))
+	if page := get(t, h, "/alone/", http.StatusOK); !strings.Contains(page, `class="go" href="task?name=django`) ||
+		!strings.Contains(page, "1 to 6 of 6") || strings.Contains(page, "rollout?") {
+		t.Errorf("of candidates without their run the page says\n%s", page)
+	}
+	crawl(t, h)
 }
 
 // A run of solve shows its conversation, its patch, how it was tested, and the commands that go on with it.
@@ -334,6 +354,58 @@ func TestUnfinishedRuns(t *testing.T) {
 	}
 	if page := get(t, h, "/run/", http.StatusNotFound); !strings.Contains(page, "no longer there") {
 		t.Errorf("of a run that is gone the page says\n%s", page)
+	}
+}
+
+// A run of another version, and one whose files are torn or garbage, is listed, and has a page that says so.
+func TestUnreadableRuns(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		file, text string
+		status     int
+		want       string
+	}{
+		"of a later version": {
+			"manifest.json", `{"version":99,"kind":"eval","program":"deepswe 9"}`, http.StatusInternalServerError, "use a newer deepswe",
+		},
+		"of the first version": {
+			"manifest.json", `{"version":1,"kind":"eval","program":"deepswe 0","flags":{"model":"m"}}`, http.StatusOK, "1 to 2 of 2",
+		},
+		"of an unknown version": {"manifest.json", `{}`, http.StatusInternalServerError, "not the manifest of a run"},
+		"torn":                  {"manifest.json", `{"version":2,"ki`, http.StatusInternalServerError, "manifest.json"},
+		"empty":                 {"manifest.json", "", http.StatusInternalServerError, "manifest.json"},
+		"with torn events":      {"events.jsonl", "\x00\xff{\n{}\n{\"torn", http.StatusInternalServerError, "events.jsonl"},
+		"with a torn ranking":   {"rank/ranking.json", `{"type":"ranking","results":[{`, http.StatusInternalServerError, "ranking.json"},
+		"with a torn ranking alone": {
+			"ranking.json", `{"type":"ranking","results":[{`, http.StatusInternalServerError, "ranking.json",
+		},
+		"with garbage beside": {"tasks.json", "\x00", http.StatusOK, "1 to 2 of 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			parent := t.TempDir()
+			dir := sample{model: "m", tasks: 2, k: 1}.write(t, filepath.Join(parent, "run"))
+			if c.file == "ranking.json" {
+				if err := os.Remove(filepath.Join(dir, "manifest.json")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			testkit.WriteFile(t, filepath.Join(dir, c.file), c.text)
+			h := handler(t, parent)
+			for _, path := range []string{"/run/", "/run/task?name=django__django-11000", "/run/failures"} {
+				page := get(t, h, path, c.status)
+				if (path == "/run/" || c.status != http.StatusOK) && !strings.Contains(page, c.want) {
+					t.Errorf("%s does not say %q:\n%s", path, c.want, page)
+				}
+			}
+			list := get(t, h, "/", http.StatusOK)
+			if !strings.Contains(list, `href="/run/"`) || c.status != http.StatusOK && !strings.Contains(list, c.want) {
+				t.Errorf("the list does not say %q:\n%s", c.want, list)
+			}
+			if c.status == http.StatusOK {
+				crawl(t, h)
+			}
+		})
 	}
 }
 

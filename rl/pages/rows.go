@@ -10,6 +10,7 @@ import (
 
 	"deepswe/agent/attempt"
 	"deepswe/agent/run"
+	"deepswe/verify/rank/ranking"
 	"deepswe/verify/swe"
 )
 
@@ -29,6 +30,9 @@ type row struct {
 	Context       int   // 0 for the run's own
 	Suspicious    []string
 	Err           string
+	// Ranked is what a ranking says about the attempt; nil without one. Lost is set if its rollout is not there.
+	Ranked       *ranking.CandidateReport
+	Chosen, Lost bool
 }
 
 // verdict is how an attempt ended, in a word.
@@ -103,13 +107,24 @@ func (r *row) summarise() {
 	}
 }
 
-// Link is the address of the attempt's page below the run's.
+// Link is the address of the attempt's page below the run's, or of its task's.
 func (r row) Link() string {
+	if r.Lost {
+		return r.TaskLink()
+	}
 	return "rollout?" + url.Values{"group": {r.Group}, "attempt": {strconv.Itoa(r.Index)}}.Encode()
 }
 
 // TaskLink is the address of the task's page below the run's.
 func (r row) TaskLink() string { return "task?" + url.Values{"name": {r.Task}}.Encode() }
+
+// Score is the judge's, from 0 to 1; nil without one.
+func (r row) Score() *float64 {
+	if r.Ranked == nil || r.Ranked.Judgement == nil {
+		return nil
+	}
+	return r.Ranked.Judgement.Score
+}
 
 // Tokens is the number of all tokens.
 func (r row) Tokens() int { return r.Read + r.Written }
@@ -122,11 +137,19 @@ func (r row) Reason() string {
 // fields are what a filter and an order go by.
 func (r row) fields() fields {
 	repo, _, _ := strings.Cut(r.Task, "-")
+	chosen, score := "", -1.
+	if r.Chosen {
+		chosen = "yes"
+	}
+	if s := r.Score(); s != nil {
+		score = *s
+	}
 	return fields{
 		"": r.Task, "task": r.Task, "repo": strings.ReplaceAll(repo, "__", "/") + " " + repo,
 		"stop": cmp.Or(r.Stop, "error"), "status": r.Status, "is": string(r.Verdict),
 		"suspicious": strings.Join(r.Suspicious, " "), "error": r.Err, "attempt": r.Index, "steps": r.Steps,
 		"tokens": r.Tokens(), "seconds": r.Seconds, "files": r.Files, "patch": int(r.Bytes), "context": r.Context,
+		"chosen": chosen, "score": score,
 	}
 }
 

@@ -107,6 +107,7 @@ func (s sample) write(t testing.TB, dir string) string {
 func (s sample) rank(t testing.TB, dir, alone string) {
 	t.Helper()
 	rep := ranking.Report{Type: "ranking", Version: 1, Run: dir, Verifier: "hybrid", Notes: []string{}}
+	why := "passes 2 of 2 regression tests, and has the better score" + s.hostile
 	for i := range s.tasks {
 		one := func(attempt int, score float64, solved bool, why string) ranking.CandidateReport {
 			return ranking.CandidateReport{
@@ -115,9 +116,9 @@ func (s sample) rank(t testing.TB, dir, alone string) {
 			}
 		}
 		rep.Results = append(rep.Results, ranking.TaskReport{
-			Task: sampleTask(i), Chosen: new(0), Reason: "passes 2 of 2 regression tests, and has the better score" + s.hostile,
+			Task: sampleTask(i), Chosen: new(0), Reason: why,
 			Candidates: []ranking.CandidateReport{
-				one(0, .912, true, "chosen"+s.hostile), one(1, .407, false, "fails a regression test"),
+				one(0, .912, true, why), one(1, .407, false, "fails a regression test"),
 			},
 		})
 	}

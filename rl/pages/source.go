@@ -36,6 +36,8 @@ type found struct {
 	Kind     run.Kind
 	Created  time.Time
 	Settings settings
+	// Err is why the run cannot be read, as one of another version of the program.
+	Err error
 }
 
 // settings are the settings of all kinds of runs that pages show.
@@ -93,7 +95,9 @@ func (l *library) all() ([]found, error) {
 	for _, path := range l.paths {
 		if f, err := l.describe(path); err == nil {
 			all = append(all, f)
-			continue
+			if f.Err == nil {
+				continue
+			}
 		}
 		entries, err := os.ReadDir(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +132,7 @@ func (l *library) describe(path string) (found, error) {
 		}
 		f.Kind, f.Created = rankKind, info.ModTime()
 	default:
-		return f, err
+		f.Err = err
 	}
 	f.ID = l.id(full)
 	f.Base = l.base + "/" + url.PathEscape(f.ID) + "/"
@@ -174,6 +178,9 @@ const liveFor = 2 * time.Second
 
 // load reads a run, unless nothing has changed since.
 func (l *library) load(f found) (*loaded, error) {
+	if f.Err != nil {
+		return nil, f.Err
+	}
 	stamp := stampOf(f)
 	l.mu.Lock()
 	kept := l.kept[f.Path]
@@ -186,7 +193,12 @@ func (l *library) load(f found) (*loaded, error) {
 	switch f.Kind {
 	case rankKind:
 		err = r.loadRanking(f.Path)
-		r.State = stateFinished
+		if err == nil && r.Ranking == nil {
+			err = fmt.Errorf("the ranking of %s: %w", r.ID, errNotFound)
+		}
+		if err == nil {
+			l.loadCandidates(r)
+		}
 	case run.Train:
 		err = r.loadTraining()
 	default:
@@ -198,6 +210,7 @@ func (l *library) load(f found) (*loaded, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.mark()
 	l.mu.Lock()
 	l.kept[f.Path] = r
 	l.mu.Unlock()
@@ -250,6 +263,56 @@ func (r *loaded) loadRanking(dir string) error {
 	}
 	r.Ranking = &ranking.Report{}
 	return json.Unmarshal(text, r.Ranking)
+}
+
+// loadCandidates makes the candidates of a ranking its attempts, as they are in their run where that is there.
+func (l *library) loadCandidates(r *loaded) {
+	r.State = stateFinished
+	played := map[run.Job]row{}
+	if f, err := l.describe(r.Ranking.Run); err == nil && f.Kind != rankKind {
+		if of, err := l.load(f); err == nil {
+			r.Model = of.Model
+			for _, x := range of.Rows {
+				played[run.Job{Task: x.Task, Index: x.Index}] = x
+			}
+		}
+	}
+	at := run.At(r.Path)
+	for _, t := range r.Ranking.Results {
+		for _, c := range t.Candidates {
+			job := run.Job{Task: t.Task, Group: t.Task, Index: c.Attempt}
+			x, ok := played[run.Job{Task: t.Task, Index: c.Attempt}]
+			if !ok || c.Name != fmt.Sprintf("#%d", c.Attempt) { // of predictions, or pooled from several runs
+				x = row{Job: job, Dir: at.AttemptDir(job), Stop: string(c.StopReason), Verdict: ungraded, Lost: true}
+			}
+			if c.Solved != nil {
+				x.Verdict = map[bool]verdict{true: solved, false: unsolved}[*c.Solved]
+			}
+			r.Rows = append(r.Rows, x)
+		}
+	}
+	r.Total = total(r.Rows)
+	r.Total.Read, r.Total.Written, r.Total.Seconds = 0, 0, 0 // which the run has spent, not the ranking
+}
+
+// mark says of the rows what the ranking says about them.
+func (r *loaded) mark() {
+	if r.Ranking == nil {
+		return
+	}
+	at := map[run.Job]*row{}
+	for i := range r.Rows {
+		if x := &r.Rows[i]; x.Context == 0 {
+			at[run.Job{Task: x.Task, Index: x.Index}] = x
+		}
+	}
+	for _, t := range r.Ranking.Results {
+		for i, c := range t.Candidates {
+			if x := at[run.Job{Task: t.Task, Index: c.Attempt}]; x != nil {
+				x.Ranked, x.Chosen = &t.Candidates[i], t.Chosen != nil && *t.Chosen == c.Attempt
+			}
+		}
+	}
 }
 
 // plainTexts makes every text of a JSON value plain.

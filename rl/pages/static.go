@@ -42,6 +42,11 @@ func (h *Handler) WriteFile(w io.Writer, path string) error {
 	if err != nil {
 		return err
 	}
+	if r.Kind == rankKind {
+		if v, err = h.ranked(r, nil); err != nil {
+			return err
+		}
+	}
 	v.Tabs = nil
 	if r.Kind != run.Train && r.Kind != rankKind {
 		v.template = "static"

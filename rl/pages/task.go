@@ -14,7 +14,6 @@ import (
 	"deepswe/env/dataset"
 	"deepswe/rl/report"
 	"deepswe/verify/compare"
-	"deepswe/verify/rank/ranking"
 )
 
 // attemptOf is an attempt beside the others at its task.
@@ -22,9 +21,6 @@ type attemptOf struct {
 	row
 	Evidence *evidence
 	Patch    []fileDiff
-	// Ranked is what a ranking says about it, and Chosen reports whether it was chosen.
-	Ranked *ranking.CandidateReport
-	Chosen bool
 }
 
 // taskPage is the data of a task's page.
@@ -43,13 +39,6 @@ type taskPage struct {
 func (h *Handler) task(r *loaded, req *http.Request) (view, error) {
 	name := req.URL.Query().Get("name")
 	p := taskPage{Name: name}
-	var ranked ranking.TaskReport
-	if r.Ranking != nil {
-		if i := slices.IndexFunc(r.Ranking.Results, func(t ranking.TaskReport) bool { return t.Task == name }); i >= 0 {
-			ranked = r.Ranking.Results[i]
-			p.Why = ranked.Reason
-		}
-	}
 	for _, x := range r.Rows {
 		if x.Task != name {
 			continue
@@ -63,10 +52,8 @@ func (h *Handler) task(r *loaded, req *http.Request) (view, error) {
 			return view{}, err
 		}
 		a.Patch = diffsOf(patch)
-		for i, c := range ranked.Candidates {
-			if c.Attempt == x.Index && x.Context == 0 {
-				a.Ranked, a.Chosen = &ranked.Candidates[i], ranked.Chosen != nil && *ranked.Chosen == c.Attempt
-			}
+		if x.Chosen {
+			p.Why = x.Ranked.Reason
 		}
 		if p.Statement == "" {
 			p.Statement = statementIn(x.Dir)
