@@ -154,34 +154,6 @@ func diffsOf(text string) []fileDiff {
 	return all
 }
 
-// replaced returns an edit as a diff: the lines that both texts begin and end with once, and between them the old ones
-// and the new ones.
-func replaced(name, before, after string) fileDiff {
-	old, now := splitLines(before), splitLines(after)
-	head := 0
-	for head < min(len(old), len(now)) && old[head] == now[head] {
-		head++
-	}
-	tail := 0
-	for tail < min(len(old), len(now))-head && old[len(old)-1-tail] == now[len(now)-1-tail] {
-		tail++
-	}
-	d := fileDiff{Name: plain(name), Removed: len(old) - head - tail, Added: len(now) - head - tail}
-	add := func(class, mark string, lines []string) {
-		for _, l := range lines {
-			d.Lines = append(d.Lines, diffLine{class, template.HTML(mark) + code(name, plain(l))})
-		}
-	}
-	add("", " ", old[:head])
-	add("del", "-", old[head:len(old)-tail])
-	add("add", "+", now[head:len(now)-tail])
-	add("", " ", old[len(old)-tail:])
-	if len(d.Lines) > maxDiffLines {
-		d.Lines = append(d.Lines[:maxDiffLines], diffLine{"hunk", "…"})
-	}
-	return d
-}
-
 func splitLines(text string) []string {
 	if text == "" {
 		return nil

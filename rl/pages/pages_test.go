@@ -159,8 +159,10 @@ func TestEvaluation(t *testing.T) {
 		"/-/compare?run=large&run=small":        {"McNemar p", "points of pass@1"},
 		"/large/rollout?" + first:               {`class="add"`, `<i class="kw">return</i>`, "patch"},
 		"/large/task?name=django__django-11000": {"Months between two dates", "#0", "#1", "gold=1"},
-		"/large/task?name=django__django-11000&gold=1": {"The dataset cannot be read"},
-		"/large/rollout?" + first + "&find=Now+the":    {"steps without it are left out"},
+		"/large/task?name=django__django-11000&gold=1":   {"The dataset cannot be read"},
+		"/large/rollout?" + first + "&fragment=23&patch": {"+3</span>", "of the year before", "Made of the editor"},
+		"/large/rollout?" + first + "&fragment=3&patch":  {"leave nothing changed"},
+		"/large/rollout?" + first + "&find=Now+the":      {"steps without it are left out"},
 	} {
 		page := get(t, h, path, http.StatusOK)
 		for _, want := range wants {

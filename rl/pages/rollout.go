@@ -51,6 +51,20 @@ type rolloutPage struct {
 	Lazy    bool // steps are loaded when they are unfolded
 	Base    string
 	Names   url.Values // which name the rollout in addresses
+	// Packed is the name of the rollout in a page that is a file, Parts its steps if they are loaded from there.
+	Packed string
+	Parts  []string
+}
+
+// Load is where a page that has left out a step loads it from; empty if the page has it.
+func (p *rolloutPage) Load(s *step) string {
+	switch {
+	case !p.Lazy:
+		return ""
+	case p.Packed != "":
+		return fmt.Sprintf("#%s.%d:%d", p.Packed, (s.Number-1)/perPart, (s.Number-1)%perPart)
+	}
+	return fmt.Sprintf("%s&fragment=%d", p.Base, s.Number)
 }
 
 // row returns the attempt that a request names.
@@ -136,23 +150,40 @@ func (h *Handler) solved(r *loaded, req *http.Request) (view, error) {
 // lazily is the number of steps from which on a page leaves them out until they are unfolded.
 const lazily = 150
 
-// view returns the page: all of it, one step for a page that has left it out, or the steps with a text.
+// view returns the page: all of it, one step for a page that has left it out, the patch until a step, or the steps with
+// a text.
 func (p *rolloutPage) view(req *http.Request, crumbs []link) (view, error) {
 	v := view{template: "rollout", Title: label(p.Row), Crumbs: crumbs, Data: p}
+	names := url.Values{"group": {p.Row.Group}, "attempt": {strconv.Itoa(p.Row.Index)}}
+	if step := req.URL.Query().Get("step"); step != "" {
+		names.Set("step", step)
+	}
+	base := p.Run.Base + "rollout?" + names.Encode()
+	until := func(s *step) string {
+		if !s.Edits() {
+			return ""
+		}
+		return fmt.Sprintf("%s&fragment=%d&patch", base, s.Number)
+	}
 	if n, err := strconv.Atoi(req.URL.Query().Get("fragment")); err == nil {
 		if n < 1 || n > len(p.Steps) {
 			return v, fmt.Errorf("step %d: %w", n, errNotFound)
 		}
-		v.template, v.Data = "fragment", p.Steps[n-1]
+		if req.URL.Query().Has("patch") {
+			v.template, v.Data = "grown", grownIn(p.Steps[:n]).diffs()
+			return v, nil
+		}
+		one := *p.Steps[n-1] // the page is that of other requests, too
+		one.Until = until(&one)
+		v.template, v.Data = "fragment", &one
 		return v, nil
+	}
+	for _, s := range p.Steps {
+		s.Until = until(s)
 	}
 	p.find(req.URL.Query().Get("find"))
 	p.Lazy = len(p.Steps) > lazily
-	p.Names = url.Values{"group": {p.Row.Group}, "attempt": {strconv.Itoa(p.Row.Index)}}
-	if step := req.URL.Query().Get("step"); step != "" {
-		p.Names.Set("step", step)
-	}
-	p.Base = p.Run.Base + "rollout?" + p.Names.Encode()
+	p.Names, p.Base = names, base
 	return v, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"deepswe/agent/run"
@@ -21,8 +22,12 @@ import (
 // packed is a rollout in a page that is a file: compressed HTML, which the page unfolds.
 type packed struct {
 	ID, Data string
+	Parts    []string
 	row
 }
+
+// perPart is the number of steps that are compressed together where a page loads them from itself.
+const perPart = 50
 
 // WriteFile writes the run, or the one attempt, in a directory as a page that needs no server and no other file. It has
 // all rollouts of the run, except those of training.
@@ -79,6 +84,9 @@ func (h *Handler) writeAttempt(w io.Writer, dir string) error {
 		return err
 	}
 	p.Logs = nil
+	if err := h.packSteps(p, "r"); err != nil {
+		return err
+	}
 	return h.writeStatic(w, view{template: "rollout", Title: label(x), Data: p})
 }
 
@@ -111,18 +119,48 @@ func (h *Handler) pack(r *loaded, longest int) (all []packed, size int, err erro
 		if r.Kind == run.Solve && len(r.Rows) == 1 {
 			p.Next = nextCommands(r)
 		}
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		if err := errors.Join(h.pages.ExecuteTemplate(z, "rollout-body", p), z.Close()); err != nil {
+		one := packed{ID: "r" + strconv.Itoa(i), row: x}
+		if err := h.packSteps(p, one.ID); err != nil {
 			return nil, 0, err
 		}
-		one := packed{"r" + strconv.Itoa(i), base64.StdEncoding.EncodeToString(b.Bytes()), x}
+		one.Parts = p.Parts
+		if one.Data, err = h.compress("rollout-body", p); err != nil {
+			return nil, 0, err
+		}
 		all, size = append(all, one), size+len(one.Data)
+		for _, part := range one.Parts {
+			size += len(part)
+		}
 		if size > mostPacked && longest > textSizes[len(textSizes)-1] {
 			break
 		}
 	}
 	return all, size, nil
+}
+
+// packSteps compresses the steps of a long rollout apart from its page, which loads them when they are unfolded: a
+// browser takes seconds to lay out thousands.
+func (h *Handler) packSteps(p *rolloutPage, id string) error {
+	if p.Lazy = len(p.Steps) > lazily; !p.Lazy {
+		return nil
+	}
+	p.Packed = id
+	for some := range slices.Chunk(p.Steps, perPart) {
+		part, err := h.compress("steps-body", some)
+		if err != nil {
+			return err
+		}
+		p.Parts = append(p.Parts, part)
+	}
+	return nil
+}
+
+// compress returns what a template writes, compressed, as text.
+func (h *Handler) compress(name string, data any) (string, error) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	err := errors.Join(h.pages.ExecuteTemplate(z, name, data), z.Close())
+	return base64.StdEncoding.EncodeToString(b.Bytes()), err
 }
 
 // writeStatic writes a page with its style and script in it, and a policy that admits no other.

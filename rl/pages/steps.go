@@ -34,6 +34,8 @@ type step struct {
 	Grown string
 	Lines int
 	Class string // of its tokens
+	// Until is the address of the patch until here, if there is one.
+	Until string
 	turn
 }
 
@@ -41,10 +43,19 @@ type step struct {
 type shownCall struct {
 	Name, Title string
 	Args        []message // names and values that no diff shows
-	Diff        *fileDiff
+	Edit        *change
 	Output      string
 	Failed      string // how, in words
 	Seconds     float64
+}
+
+// Diff is what the call edits; nil if it shows nothing.
+func (c shownCall) Diff() *fileDiff {
+	if c.Edit == nil || c.Edit.Undo {
+		return nil
+	}
+	d := c.Edit.diff()
+	return &d
 }
 
 // Title is the step in a line.
@@ -69,7 +80,7 @@ func (s *step) Bad() bool {
 
 // Edits reports whether the step changes a file.
 func (s *step) Edits() bool {
-	return slices.ContainsFunc(s.Calls, func(c shownCall) bool { return c.Diff != nil && c.Failed == "" })
+	return slices.ContainsFunc(s.Calls, func(c shownCall) bool { return c.Edit != nil && c.Failed == "" })
 }
 
 // Anchor is the address of the step on its page.
@@ -111,8 +122,7 @@ func (s *step) all() string {
 // stepsOf returns the steps of a recording.
 func stepsOf(rec *trajectory.Recording) []*step {
 	var steps []*step
-	added, removed := 0, 0
-	files := map[string]bool{}
+	patch := grown{}
 	for i, t := range rec.Turns {
 		m := t.Reply.Message
 		s := &step{
@@ -134,15 +144,12 @@ func stepsOf(rec *trajectory.Recording) []*step {
 		for _, c := range t.Reply.Calls {
 			shown := callOf(c, results[c.ID])
 			s.Tools += shown.Seconds
-			if d := shown.Diff; d != nil && shown.Failed == "" {
-				added, removed = added+d.Added, removed+d.Removed
-				files[d.Name] = true
-			}
 			s.Calls = append(s.Calls, shown)
 		}
-		if len(files) > 0 {
+		s.addTo(&patch)
+		if added, removed, files := patch.size(); files > 0 {
 			s.Lines = added + removed
-			s.Grown = fmt.Sprintf("+%d −%d in %s so far", added, removed, cli.Plural(len(files), "file"))
+			s.Grown = fmt.Sprintf("+%d −%d in %s so far", added, removed, cli.Plural(files, "file"))
 		}
 		steps = append(steps, s)
 	}
@@ -160,19 +167,12 @@ func thought(m trajectory.Message) string {
 
 // callOf describes a call and its result.
 func callOf(c trajectory.Call, r trajectory.Result) shownCall {
-	s := shownCall{Name: plain(c.Name), Output: plain(r.Output), Seconds: r.Elapsed.Seconds()}
+	s := shownCall{
+		Name: plain(c.Name), Output: plain(r.Output), Seconds: r.Elapsed.Seconds(), Edit: changeOf(c),
+	}
 	left := maps.Clone(c.Args)
 	path := c.Args["path"]
-	var d fileDiff
-	switch c.Args["command"] {
-	case "str_replace", "insert":
-		d = replaced(path, c.Args["old_str"], c.Args["new_str"])
-		s.Diff = &d
-	case "create":
-		d = replaced(path, "", c.Args["file_text"])
-		s.Diff = &d
-	}
-	if s.Diff != nil {
+	if s.Edit != nil {
 		for _, name := range []string{"command", "path", "old_str", "new_str", "file_text"} {
 			delete(left, name)
 		}

@@ -4,15 +4,21 @@
   const $ = (q, at = document) => at.querySelector(q), all = (q, at = document) => [...at.querySelectorAll(q)];
   let here = -1;
 
+  const parse = (text) => new DOMParser().parseFromString(text, "text/html");
+  // In a page that is a file, rollouts are compressed, and so are the steps of long ones.
+  const unpack = async (packed) => {
+    const bytes = Uint8Array.from(atob(packed.dataset.gzip), (c) => c.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  };
   const load = async (step) => {
     const from = step.dataset.load;
     if (!from) return;
     delete step.dataset.load;
     try {
-      const answer = await fetch(from);
-      if (!answer.ok) throw new Error(answer.status);
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-      step.replaceChildren($("summary", step), ...page.body.childNodes);
+      const [, part, at] = from.match(/^#(.*):(.*)/) || [], answer = part || await fetch(from);
+      if (!part && !answer.ok) throw new Error(answer.status);
+      const { body } = parse(await (part ? unpack(document.getElementById(part)) : answer.text()));
+      step.replaceChildren($("summary", step), ...(part ? [body.children[at]] : body.childNodes));
     } catch {
       step.dataset.load = from;
     }
@@ -109,7 +115,7 @@
     const s = location.hash && document.getElementById(location.hash.slice(1));
     if (s && s.matches("details.step")) { s.open = true; here = stops().indexOf(s); s.scrollIntoView(); }
   };
-  // In a page that is a file, rollouts are compressed, and the hash says which one is shown.
+  // The hash says which rollout of a page that is a file is shown.
   const show = async () => {
     const list = $("#index"), shown = $("#shown");
     if (!list) return unfold();
@@ -119,12 +125,16 @@
     shown.hidden = !list.hidden;
     here = -1;
     if (!list.hidden) return;
-    const bytes = Uint8Array.from(atob(packed.dataset.gzip), (c) => c.charCodeAt(0));
-    const text = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
-    const page = new DOMParser().parseFromString(`<p><a href="#">all attempts</a><h2></h2>${text}`, "text/html");
+    const page = parse(`<p><a href="#">all attempts</a><h2></h2>${await unpack(packed)}`);
     $("h2", page).textContent = packed.dataset.title;
+    const later = all("div.steps > details", page).slice(200); // which take a browser a second to lay out
+    later.forEach((s) => s.remove());
     shown.replaceChildren(...page.body.childNodes);
     scrollTo(0, 0);
+    for (const list = $("div.steps", shown); later.length && list.isConnected;) {
+      await new Promise((next) => setTimeout(next));
+      list.append(...later.splice(0, 200));
+    }
   };
   addEventListener("hashchange", show);
   show();
@@ -138,7 +148,7 @@
   const look = async () => {
     try {
       const answer = await fetch(location.pathname + location.search);
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const page = parse(await answer.text());
       const next = $("#main", page), now = $("#main");
       const ticked = new Set(all("input:checked").map((i) => i.value));
       if (next && !now.contains(document.activeElement) && !ticked.size) {
