@@ -295,7 +295,8 @@ func TestLongStaticRollout(t *testing.T) {
 	unfold := func() string {
 		return p.eval(`new Promise(done => {
 			const begun = performance.now();
-			new MutationObserver(() => requestAnimationFrame(() => setTimeout(() => done((window.took = performance.now() - begun) < 1000))))
+			const end = () => done((window.took = performance.now() - begun) < 1000);
+			new MutationObserver(() => requestAnimationFrame(() => setTimeout(end)))
 				.observe(document.getElementById("shown"), {childList: true});
 			document.querySelector("a.go").click();
 		})`)
