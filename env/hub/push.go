@@ -287,7 +287,9 @@ func (p *push) commit(ctx context.Context, files []upload, message string) (err 
 	return err
 }
 
-func (p *push) api(what string) string { return p.hub + "/api/models/" + p.repo + "/" + what + "/" + newest }
+func (p *push) api(what string) string {
+	return p.hub + "/api/models/" + p.repo + "/" + what + "/" + newest
+}
 
 // post posts JSON, or lines of it. The token goes to the hub only, whatever addresses it hands out.
 func (p *push) post(ctx context.Context, address, kind string, body, reply any) (err error) {

@@ -44,14 +44,14 @@ func TestTrainSendsMetrics(t *testing.T) {
 		}
 		return len(found)
 	}
-	if n := logs(); n != 1 || asked["/api/bulk_log"] == 0 || asked["/api/2.0/mlflow/runs/update"] != 1 {
+	if n := logs(); n != 1 || asked["/api/bulk_log"] == 0 || asked["/api/2.0/mlflow/runs/update"] != 2 {
 		t.Errorf("%d logs, %v", n, asked)
 	}
 	resume := append(send, "--resume", "--out", out, "--set", "steps=4")
 	if _, said, err := runTrain(t.Context(), resume...); err != nil || logs() != 1 {
 		t.Errorf("%v, %d logs\n%s", err, logs(), said)
 	}
-	if asked["/api/2.0/mlflow/runs/update"] != 2 || asked["/api/2.0/mlflow/runs/search"] != 2 {
+	if asked["/api/2.0/mlflow/runs/update"] != 4 || asked["/api/2.0/mlflow/runs/search"] != 2 {
 		t.Errorf("%v", asked)
 	}
 	for flag, value := range map[string]string{"--mlflow": "host", "--trackio": "http://host"} {
