@@ -282,7 +282,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// A rollout of 3,000 steps in a page that is a file unfolds in under a second, and has each step when it is looked at.
+// A rollout of 3,000 steps in a page that is a file unfolds without its steps, and has each when it is looked at.
 func TestLongStaticRollout(t *testing.T) {
 	testkit.SkipUnderRace(t)
 	b := startBrowser(t)
