@@ -50,13 +50,14 @@ type ReapOptions struct {
 
 // Leftover is one thing that outlived its owner.
 type Leftover struct {
-	Provider string        `json:"provider"`
-	Kind     string        `json:"kind"` // container, volume, network, image, pod, lease, directory, process, cgroup, set-up
-	ID       string        `json:"id"`
-	Run      string        `json:"run,omitempty"`
-	Rollout  string        `json:"rollout,omitempty"`
-	Owner    string        `json:"owner,omitempty"`
-	Age      time.Duration `json:"-"`
+	Provider string `json:"provider"`
+	// Kind is container, volume, network, image, pod, lease, directory, process, cgroup or set-up.
+	Kind    string        `json:"kind"`
+	ID      string        `json:"id"`
+	Run     string        `json:"run,omitempty"`
+	Rollout string        `json:"rollout,omitempty"`
+	Owner   string        `json:"owner,omitempty"`
+	Age     time.Duration `json:"-"`
 }
 
 // Action is what a provider is doing with an image, or that it waits for room.

@@ -157,7 +157,8 @@ func TestPushRefused(t *testing.T) {
 	}
 }
 
-// The requests are those of huggingface_hub (2.4.0 when this was written), which pushes the same folder to the same hub.
+// The requests are those of huggingface_hub (2.4.0 when this was written), which pushes the same folder to the same
+// hub.
 func TestPushLikeHuggingFaceHub(t *testing.T) {
 	python := os.Getenv("DEEPSWE_TEST_HUGGINGFACE_HUB")
 	if python == "" {

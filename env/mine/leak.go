@@ -43,8 +43,8 @@ const sharedWords = 8
 
 var word = env.Pattern(`\w+`)
 
-// Leak says why a text that was written by somebody who has seen the change cannot be the statement: what it gives away,
-// or that it says too little or too much. It is empty for one that can.
+// Leak says why a text that was written by somebody who has seen the change cannot be the statement: what it gives
+// away, or that it says too little or too much. It is empty for one that can.
 func (c Candidate) Leak(text string) string {
 	if n := len(strings.Fields(text)); n < fewestWritten || n > mostWritten {
 		return fmt.Sprintf("it has %d words, and must have %d to %d", n, fewestWritten, mostWritten)
@@ -92,8 +92,8 @@ func (c Candidate) introduced() []string {
 	return slices.DeleteFunc(all, func(name string) bool { return before[name] })
 }
 
-// shared returns the first words of a text that stand in the lines that a patch adds, in the same order and next to each
-// other; empty if there are too few in a row.
+// shared returns the first words of a text that stand in the lines that a patch adds, in the same order and next to
+// each other; empty if there are too few in a row.
 func shared(text, patch string) string {
 	var added []string
 	for line := range strings.Lines(patch) {

@@ -50,9 +50,11 @@ func (w *wandb) uploaded() (sent wandbSent, err error) {
 		return sent, err
 	}
 	for _, path := range logs { // in the order of their sessions
-		if _, err := os.Stat(path + ".synced"); err == nil {
+		_, err := os.Stat(path + ".synced")
+		switch {
+		case err == nil:
 			err = disk.ReadJSON(path+".sent", &sent)
-		} else if errors.Is(err, fs.ErrNotExist) {
+		case errors.Is(err, fs.ErrNotExist):
 			err = os.RemoveAll(filepath.Dir(path))
 		}
 		if err != nil {
@@ -154,8 +156,8 @@ func (w *wandb) Close(_ context.Context, cause error) error {
 // wandbStep is the metric that the curves are drawn over.
 const wandbStep = "step"
 
-// wandbItems is the items of a configuration, a history or a summary: a message in field 1 for each, with value_json = 16
-// and its name in field 1, key, or 2, nested_key, which here has one level.
+// wandbItems is the items of a configuration, a history or a summary: a message in field 1 for each, with value_json =
+// 16 and its name in field 1, key, or 2, nested_key, which here has one level.
 func wandbItems(field int, values map[string]any) (items []byte) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		text, _ := json.Marshal(values[name]) // all of it has a form in JSON
