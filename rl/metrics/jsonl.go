@@ -15,8 +15,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// JSONL is the record of a run, from which it is resumed: a file with one object a line, in the order in which they were
-// written: step, time, and then every value under its name, sorted.
+// JSONL is the record of a run, from which it is resumed: a file with one object a line, in the order in which they
+// were written: step, time, and then every value under its name, sorted.
 type JSONL struct{ log *disk.Log }
 
 // OpenJSONL opens the file for the points after the given step. It removes points of later steps, which a killed run

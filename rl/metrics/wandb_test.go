@@ -109,7 +109,7 @@ func TestWandBBlocks(t *testing.T) {
 	}
 }
 
-// A session that goes on with a run replaces a log that was not uploaded. One that was stays, and the next has the rest.
+// A session that goes on with a run replaces a log that was not uploaded. One that was stays; the next has the rest.
 func TestWandBGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	r := lakeRun("one-1")

@@ -22,8 +22,8 @@ var told = regexp.MustCompile(`(?m)(?:^|[ \t])(?:#|//).*$|/\*(?s:.*?)\*/|^[ \t]*
 // asserted matches a line up to the value that a call compares with, behind which there may be a message.
 var asserted = regexp.MustCompile(`\bassert\b.*$`)
 
-// repeated returns an edit that makes a test expect another value with the same change in a message that the edit or its
-// line ends with, and what the value is, and becomes. There is none if it cannot be told from other words.
+// repeated returns an edit that makes a test expect another value with the same change in a message that the edit or
+// its line ends with, and what the value is, and becomes. There is none if it cannot be told from other words.
 func repeated(data []byte, e edit) (edits []edit, value, other string) {
 	before, after := string(data[e.at:e.end]), e.text
 	head, tail := common(before, after)

@@ -25,8 +25,8 @@ const (
 
 // Judged is what the runs of a candidate have shown.
 type Judged struct {
-	// Reason says why it is no task; empty if it is one, which Task is then. Detail explains it. One that lacks nothing but
-	// a statement has both a reason and a task.
+	// Reason says why it is no task; empty if it is one, which Task is then. Detail explains it. One that lacks nothing
+	// but a statement has both a reason and a task.
 	Reason history.Reason `json:"reason,omitempty"`
 	Detail string         `json:"detail,omitempty"`
 	Task   env.Task       `json:"task,omitzero"`
