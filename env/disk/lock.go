@@ -51,13 +51,25 @@ func ReadHolder(path string) (h Holder, l Liveness, err error) {
 	return h, owner.Liveness(Self()), nil
 }
 
+// lingers is how long a lock may outlive its holder: a child that a killed process was about to start has the open file
+// too, until its own program begins.
+const lingers = 5 * time.Second
+
 // TryLock takes the lock at path, or returns [ErrLocked] with the name of its holder.
 func TryLock(path string) (*Lock, error) {
 	l, err := openLock(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.flock(syscall.LOCK_EX | syscall.LOCK_NB); err != nil {
+	err = l.flock(syscall.LOCK_EX | syscall.LOCK_NB)
+	for begun := time.Now(); errors.Is(err, syscall.EWOULDBLOCK) && time.Since(begun) < lingers; {
+		if _, alive, read := ReadHolder(path); read != nil || alive != Dead {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+		err = l.flock(syscall.LOCK_EX | syscall.LOCK_NB)
+	}
+	if err != nil {
 		defer l.file.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("lock %s: %w", path, err)
