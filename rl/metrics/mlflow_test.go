@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -199,9 +200,9 @@ func TestMLflow(t *testing.T) {
 func TestMLflowRecovers(t *testing.T) {
 	for down := 1; down < 9; down++ {
 		s := &tracking{params: map[string]string{}, stored: map[string]bool{}, latest: map[string]int{}}
-		calls := 0
+		var calls atomic.Int64
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if calls++; calls == down {
+			if calls.Add(1) == int64(down) {
 				panic(http.ErrAbortHandler)
 			}
 			s.ServeHTTP(w, r)
