@@ -279,6 +279,12 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	return m, m.Vet(ctx, o.onPolicy())
 }
 
+// Open opens the endpoint's model with the defaults of all that flags could say beside it.
+func (e EndpointFlags) Open(ctx context.Context, w World) (LiveModel, error) {
+	o := ModelFlags{EndpointFlags: e, Patience: Patience, Given: func(string) bool { return false }}
+	return o.Open(ctx, w)
+}
+
 // OpenForWork opens the model for work on an issue, which a context that is too short makes hopeless.
 func (o *ModelFlags) OpenForWork(ctx context.Context, w World) (LiveModel, error) {
 	m, err := o.Open(ctx, w)

@@ -310,10 +310,7 @@ func (m *mining) writer(ctx context.Context, config cli.Config) (agent.Model, er
 	if m.o.statement != byModel {
 		return nil, nil
 	}
-	flags := cli.ModelFlags{
-		EndpointFlags: m.o.model, Patience: cli.Patience, Given: func(string) bool { return false },
-	}
-	live, err := flags.Open(ctx, m.d.World)
+	live, err := m.o.model.Open(ctx, m.d.World)
 	if err != nil {
 		return nil, err
 	}

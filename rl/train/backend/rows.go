@@ -45,10 +45,7 @@ func (r *RowsOnly) Complete(c *config.Config) error {
 
 // Open opens the endpoint, which must be the one that the run began with.
 func (r *RowsOnly) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer, error) {
-	flags := cli.ModelFlags{
-		EndpointFlags: r.EndpointFlags, Patience: cli.Patience, Given: func(string) bool { return false },
-	}
-	served, err := flags.Open(ctx, o.World)
+	served, err := r.EndpointFlags.Open(ctx, o.World)
 	var identity llm.Identity // none for a recorded model
 	if err == nil && served.Endpoint != nil {
 		identity, err = served.Endpoint.Identify(ctx)
