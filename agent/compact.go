@@ -124,6 +124,14 @@ func (r *rollout) turnStart(n int) int {
 	return 0
 }
 
+// WithoutThoughts returns what follows the thoughts that a reply begins with.
+func WithoutThoughts(reply string) string {
+	if _, after, thought := strings.Cut(reply, "</think>"); thought {
+		return after
+	}
+	return reply
+}
+
 // summarize asks the model for a summary of all turns but the last two.
 func (r *rollout) summarize(ctx context.Context) (trajectory.Compaction, bool) {
 	const kept = 2
@@ -136,10 +144,7 @@ func (r *rollout) summarize(ctx context.Context) (trajectory.Compaction, bool) {
 		Tools:    r.format.Offer(r.specs), Sampling: r.Sampling, MaxTokens: r.replyTokens(), Dir: r.dir,
 		OnText: func(string) {},
 	})
-	text := reply.Message.Content
-	if _, after, thought := strings.Cut(text, "</think>"); thought {
-		text = after
-	}
+	text := WithoutThoughts(reply.Message.Content)
 	if text = strings.TrimSpace(text); err != nil || text == "" {
 		r.log.Info("the model did not write a summary", "error", err)
 		return c, false

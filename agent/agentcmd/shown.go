@@ -262,9 +262,6 @@ func seenFrom(dir, path string) string {
 
 // spoken is the first line of a reply that is neither thought nor call.
 func spoken(reply string) string {
-	if _, after, ok := strings.Cut(reply, "</think>"); ok {
-		reply = after
-	}
-	reply, _, _ = strings.Cut(reply, "<function=")
+	reply, _, _ = strings.Cut(agent.WithoutThoughts(reply), "<function=")
 	return cli.FirstLine(reply, 0)
 }

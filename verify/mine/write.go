@@ -117,11 +117,7 @@ func (m *Miner) ask(ctx context.Context, c history.Candidate, before string) (w 
 		if err != nil {
 			return w, err
 		}
-		text := reply.Message.Content
-		if _, answer, thought := strings.Cut(text, "</think>"); thought {
-			text = answer
-		}
-		text = strings.TrimSpace(text)
+		text := strings.TrimSpace(agent.WithoutThoughts(reply.Message.Content))
 		if w.Why = c.Leak(text); w.Why == "" {
 			return written{Text: text}, nil
 		}
