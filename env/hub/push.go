@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"deepswe/env"
 )
 
 const (
@@ -355,9 +357,6 @@ func try(ctx context.Context, do func(context.Context) error) error {
 		if err == nil || !passes || n == pushTries-1 || ctx.Err() != nil {
 			return err
 		}
-		select {
-		case <-time.After(time.Second << n):
-		case <-ctx.Done():
-		}
+		_ = env.Sleep(ctx, time.Second<<n) // a context that has ended ends the next try
 	}
 }

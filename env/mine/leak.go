@@ -82,7 +82,7 @@ func (c Candidate) introduced() []string {
 	for line := range strings.Lines(c.Sources) {
 		name, _ := defined(strings.TrimRight(line[1:], "\r\n"))
 		switch {
-		case name == "" || strings.HasPrefix(line, "+++") || strings.HasPrefix(line, "---"):
+		case name == "":
 		case line[0] == '+' && !slices.Contains(calls, name):
 			all = append(all, name)
 		case line[0] != '+':
