@@ -33,7 +33,7 @@ type editor struct {
 	// choose answers a question; buffers are files with other content than on the disk.
 	choose  string
 	buffers map[string]string
-	asked   chan struct{} // closed, when not nil, at the first request of the method silent, which then gets no answer
+	asked   chan struct{} // if not nil, closed at the first request of the method silent, which is never answered
 	silent  string
 	// twist changes the answer to a request, if it is not nil.
 	twist func(method, path string, answer map[string]any)

@@ -92,7 +92,7 @@ type Published struct {
 // ErrForeign is the error of a branch that holds commits of others: they are never overwritten.
 var ErrForeign = errors.New("the branch holds commits that are not deepswe's")
 
-// CheckToken reports, before any work is done, that there is no token with which a pull request could be opened.
+// CheckToken returns an error if there is no token to open a pull request with.
 func (c *Client) CheckToken(ctx context.Context, to Address) error {
 	_, err := c.openToWrite(ctx, to)
 	return err

@@ -69,7 +69,7 @@ func newBoard(t *testing.T) (b *board, address string) {
 	return b, server.URL + "/base/?write_token=secret"
 }
 
-// newTrackio is a target, with a log of warnings and the pace of a test.
+// newTrackio returns a target for a Trackio server.
 func newTrackio(t *testing.T, address string) Target {
 	t.Helper()
 	target, err := Trackio(address, "")

@@ -26,7 +26,7 @@ type packed struct {
 	row
 }
 
-// perPart is the number of steps that are compressed together where a page loads them from itself.
+// perPart is the number of steps in each compressed part of a one-file page.
 const perPart = 50
 
 // WriteFile writes the run, or the one attempt, in a directory as a page that needs no server and no other file. It has

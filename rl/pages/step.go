@@ -113,7 +113,7 @@ func inWords(groups []group) string {
 	return text + "."
 }
 
-// algorithmOf returns the algorithm of a step: that of the stage in which its update was made, or else of the last one.
+// algorithmOf returns the algorithm of the last stage that the metrics show to have begun by a step.
 func algorithmOf(dir string, step int) (*rl.Algorithm, error) {
 	text, err := os.ReadFile(filepath.Join(dir, record.ConfigFile))
 	if err != nil {

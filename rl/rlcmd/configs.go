@@ -48,7 +48,7 @@ func (t *training) load() (config.Config, error) {
 	return t.named(name, t.set...)
 }
 
-// named reads a configuration by its name, and changes it.
+// named loads the configuration with a name, with changes such as those of --set.
 func (t *training) named(name string, set ...string) (config.Config, error) {
 	data, err := t.read(name)
 	if err != nil {
