@@ -345,9 +345,13 @@ func testLongLine(t *testing.T, s *suite) {
 
 func testFlood(t *testing.T, s *suite) {
 	b := own(t, s.start(t))
-	r := b.run(env.Command{Line: "yes", Timeout: 500 * time.Millisecond})
-	if !r.TimedOut || r.Stdout.Size < 256<<10 || !strings.HasPrefix(text(r.Stdout), "y\ny\n") {
+	const size = 4 << 20
+	r := b.run(env.Command{Line: fmt.Sprintf("yes | head -c %d", size)})
+	if r.TimedOut || r.Stdout.Size != size || !strings.HasPrefix(text(r.Stdout), "y\ny\n") {
 		t.Errorf("%d bytes, %+v", r.Stdout.Size, r.TimedOut)
+	}
+	if r := b.run(env.Command{Line: "yes", Timeout: 500 * time.Millisecond}); !r.TimedOut {
+		t.Errorf("an endless command ended: %+v", r)
 	}
 	var calls sync.WaitGroup
 	for range 4 {
