@@ -127,9 +127,8 @@ func TestNetworkByPolicy(t *testing.T) {
 		if !errors.Is(err, env.ErrUnsupported) || !strings.Contains(err.Error(), "answers") {
 			t.Fatalf("%s, without a policy: %v", level, err)
 		}
-		began := time.Now()
-		if _, err := p.Start(t.Context(), spec); err == nil || time.Since(began) > 5*time.Second {
-			t.Errorf("%s, again: %v after %v", level, err, time.Since(began))
+		if _, err := p.Start(t.Context(), spec); !errors.Is(err, env.ErrUnsupported) {
+			t.Errorf("%s, again: %v", level, err)
 		}
 		open := firewall(t)
 		closed := l.provider(ns, Pods{})
