@@ -253,8 +253,8 @@ func testTimeout(t *testing.T, s *suite) {
 	polite := "trap 'echo bye; exit 9' TERM; while :; do sleep 0.01; done"
 	deaf := "trap '' TERM; while :; do sleep 0.01; done"
 	all := b.runAll(
-		env.Command{Line: "echo partial; echo err >&2; sleep 100", Timeout: time.Second},
-		env.Command{Line: polite, Timeout: time.Second, Grace: time.Minute},
+		env.Command{Line: "echo partial; echo err >&2; sleep 100", Timeout: 3 * time.Second},
+		env.Command{Line: polite, Timeout: 3 * time.Second, Grace: time.Minute},
 		env.Command{Line: deaf, Timeout: time.Second, Grace: 100 * time.Millisecond},
 	)
 	r := all[0]

@@ -275,7 +275,7 @@ func text(o env.Output) string { return string(o.Head) + string(o.Tail) }
 // eventually waits until a condition holds, for up to 10 s.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if holds() {
 			return
 		}

@@ -349,7 +349,7 @@ func nothingLeft(t *testing.T, provider string, runs ...string) {
 	t.Helper()
 	for _, run := range runs {
 		var left string
-		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 			if left = leftOf(t, provider, filepath.Base(run)); left == "" {
 				break
 			}
