@@ -31,7 +31,7 @@ const maxReward = 1 << 20
 // rewardNames returns the reward files that the task's script or the files that come with it name, the preferred one
 // first. A script that composes the name contains none of them, and may write any; named is false then.
 func rewardNames(t env.Task) (names []string, named bool) {
-	all := RewardFiles(t.Tests.RewardFile)
+	all := rewardFiles(t.Tests.RewardFile)
 	names = slices.DeleteFunc(slices.Clone(all), func(name string) bool {
 		ext := path.Ext(name)
 		put := regexp.MustCompile(`\$(\w+|\{\w+\})` + regexp.QuoteMeta(ext) + `\b`) // $REWARD.json
@@ -132,7 +132,7 @@ func (t *trial) clearRewards(ctx context.Context) error {
 		return nil
 	}
 	line := "mkdir -p " + env.ShellQuote(path.Dir(t.task.Tests.RewardFile)) + " && rm -rf --"
-	for _, name := range RewardFiles(t.task.Tests.RewardFile) {
+	for _, name := range rewardFiles(t.task.Tests.RewardFile) {
 		line += " " + env.ShellQuote(name)
 	}
 	r, err := t.sb.Run(ctx, env.Command{Line: line, Timeout: applyTimeout})
@@ -151,7 +151,7 @@ func (t *trial) readRewards(ctx context.Context, r env.Result) error {
 	names, named := rewardNames(t.task)
 	var left []string
 	counts := ""
-	for _, name := range RewardFiles(t.task.Tests.RewardFile) {
+	for _, name := range rewardFiles(t.task.Tests.RewardFile) {
 		data, info, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: maxReward, NoFollow: true})
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

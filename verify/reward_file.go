@@ -15,9 +15,9 @@ import (
 // Rewards are the numbers that a Harbor task's script has written, by name.
 type Rewards map[string]float64
 
-// RewardFiles returns the files to which a script may write its verdict, the preferred one first: like Harbor, it
+// rewardFiles returns the files to which a script may write its verdict, the preferred one first: like Harbor, it
 // prefers reward.json over reward.txt. file is Task.Tests.RewardFile.
-func RewardFiles(file string) []string {
+func rewardFiles(file string) []string {
 	stem := strings.TrimSuffix(file, path.Ext(file))
 	return []string{stem + ".json", stem + ".txt"}
 }

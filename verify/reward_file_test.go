@@ -48,7 +48,7 @@ func TestRewardFiles(t *testing.T) {
 	t.Parallel()
 	want := []string{"/logs/verifier/reward.json", "/logs/verifier/reward.txt"}
 	for _, file := range want {
-		if got := RewardFiles(file); !slices.Equal(got, want) {
+		if got := rewardFiles(file); !slices.Equal(got, want) {
 			t.Errorf("RewardFiles(%s) = %q, want %q", file, got, want)
 		}
 	}

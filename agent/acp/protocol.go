@@ -30,8 +30,8 @@ type Content struct {
 	Text string `json:"text"`
 }
 
-// TextContent returns a block of text.
-func TextContent(text string) Content { return Content{Type: "text", Text: text} }
+// textContent returns a block of text.
+func textContent(text string) Content { return Content{Type: "text", Text: text} }
 
 // block is what a prompt consists of.
 type block struct {
@@ -53,13 +53,13 @@ type Chunk struct {
 }
 
 // Message returns a message of the agent.
-func Message(text string) Chunk { return Chunk{"agent_message_chunk", TextContent(text)} }
+func Message(text string) Chunk { return Chunk{"agent_message_chunk", textContent(text)} }
 
 // Thought returns a thought of the agent.
-func Thought(text string) Chunk { return Chunk{"agent_thought_chunk", TextContent(text)} }
+func Thought(text string) Chunk { return Chunk{"agent_thought_chunk", textContent(text)} }
 
 // UserMessage returns what the user has said, for a replay.
-func UserMessage(text string) Chunk { return Chunk{"user_message_chunk", TextContent(text)} }
+func UserMessage(text string) Chunk { return Chunk{"user_message_chunk", textContent(text)} }
 
 // PlanUpdate is what a turn consists of, and how far it is.
 type PlanUpdate struct {
@@ -131,7 +131,7 @@ type ToolContent struct {
 
 // Output returns the text that a call has printed.
 func Output(text string) ToolContent {
-	c := TextContent(text)
+	c := textContent(text)
 	return ToolContent{Type: "content", Content: &c}
 }
 

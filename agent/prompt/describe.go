@@ -10,7 +10,7 @@ import (
 	"deepswe/tools"
 )
 
-// Describe renders tools as text, from their descriptions and schemas, for a model that does not receive them
+// describe renders tools as text, from their descriptions and schemas, for a model that does not receive them
 // natively:
 //
 //	### search
@@ -19,7 +19,7 @@ import (
 //
 //	Parameters:
 //	- search_term (string, required): The text to look for.
-func Describe(specs []tools.Spec) string {
+func describe(specs []tools.Spec) string {
 	var b strings.Builder
 	for i, spec := range specs {
 		if i > 0 {

@@ -86,7 +86,7 @@ func (p Pack) system(specs []tools.Spec) string {
 	if !toolsLine.MatchString(p.System) {
 		return p.System
 	}
-	return toolsLine.ReplaceAllLiteralString(p.System, Describe(specs))
+	return toolsLine.ReplaceAllLiteralString(p.System, describe(specs))
 }
 
 // fields returns the placeholders with their values.

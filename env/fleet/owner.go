@@ -23,8 +23,8 @@ type Owner struct {
 // String returns "machine/pid/start".
 func (o Owner) String() string { return fmt.Sprintf("%s/%d/%d", o.Machine, o.PID, o.Start) }
 
-// ParseOwner reads what String wrote. It ignores further parts, and accepts dots in place of slashes.
-func ParseOwner(s string) (Owner, bool) {
+// parseOwner reads what String wrote. It ignores further parts, and accepts dots in place of slashes.
+func parseOwner(s string) (Owner, bool) {
 	parts := strings.FieldsFunc(s, func(r rune) bool { return r == '/' || r == '.' })
 	if len(parts) < 3 {
 		return Owner{}, false
@@ -36,11 +36,11 @@ func ParseOwner(s string) (Owner, bool) {
 }
 
 // This returns the owner that is the running process.
-func This() Owner { return Owner{Machine: Machine(), Process: disk.Self().Process} }
+func This() Owner { return Owner{Machine: machine(), Process: disk.Self().Process} }
 
-// Machine returns a hash of the machine's boot and of the PID namespace. Two containers on one machine have
+// machine returns a hash of the machine's boot and of the PID namespace. Two containers on one machine have
 // different ones, because they cannot see each other's processes and must not judge whether they are alive.
-func Machine() string {
+func machine() string {
 	self := disk.Self()
 	if self.Boot == "" {
 		self.Boot, _ = os.Hostname()
@@ -50,7 +50,7 @@ func Machine() string {
 
 // Liveness looks the owner up among the processes of this machine. It is Unknown for an owner on another machine.
 func (o Owner) Liveness() disk.Liveness {
-	if o.Machine != Machine() {
+	if o.Machine != machine() {
 		return disk.Unknown
 	}
 	return o.Process.Liveness()
@@ -58,7 +58,7 @@ func (o Owner) Liveness() disk.Liveness {
 
 // Liveness is that of an owner as text. It is Unknown for a text that no owner wrote.
 func Liveness(who string) disk.Liveness {
-	o, ok := ParseOwner(who)
+	o, ok := parseOwner(who)
 	if !ok {
 		return disk.Unknown
 	}
@@ -67,7 +67,7 @@ func Liveness(who string) disk.Liveness {
 
 // Describe names an owner for people: host is the name of its machine.
 func Describe(who, host string) string {
-	if o, ok := ParseOwner(who); ok {
+	if o, ok := parseOwner(who); ok {
 		return fmt.Sprintf("%s pid %d", host, o.PID)
 	}
 	return who

@@ -12,17 +12,17 @@ import (
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	self := This()
-	if back, ok := ParseOwner(self.String()); !ok || back != self {
+	if back, ok := parseOwner(self.String()); !ok || back != self {
 		t.Errorf("ParseOwner(%q) = %v, %v", self, back, ok)
 	}
-	if back, ok := ParseOwner(self.String() + "/some-provider"); !ok || back != self {
+	if back, ok := parseOwner(self.String() + "/some-provider"); !ok || back != self {
 		t.Errorf("a provider of %q is of %v, %v", self, back, ok)
 	}
-	if back, ok := ParseOwner(strings.ReplaceAll(self.String()+"/some-provider", "/", ".")); !ok || back != self {
+	if back, ok := parseOwner(strings.ReplaceAll(self.String()+"/some-provider", "/", ".")); !ok || back != self {
 		t.Errorf("with dots: %v, %v", back, ok)
 	}
 	for _, bad := range []string{"", "a", "a/b", "a/b/c", "a/0/c", "a/-1/c"} {
-		if o, ok := ParseOwner(bad); ok {
+		if o, ok := parseOwner(bad); ok {
 			t.Errorf("ParseOwner(%q) = %v, want it refused", bad, o)
 		}
 	}

@@ -77,8 +77,8 @@ func rights() []access {
 	return all
 }
 
-// Role returns the Role that a user of the namespace needs, as a kubectl apply command.
-func Role(namespace string) string {
+// role returns the role that a user of the namespace needs, as a kubectl apply command.
+func role(namespace string) string {
 	return `kubectl apply -f - <<'END'
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
@@ -124,7 +124,7 @@ func (c *cluster) diagnoseRole(ctx context.Context) env.Finding {
 		f.Detail = "this user has all permissions that sandboxes require"
 		return f
 	}
-	f.Status, f.Detail, f.Fix = env.Failed, "this user may not "+strings.Join(lacking, ", "), Role(c.namespace)
+	f.Status, f.Detail, f.Fix = env.Failed, "this user may not "+strings.Join(lacking, ", "), role(c.namespace)
 	return f
 }
 

@@ -55,7 +55,7 @@ func (c Candidate) Language() string {
 	best := ""
 	for _, ch := range c.Changes {
 		if ch.Kind == Source {
-			l := Language(ch.Path)
+			l := languageOf(ch.Path)
 			lines[l] += ch.Added + ch.Removed + 1
 			if lines[l] > lines[best] {
 				best = l

@@ -32,7 +32,7 @@ func Eras(ctx context.Context, dir string, commits []string) (map[string]string,
 		for entry := range strings.SplitSeq(string(tree), "\x00") {
 			of, name, _ := strings.Cut(entry, "\t")
 			fields := strings.Fields(of)
-			if len(fields) != 3 || fields[1] != "blob" || KindOf(name) != Environment {
+			if len(fields) != 3 || fields[1] != "blob" || kindOf(name) != Environment {
 				continue
 			}
 			blob := fields[2]

@@ -33,8 +33,8 @@ var languages = map[string]string{
 	".swift": "swift", ".ex": "elixir", ".exs": "elixir", ".lua": "lua", ".pl": "perl", ".pm": "perl", ".sh": "shell",
 }
 
-// Language returns the language of a source file; empty for other files.
-func Language(name string) string { return languages[strings.ToLower(path.Ext(name))] }
+// languageOf returns the language of a source file; empty for other files.
+func languageOf(name string) string { return languages[strings.ToLower(path.Ext(name))] }
 
 var (
 	testFolder = env.Pattern(`(^|/)(tests?|__tests__|specs?|testing|unittests?|integration[-_]tests?|e2e)/`)
@@ -48,9 +48,9 @@ var (
 		`(^|/)(changes|changelog|news|authors|license|copying|readme)[^/]*$`)
 )
 
-// KindOf returns what a file is for.
-func KindOf(name string) Kind {
-	language := Language(name)
+// kindOf returns what a file is for.
+func kindOf(name string) Kind {
+	language := languageOf(name)
 	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
 	switch {
 	case dataFolder().MatchString(name):

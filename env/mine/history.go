@@ -108,7 +108,7 @@ func parse(entry string) (Commit, bool) {
 		part := strings.TrimPrefix(parts[i], "\n")
 		if f := strings.Fields(part); strings.HasPrefix(part, ":") && len(f) == 5 && i+1 < len(parts) {
 			i++
-			ch := Change{Path: parts[i], Kind: KindOf(parts[i]), Status: f[4][0], Mode: f[1]}
+			ch := Change{Path: parts[i], Kind: kindOf(parts[i]), Status: f[4][0], Mode: f[1]}
 			if ch.Status == 'D' {
 				ch.Mode = f[0][1:]
 			}

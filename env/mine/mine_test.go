@@ -115,7 +115,7 @@ func TestKindOf(t *testing.T) {
 		Other:       {"Makefile", "logo.svg"},
 	} {
 		for _, name := range names {
-			if got := KindOf(name); got != kind {
+			if got := kindOf(name); got != kind {
 				t.Errorf("%s is %s, want %s", name, got, kind)
 			}
 		}

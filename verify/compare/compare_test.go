@@ -85,7 +85,7 @@ func TestCompare(t *testing.T) {
 		!slices.Equal(p.OnlyA, []string{"org__repo-1"}) || !slices.Equal(p.OnlyB, []string{"org__repo-2", "org__repo-4"}) {
 		t.Errorf("%+v", rep)
 	}
-	if p.P != McNemar(1, 2) || fmt.Sprintf("%.3f", p.Difference) != "0.300" || p.Low >= .3 || p.High <= .3 {
+	if p.P != mcNemar(1, 2) || fmt.Sprintf("%.3f", p.Difference) != "0.300" || p.Low >= .3 || p.High <= .3 {
 		t.Errorf("%+v", p)
 	}
 	x, y := rep.Runs[0], rep.Runs[1]

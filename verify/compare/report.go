@@ -255,7 +255,7 @@ func pair(a, b *Run, ids []string) Pair {
 		by = append(by, d)
 		p.Difference += d / float64(len(ids))
 	}
-	p.P = McNemar(len(p.OnlyA), len(p.OnlyB))
-	p.Low, p.High = Bootstrap(by)
+	p.P = mcNemar(len(p.OnlyA), len(p.OnlyB))
+	p.Low, p.High = bootstrap(by)
 	return p
 }

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// McNemar returns the two-sided p-value of the exact McNemar test (1947): how likely pairs that disagree are split at
+// mcNemar returns the two-sided p-value of the exact mcNemar test (1947): how likely pairs that disagree are split at
 // least as unevenly as b against c, if either way is as likely. It is 1 if no pair disagrees.
-func McNemar(b, c int) float64 {
+func mcNemar(b, c int) float64 {
 	n, least := b+c, min(b, c)
 	total, _ := math.Lgamma(float64(n + 1))
 	p := 0.0
@@ -23,9 +23,9 @@ func McNemar(b, c int) float64 {
 // resamples is the number of samples of a bootstrap interval.
 const resamples = 10000
 
-// Bootstrap returns the 95% percentile interval of the mean of differences, by drawing as many of them with
+// bootstrap returns the 95% percentile interval of the mean of differences, by drawing as many of them with
 // replacement (Efron 1979). The same differences always give the same interval.
-func Bootstrap(differences []float64) (low, high float64) {
+func bootstrap(differences []float64) (low, high float64) {
 	n := len(differences)
 	if n == 0 {
 		return 0, 0

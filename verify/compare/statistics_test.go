@@ -16,7 +16,7 @@ func TestMcNemarAgreesWithScipy(t *testing.T) {
 		{0, 0, 1}, {1, 1, 1}, {5, 0, 0.0625}, {9, 3, 0.14599609375}, {12, 25, 0.04703102743951604},
 		{40, 61, 0.046044066929342785}, {300, 345, 0.083105140650487}, {2000, 2200, 0.0021323556719912455},
 	} {
-		if got := McNemar(c.b, c.c); math.Abs(got-c.want) > 1e-10 {
+		if got := mcNemar(c.b, c.c); math.Abs(got-c.want) > 1e-10 {
 			t.Errorf("%d against %d: %v, want %v", c.b, c.c, got, c.want)
 		}
 	}
@@ -40,15 +40,15 @@ func TestBootstrapAgreesWithScipy(t *testing.T) {
 			slices.Concat(times(70, 1), times(45, -1), times(60, .25), times(50, -.25), times(275, 0)), 0.012, 0.098, .001,
 		},
 	} {
-		low, high := Bootstrap(c.x)
+		low, high := bootstrap(c.x)
 		if math.Abs(low-c.low) > c.step+1e-6 || math.Abs(high-c.high) > c.step+1e-6 {
 			t.Errorf("%s: %v to %v, want %v to %v", name, low, high, c.low, c.high)
 		}
-		if again, _ := Bootstrap(c.x); again != low {
+		if again, _ := bootstrap(c.x); again != low {
 			t.Errorf("%s: another time, %v is %v", name, low, again)
 		}
 	}
-	if low, high := Bootstrap(times(9, .5)); low != .5 || high != .5 {
+	if low, high := bootstrap(times(9, .5)); low != .5 || high != .5 {
 		t.Errorf("equal differences: %v to %v", low, high)
 	}
 }

@@ -44,7 +44,7 @@ func Glance(w io.Writer, dir string) error {
 		for _, t := range tasks {
 			all = append(all, *t)
 		}
-		e, split := PassRate(all, 1), SplitTasks(all)
+		e, split := PassRate(all, 1), splitTasks(all)
 		always, never := len(split.Always), len(split.Never)
 		full, empty := always*wide/e.Tasks, never*wide/e.Tasks
 		fmt.Fprintf(&b, "pass@1  %s  (95%%: %.1f to %.1f; tasks: %d)\n", plot.Percent(e.Rate), 100*e.Low,

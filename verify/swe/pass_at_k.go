@@ -95,8 +95,8 @@ type Split struct {
 	Always    []string `json:"always"`
 }
 
-// SplitTasks groups the tasks with at least one attempt, in order.
-func SplitTasks(tasks []Attempts) Split {
+// splitTasks groups the tasks with at least one attempt, in order.
+func splitTasks(tasks []Attempts) Split {
 	s := Split{Never: []string{}, Sometimes: []string{}, Always: []string{}}
 	for _, t := range tasks {
 		switch {

@@ -116,7 +116,7 @@ func truth(k int) float64 {
 
 func TestSplitTasks(t *testing.T) {
 	t.Parallel()
-	got := SplitTasks([]Attempts{{"a", 4, 4}, {"b", 4, 1}, {"c", 3, 0}, {"d", 0, 0}, {"e", 1, 1}})
+	got := splitTasks([]Attempts{{"a", 4, 4}, {"b", 4, 1}, {"c", 3, 0}, {"d", 0, 0}, {"e", 1, 1}})
 	want := Split{Never: []string{"c"}, Sometimes: []string{"b"}, Always: []string{"a", "e"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -151,7 +151,7 @@ func newReport(outcomes []run.Outcome, attempts int, graded bool) EvaluationRepo
 		r.Results[i].Made, r.Results[i].Solved = s.Made, s.Solved
 	}
 	r.Tasks = len(r.Results)
-	r.Split = SplitTasks(strict)
+	r.Split = splitTasks(strict)
 	for _, k := range ks(attempts) {
 		if graded {
 			r.PassAtK = append(r.PassAtK, PassRate(strict, k))

@@ -326,7 +326,7 @@ func TestPack(t *testing.T) {
 		"": "is missing or empty", "system_prompt: x\nunknown: y": "unknown", "- a": "judge pack p",
 		"system_prompt: a\ninstance_prompt: b\nintroduction: c\nquestion: d": "has no {problem_statement}",
 	} {
-		if _, err := Parse("p", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := parse("p", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}

@@ -37,7 +37,7 @@ func Builtin() (Pack, error) {
 	if err != nil {
 		return Pack{}, err
 	}
-	return Parse("judge", data)
+	return parse("judge", data)
 }
 
 // maxPack is the maximum size of a pack's file, in bytes.
@@ -57,11 +57,11 @@ func Load(path string) (Pack, error) {
 	if err != nil {
 		return Pack{}, fmt.Errorf("judge pack: %w", err)
 	}
-	return Parse(filepath.Base(path), data)
+	return parse(filepath.Base(path), data)
 }
 
-// Parse reads a pack. A key that is unknown or missing is an error.
-func Parse(name string, data []byte) (Pack, error) {
+// parse reads a pack. A key that is unknown or missing is an error.
+func parse(name string, data []byte) (Pack, error) {
 	p := Pack{Name: name}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
