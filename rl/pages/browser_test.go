@@ -84,12 +84,11 @@ func TestKeysAndForms(t *testing.T) {
 	}
 	p.eval(`[...document.querySelectorAll("th a")].find(a => a.textContent === "Steps").click()`)
 	p.wait(`location.search.includes("sort=-steps") && location.search.includes("q=is")`)
-	p.wait(`document.readyState === "complete"`)
 	p.press("j", "j", "k")
 	p.wait(`document.querySelectorAll("tr.here").length === 1`)
 	p.wait(`document.querySelectorAll("tr")[1].classList.contains("here")`)
 	p.press("Enter")
-	p.wait(`location.pathname === "/qwen-32b/rollout" && document.readyState === "complete"`)
+	p.wait(`location.pathname === "/qwen-32b/rollout"`)
 
 	p.open(url + "/qwen-32b/rollout?" + firstRollout)
 	p.press("j", "j", "f")
@@ -101,7 +100,7 @@ func TestKeysAndForms(t *testing.T) {
 	p.press("?")
 	p.wait(`document.getElementById("keys").open`)
 	p.press("Escape", "]")
-	p.wait(`location.search.includes("attempt=1") && document.readyState === "complete"`)
+	p.wait(`location.search.includes("attempt=1")`)
 	p.press("[")
 	p.wait(`location.search.includes("attempt=0")`)
 	p.eval(`document.querySelector("details.edits details[data-load]").open = true; ` +
@@ -122,15 +121,15 @@ func TestKeysAndForms(t *testing.T) {
 
 	p.open(url + "/lake/")
 	p.drag(`document.querySelector("[data-zoom] svg[data-from]")`, .55, .99)
-	p.wait(`location.search === "?from=2&to=3" && document.readyState === "complete"`)
+	p.wait(`location.search === "?from=2&to=3"`)
 	p.wait(`document.querySelector(".subtitle").textContent.startsWith("Steps 2 to 3") && ` +
 		`document.querySelector("svg[data-from]").dataset.from === "2"`)
 	p.open(url + "/lake/rollout?step=1&group=000001.0&attempt=0")
 	p.press("]")
-	p.wait(`location.search.includes("attempt=1") && document.readyState === "complete"`)
+	p.wait(`location.search.includes("attempt=1")`)
 	p.eval(`(() => { const f = document.querySelector("form.filter"); f.find.value = "token"; f.submit(); })()`)
 	p.wait(`location.search.includes("find=token") && location.search.includes("step=1") && ` +
-		`document.readyState === "complete" && document.querySelector("h1").textContent.endsWith("#1")`)
+		`document.querySelector("h1").textContent.endsWith("#1")`)
 	for _, said := range b.complaints {
 		t.Error(said)
 	}

@@ -153,7 +153,7 @@ func (p *tab) open(url string) {
 	p.b.t.Helper()
 	p.call("Page.navigate", map[string]any{"url": url})
 	page, _, _ := strings.Cut(url, "#")
-	p.wait(fmt.Sprintf(`document.readyState === "complete" && location.href.startsWith(%q)`, page))
+	p.wait(fmt.Sprintf(`location.href.startsWith(%q)`, page))
 }
 
 // eval evaluates an expression in the page, and returns its value as text.
@@ -174,13 +174,14 @@ func (p *tab) eval(expression string) string {
 	return fmt.Sprint(r.Result.Value)
 }
 
-// wait waits until an expression is true.
+// wait waits until the page has been loaded and an expression is true.
 func (p *tab) wait(expression string) {
 	p.b.t.Helper()
-	for range 300 {
+	loaded := `document.readyState === "complete" && (` + expression + `)`
+	for range 600 {
 		var r struct{ Result struct{ Value any } }
 		// A page that is being left has no values.
-		p.b.call(p.session, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &r)
+		p.b.call(p.session, "Runtime.evaluate", map[string]any{"expression": loaded, "returnByValue": true}, &r)
 		if r.Result.Value == true {
 			return
 		}
