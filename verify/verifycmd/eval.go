@@ -176,7 +176,7 @@ func runEval(ctx context.Context, d Deps, o *evalOptions, cmd *cobra.Command) (e
 	if err := e.follow(ctx, cmd.Flags()); err != nil {
 		return err
 	}
-	if err := e.open(cmd.Flags()); err != nil {
+	if err := e.open(ctx, cmd.Flags()); err != nil {
 		return err
 	}
 	if err := e.prepare(ctx, cmd.Flags()); err != nil {

@@ -2,6 +2,7 @@ package verifycmd
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,9 +97,12 @@ func (e *evaluation) takePlaces(flags *pflag.FlagSet) error {
 }
 
 // open opens the directory of a resumed run, restores the flags that the run began with, and checks them.
-func (e *evaluation) open(flags *pflag.FlagSet) error {
+func (e *evaluation) open(ctx context.Context, flags *pflag.FlagSet) error {
 	if e.o.resume {
 		if err := e.takeUp(flags); err != nil {
+			return err
+		}
+		if err := e.restorePrompt(ctx); err != nil {
 			return err
 		}
 	}

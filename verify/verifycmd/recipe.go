@@ -47,15 +47,11 @@ func (e *evaluation) follow(ctx context.Context, flags *pflag.FlagSet) error {
 	if e.o.recipe == "" || e.o.resume { // a resumed run has the flags that it began with
 		return nil
 	}
-	all, err := readRecipes()
+	r, err := findRecipe(e.o.recipe)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(all, func(r recipe) bool { return r.Name == e.o.recipe })
-	if i < 0 {
-		return cli.Usagef("no recipe is named %q: see eval --help", e.o.recipe)
-	}
-	r, out := all[i], e.d.Err
+	out := e.d.Err
 	fmt.Fprintf(out, "recipe %s: %s\n", r.Name, r.About)
 	for _, name := range slices.Sorted(maps.Keys(r.Flags)) {
 		f, value := flags.Lookup(name), r.Flags[name]
@@ -79,12 +75,49 @@ func (e *evaluation) follow(ctx context.Context, flags *pflag.FlagSet) error {
 		}
 		return cli.Usage(err)
 	}
-	path := filepath.Join(e.d.CacheDir("prompts"), r.Prompt.SHA256+".yaml")
-	file := hub.File{URL: r.Prompt.URL, SHA256: r.Prompt.SHA256}
-	if _, err := (&hub.Client{}).Fetch(ctx, file, path); err != nil {
-		return cli.Usagef("the prompts of the checkpoint: %w\nto fix: bring this file by hand, and name it with "+
-			"--prompt-pack", err)
+	path := filepath.Join(e.d.CacheDir("prompts"), r.promptFile())
+	if err := r.fetchPrompt(ctx, path); err != nil {
+		return fmt.Errorf("%w\nto fix: bring this file by hand, and name it with --prompt-pack", err)
 	}
 	fmt.Fprintf(out, "  --prompt-pack %s\n", r.Prompt.URL)
 	return flags.Set("prompt-pack", path)
+}
+
+// restorePrompt fetches the prompts of a resumed run again if the cache that they were in was cleared.
+func (e *evaluation) restorePrompt(ctx context.Context) error {
+	if e.o.recipe == "" {
+		return nil
+	}
+	r, err := findRecipe(e.o.recipe)
+	if err != nil || filepath.Base(e.o.model.Pack) != r.promptFile() {
+		return err
+	}
+	if err := r.fetchPrompt(ctx, e.o.model.Pack); err != nil {
+		return fmt.Errorf("%w\nto fix: bring this file by hand, as %s", err, e.o.model.Pack)
+	}
+	return nil
+}
+
+func findRecipe(name string) (recipe, error) {
+	all, err := readRecipes()
+	if err != nil {
+		return recipe{}, err
+	}
+	i := slices.IndexFunc(all, func(r recipe) bool { return r.Name == name })
+	if i < 0 {
+		return recipe{}, cli.Usagef("no recipe is named %q: see eval --help", name)
+	}
+	return all[i], nil
+}
+
+// promptFile is the name of the prompts in the cache.
+func (r recipe) promptFile() string { return r.Prompt.SHA256 + ".yaml" }
+
+// fetchPrompt writes the prompts to path unless they are there already.
+func (r recipe) fetchPrompt(ctx context.Context, path string) error {
+	file := hub.File{URL: r.Prompt.URL, SHA256: r.Prompt.SHA256}
+	if _, err := (&hub.Client{}).Fetch(ctx, file, path); err != nil {
+		return cli.Usagef("the prompts of the checkpoint: %w", err)
+	}
+	return nil
 }
