@@ -18,8 +18,6 @@ import (
 type listing struct {
 	names []string
 	bytes int64 // their size, as far as it is known
-	// absent are tracked files that a sparse checkout leaves out of the work tree.
-	absent []string
 	// omitted are paths that this process has no permission to read.
 	omitted []Omission
 	// gone are tracked files that are missing from the work tree.
@@ -73,9 +71,7 @@ func (l *listing) add(ctx context.Context, source, name string, mayLack bool) er
 	info, err := os.Lstat(filepath.Join(source, name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if mayLack {
-			l.absent = append(l.absent, name)
-		} else {
+		if !mayLack {
 			l.gone = append(l.gone, name) // deleted, but still in the index
 		}
 		return nil
@@ -154,9 +150,29 @@ func (l *listing) omit(name string) {
 	l.omitted = append(l.omitted, Omission{Path: filepath.ToSlash(name), Reason: "not readable"})
 }
 
-// copyAll copies the listed files one at a time, because the file system is the bottleneck. Files that cannot be
-// read are left out and reported.
+// copyAll makes the copy that sandboxes get, of what they would copy in otherwise. Files that cannot be read are left
+// out and reported.
 func (s *Snapshot) copyAll(ctx context.Context, l *listing) error {
+	s.Dir = filepath.Join(s.parent, "base")
+	if err := os.Mkdir(s.Dir, 0o755); err != nil {
+		return err
+	}
+	defer s.leaveOut(l)
+	if err := s.copyListed(ctx, l); err != nil {
+		return err
+	}
+	for _, name := range s.Aside {
+		if err := s.copyBelow(ctx, l, name); err != nil {
+			return err
+		}
+	}
+	git := s.git
+	s.git, s.streamed, s.without = "", false, nil
+	return os.Rename(git, filepath.Join(s.Dir, ".git"))
+}
+
+// copyListed copies the listed files one at a time, because the file system is the bottleneck.
+func (s *Snapshot) copyListed(ctx context.Context, l *listing) error {
 	made := "" // the last directory created; names are sorted
 	for _, name := range l.names {
 		if ctx.Err() != nil {
@@ -176,7 +192,6 @@ func (s *Snapshot) copyAll(ctx context.Context, l *listing) error {
 			return fmt.Errorf("copy %s: %w", name, err)
 		}
 	}
-	s.leaveOut(l)
 	return nil
 }
 

@@ -24,32 +24,6 @@ const (
 // errBudget reports that a directory does not fit into the budget.
 var errBudget = errors.New("more than the budget")
 
-// copyIgnored copies ignored paths, installed dependencies first, as long as the budget lasts. It records the rest
-// as omitted.
-func (s *Snapshot) copyIgnored(ctx context.Context, l *listing, c choice) error {
-	names := s.byUse()
-	hidden := make(map[string]bool, len(l.hidden))
-	for _, name := range l.hidden {
-		hidden[name] = true
-	}
-	left := room{bytes: copyBudget, files: copyFiles}
-	s.Aside = nil
-	for _, name := range names {
-		ok, err := s.fits(ctx, l, c, name, &left)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			continue
-		}
-		if err := s.copyBelow(ctx, l, name, hidden); err != nil {
-			return err
-		}
-		s.Aside = append(s.Aside, name)
-	}
-	return nil
-}
-
 // byUse returns the ignored paths, installed dependencies first.
 func (s *Snapshot) byUse() []string {
 	names := slices.Clone(s.Aside)
@@ -106,7 +80,7 @@ func (s *Snapshot) measure(ctx context.Context, name string, left room, all bool
 }
 
 // copyBelow copies a path and everything below it, except what is hidden.
-func (s *Snapshot) copyBelow(ctx context.Context, l *listing, top string, hidden map[string]bool) error {
+func (s *Snapshot) copyBelow(ctx context.Context, l *listing, top string) error {
 	from := filepath.Join(s.Source, filepath.FromSlash(top))
 	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
 		name, rerr := filepath.Rel(s.Source, file)
@@ -115,9 +89,9 @@ func (s *Snapshot) copyBelow(ctx context.Context, l *listing, top string, hidden
 			return context.Cause(ctx)
 		case rerr != nil:
 			return rerr
-		case hidden[name] && d != nil && d.IsDir():
+		case slices.Contains(l.hidden, name) && d != nil && d.IsDir():
 			return fs.SkipDir
-		case hidden[name] || errors.Is(err, fs.ErrNotExist):
+		case slices.Contains(l.hidden, name) || errors.Is(err, fs.ErrNotExist):
 			return nil
 		case errors.Is(err, fs.ErrPermission):
 			l.omit(name)

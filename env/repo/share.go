@@ -91,7 +91,7 @@ func (s *Snapshot) adoptIndex(ctx context.Context, g git) (head string, err erro
 			}
 		}
 	}
-	return head, s.adopt(ctx, g, nil)
+	return head, s.adopt(ctx, g)
 }
 
 // borrow lets the repository find the objects in the source's stores.

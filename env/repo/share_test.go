@@ -59,7 +59,7 @@ func streamed(t *testing.T, s *Snapshot) string {
 
 func shared(t *testing.T, dir string, o Options) *Snapshot {
 	t.Helper()
-	o.Share = !o.Stream
+	o.Share = !o.Stream && !o.Ignored
 	s, err := Take(t.Context(), dir, o)
 	if err != nil {
 		t.Fatal(err)

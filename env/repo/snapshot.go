@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -75,7 +74,7 @@ type Options struct {
 	// ignored files, except for likely secrets.
 	Share bool
 	// Stream makes no copy either: a sandbox copies in the source itself when it starts, including ignored files,
-	// except for likely secrets, up to a budget. If that is not possible, there is a copy.
+	// except for likely secrets, up to a budget.
 	Stream bool
 	// Ignored also copies ignored files, except for likely secrets, up to a budget.
 	Ignored bool
@@ -89,10 +88,9 @@ type Options struct {
 // Take copies dir or, if dir is in a git work tree, the whole work tree. It leaves out ignored files, devices,
 // sockets and pipes, and only reads the source.
 func Take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
-	s, err := takeSnapshot(ctx, dir, o)
-	if err != nil && o.Stream && ctx.Err() == nil { // for example because git objects are missing
-		o.Stream, o.Ignored = false, true
-		s, err = takeSnapshot(ctx, dir, o)
+	s, err := takeSnapshot(ctx, dir, o, true)
+	if err != nil && !o.Share && ctx.Err() == nil { // for example because git objects are missing
+		s, err = takeSnapshot(ctx, dir, o, false)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("snapshot %s: %w", dir, err)
@@ -100,7 +98,7 @@ func Take(ctx context.Context, dir string, o Options) (*Snapshot, error) {
 	return s, nil
 }
 
-func takeSnapshot(ctx context.Context, dir string, o Options) (*Snapshot, error) {
+func takeSnapshot(ctx context.Context, dir string, o Options, history bool) (*Snapshot, error) {
 	w, err := find(ctx, dir)
 	if err != nil {
 		return nil, err
@@ -110,7 +108,7 @@ func takeSnapshot(ctx context.Context, dir string, o Options) (*Snapshot, error)
 		return nil, err
 	}
 	s := &Snapshot{Source: w.root, parent: parent, links: w.links, progress: progress{report: o.Progress}}
-	if err := s.fill(ctx, w.repository, o); err != nil {
+	if err := s.fill(ctx, w.repository, history, o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
@@ -144,7 +142,8 @@ func (s *Snapshot) Install(done env.Installed) {
 // Installed reports whether a set-up's results are among what the sandboxes show.
 func (s *Snapshot) Installed() bool { return s.installed != nil }
 
-func (s *Snapshot) fill(ctx context.Context, repository bool, o Options) error {
+// fill makes the git directory and, unless a sandbox can do without, the copy. Without history, it has one commit.
+func (s *Snapshot) fill(ctx context.Context, repository, history bool, o Options) error {
 	files, err := list(ctx, s.Source, repository)
 	if err != nil {
 		return err
@@ -153,33 +152,27 @@ func (s *Snapshot) fill(ctx context.Context, repository bool, o Options) error {
 	if err != nil {
 		return err
 	}
-	if o.Stream {
-		return s.stream(ctx, repository, files, chosen)
+	if !o.Share {
+		s.leaveOutUnreadable(files)
 	}
-	if o.Share {
-		if repository {
-			if err := s.setAside(ctx, files, chosen); err != nil {
-				return err
-			}
+	if repository && (o.Share || o.Stream || o.Ignored) {
+		if err := s.setAside(ctx, files, chosen); err != nil {
+			return err
 		}
-		s.leaveOut(files)
-		return s.share(ctx, repository, files)
+		if !o.Share {
+			err = s.afford(ctx, files, chosen)
+		}
 	}
-	s.Dir = filepath.Join(s.parent, "base")
-	if err := os.Mkdir(s.Dir, 0o755); err != nil {
+	if err == nil {
+		err = s.share(ctx, repository && history, files)
+	}
+	if s.leaveOut(files); err != nil || o.Share {
 		return err
 	}
-	if err := s.copyAll(ctx, files); err != nil {
+	if err := s.stream(ctx, files); err != nil || o.Stream {
 		return err
 	}
-	if err := s.commit(ctx, repository, files.absent); err != nil || !repository || !o.Ignored {
-		return err
-	}
-	if err := s.setAside(ctx, files, chosen); err != nil {
-		return err
-	}
-	defer s.leaveOut(files)
-	return s.copyIgnored(ctx, files, chosen)
+	return s.copyAll(ctx, files)
 }
 
 // Original implements env.Origin.
@@ -203,52 +196,8 @@ func (s *Snapshot) Original(_ context.Context, path string) ([]byte, error) {
 // Close removes the copy.
 func (s *Snapshot) Close() error { return disk.RemoveScratch(s.parent) }
 
-// commit turns the copy into a repository: the source's last commits, then a commit of everything uncommitted.
-// absent lists files that are in the source's commit but that its sparse checkout leaves out of the work tree.
-func (s *Snapshot) commit(ctx context.Context, repository bool, absent []string) error {
-	g := git{dir: s.Dir, env: identity}
-	if _, err := g.run(ctx, nil, "init", "-q", "-b", "main", "--template=", "."); err != nil {
-		return err
-	}
-	if err := os.Mkdir(filepath.Join(s.Dir, ".git", "info"), 0o755); err != nil {
-		return err
-	}
-	if err := s.configure(); err != nil {
-		return err
-	}
-	if repository {
-		if err := s.history(ctx, g); err != nil {
-			return err
-		}
-		if err := s.adopt(ctx, g, absent); err != nil {
-			return err
-		}
-	}
-	// -f, because a tracked file may match an ignore rule. Large files are streamed.
-	if _, err := g.run(ctx, nil, "-c", "core.bigFileThreshold=8m", "add", "-A", "-f", "--", "."); err != nil {
-		return err
-	}
-	status, err := g.run(ctx, nil, "status", "--porcelain", "-z", "--untracked-files=no")
-	if err != nil || len(status) == 0 && s.Head != "" {
-		return err
-	}
-	_, err = g.run(ctx, nil, "commit", "-q", "--allow-empty", "--no-verify", "-m", "State of the work tree at the start")
-	return err
-}
-
-// configure sets a committer identity, so that the agent can commit.
-func (s *Snapshot) configure() error {
-	f, err := os.OpenFile(filepath.Join(s.Dir, ".git", "config"), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString("[user]\n\tname = deepswe\n\temail = deepswe@localhost\n")
-	return errors.Join(err, f.Close())
-}
-
-// adopt turns the files of submodules into ordinary files, because the copy has no submodules, and keeps absent
-// files from looking deleted.
-func (s *Snapshot) adopt(ctx context.Context, g git, absent []string) error {
+// adopt turns the files of submodules into ordinary files, because the copy has no submodules.
+func (s *Snapshot) adopt(ctx context.Context, g git) error {
 	staged, err := g.run(ctx, nil, "ls-files", "-z", "--stage")
 	if err != nil {
 		return err
@@ -260,57 +209,9 @@ func (s *Snapshot) adopt(ctx context.Context, g git, absent []string) error {
 		}
 	}
 	if modules.Len() > 0 {
-		if _, err := g.run(ctx, &modules, "update-index", "-z", "--force-remove", "--stdin"); err != nil {
-			return err
-		}
+		_, err = g.run(ctx, &modules, "update-index", "-z", "--force-remove", "--stdin")
 	}
-	if len(absent) == 0 || s.Head == "" {
-		return nil
-	}
-	// This fails if a file was staged and then left out. Then all absent files look deleted, which is harmless.
-	paths := strings.NewReader(strings.Join(absent, "\x00") + "\x00")
-	_, err = g.run(ctx, paths, "update-index", "-z", "--skip-worktree", "--stdin")
-	if ctx.Err() != nil {
-		return err
-	}
-	return nil
-}
-
-// historyDepth is how many commits of the source the agent gets.
-const historyDepth = "50"
-
-// history fetches the source's last commits. If the source has none, or lacks their objects (a partial clone
-// without its remote), the result is a repository without history rather than an error.
-func (s *Snapshot) history(ctx context.Context, g git) error {
-	head, err := git{dir: s.Source, user: true}.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		return nil
-	}
-	// The process at the other end of the fetch does not inherit our settings, and would refuse another user's
-	// repository.
-	const upload = "git -c safe.directory='*' -c core.fsmonitor=false upload-pack"
-	_, err = g.run(ctx, nil, "fetch", "-q", "--no-tags", "--no-recurse-submodules", "--update-shallow",
-		"--depth", historyDepth, "--upload-pack", upload, s.Source, "HEAD")
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if rerr := os.Remove(filepath.Join(s.Dir, ".git", "FETCH_HEAD")); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
-		return rerr
-	}
-	if err != nil {
-		return nil
-	}
-	if _, err := g.run(ctx, nil, "update-ref", "HEAD", head); err != nil {
-		return err
-	}
-	if _, err := g.run(ctx, nil, "read-tree", "HEAD"); err != nil {
-		return err
-	}
-	s.Head = head
-	return nil
+	return err
 }
 
 // identity is the author and committer of the commits in copies.

@@ -13,27 +13,13 @@ import (
 	"syscall"
 )
 
-// stream prepares a source that sandboxes copy in themselves, so that each file is written only once: it makes the
-// git directory that they get, and decides which paths they do not get.
-func (s *Snapshot) stream(ctx context.Context, repository bool, l *listing, c choice) error {
-	s.leaveOutUnreadable(l)
-	if repository {
-		if err := s.setAside(ctx, l, c); err != nil {
-			return err
-		}
-		if err := s.afford(ctx, l, c); err != nil {
-			return err
-		}
-	}
-	if err := s.share(ctx, repository, l); err != nil {
-		return err
-	}
+// stream makes the snapshot one that sandboxes copy in themselves, so that each file is written only once.
+func (s *Snapshot) stream(ctx context.Context, l *listing) error {
 	stores := s.Checkout.Objects
 	s.Checkout, s.streamed = nil, true
 	for _, name := range l.hidden {
 		s.without = append(s.without, filepath.ToSlash(name))
 	}
-	s.leaveOut(l)
 	return s.keepHistory(ctx, stores, l.bytes)
 }
 
