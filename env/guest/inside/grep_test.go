@@ -82,7 +82,8 @@ func TestGrepLongLine(t *testing.T) {
 		"regexp":           {"one\n" + filler + "nnneedle\nneedle\n", "n+eedle$", true, 2, "ünnneedle"},
 		"the last line":    {"one\n" + filler + "x", "x$", true, 2, "üx"},
 		"the line after":   {filler + "\nneedle\n", "needle", false, 2, "needle"},
-		"anchored":         {filler + "\n" + filler + "é", "^ü+é$", true, 2, ""},
+		"anchored":         {"x" + filler + "x" + filler + "\n" + filler + "\nxé", "^x", true, 1, "xü"},
+		"only the end":     {filler + "x" + filler + "\n" + filler + "x", "x$", true, 2, "üx"},
 	} {
 		g := search1(t, guest.Query{Term: c.term, Regexp: c.regexp}, []byte(c.content))
 		if len(g.matches) == 0 || g.matches[0].Line != c.line || !strings.Contains(string(g.matches[0].Text), c.text) {
@@ -96,8 +97,8 @@ func TestGrepLongLine(t *testing.T) {
 	if g := search1(t, guest.Query{Term: "absent"}, []byte(filler+"\n"+filler+"\n")); g.total != 0 {
 		t.Errorf("%+v", g.matches)
 	}
-	// A text that lies across two pieces of the stream.
-	across := strings.Repeat("x", 256<<10-3) + "needle" + filler
+	// A text that lies across two parts of a line.
+	across := strings.Repeat("x", wholeLine-3) + "needle" + filler
 	if g := search1(t, guest.Query{Term: "needle"}, []byte(across)); g.total != 1 {
 		t.Error("not found across a border")
 	}
