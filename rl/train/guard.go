@@ -26,7 +26,6 @@ type guard struct {
 	rewards    []float64
 	best       float64
 	below      int
-	stuck      int
 	skipped    int
 }
 
@@ -71,24 +70,14 @@ func (g *guard) observeStep(p metrics.Point) (warnings []string, err error) {
 			fmt.Sprintf("sampler and trainer disagree: mismatch/kl_k3 is %.3g; check that both compute "+
 				"in the same precision and that the sampler uses no filters, or set algorithm.set corrections", kl))
 	}
-	act := func(action config.Action, steps, patience int, text string) {
+	if c := g.settings.Collapse; g.collapsed(p) {
 		switch {
-		case steps < patience:
-		case action == config.Stop && err == nil:
-			err = fmt.Errorf("%w: %s", errGuard, text)
-		case action == config.Warn && steps == patience:
-			warnings = append(warnings, text)
+		case c.Action == config.Stop && err == nil:
+			err = fmt.Errorf("%w: %s", errGuard, g.collapse())
+		case c.Action == config.Warn && g.below == c.Patience:
+			warnings = append(warnings, g.collapse())
 		}
 	}
-	if g.collapsed(p) {
-		act(g.settings.Collapse.Action, g.below, g.settings.Collapse.Patience, g.collapse())
-	}
-	g.repeats(p)
-	s := g.settings.Stuck
-	act(s.Action, g.stuck, s.Patience, fmt.Sprintf("for %d steps the rollouts of %g%% of the groups or more have been "+
-		"the same, token for token, without solving their task: the policy no longer explores, and nothing can be learned "+
-		"from it; to fix: begin again from an earlier checkpoint with a lower optimizer.learning_rate",
-		g.stuck, 100*s.Fraction))
 	return warnings, err
 }
 
@@ -99,18 +88,6 @@ func (g *guard) replay(history []metrics.Point, log *slog.Logger) {
 			log.Warn("a guard had stopped this run", "step", p.Step, "error", err)
 			*g = guard{settings: g.settings, pretrained: g.pretrained}
 		}
-	}
-}
-
-// repeats counts the steps in a row in which the policy was stuck.
-func (g *guard) repeats(p metrics.Point) {
-	share, ok := p.Values[stuckMetric]
-	switch {
-	case !ok:
-	case share >= g.settings.Stuck.Fraction:
-		g.stuck++
-	default:
-		g.stuck = 0
 	}
 }
 

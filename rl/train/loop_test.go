@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -415,7 +414,6 @@ func TestEntropyOfThePolicyToBeginWith(t *testing.T) {
 	} {
 		g := guard{pretrained: c.pretrained, settings: config.Guards{
 			Entropy: config.Entropy{Min: 0.3, Max: 1, Action: c.action}, Collapse: config.Collapse{Window: 9},
-			Stuck: config.Stuck{Patience: 9},
 		}}
 		warnings, err := g.observeStep(metrics.Point{Step: 1, Values: map[string]float64{entropyMetric: c.entropy}})
 		if (len(warnings) > 0) != c.warns || errors.Is(err, errGuard) != c.stops {
@@ -497,47 +495,6 @@ func TestUntrainedTokensStopTheRun(t *testing.T) {
 	}
 	if _, err := new(guard).observeStep(metrics.Point{Step: 1}); err != nil {
 		t.Errorf("without the metric: %v", err)
-	}
-}
-
-// A policy whose rollouts are all the same can learn nothing from them, unless they solve their tasks.
-func TestStuckPolicyStopsTheRun(t *testing.T) {
-	t.Parallel()
-	rollout := func(reward *float64, ids ...int32) rl.Rollout {
-		return rl.Rollout{Reward: reward, NotGraded: reward == nil && len(ids) > 0, Turns: []rl.Turn{{CompletionIDs: ids}}}
-	}
-	zero, one := 0.0, 1.0
-	for _, tt := range []struct {
-		name     string
-		rollouts []rl.Rollout
-		want     any
-	}{
-		{"the same", []rl.Rollout{rollout(&zero, 1, 2), rollout(&zero, 1, 2)}, 1.0},
-		{"the same, and not graded", []rl.Rollout{rollout(nil, 1, 2), rollout(nil, 1, 2)}, 1.0},
-		{"empty", []rl.Rollout{rollout(&zero), rollout(&zero)}, 1.0},
-		{"solved", []rl.Rollout{rollout(&one, 1, 2), rollout(&one, 1, 2)}, 0.0},
-		{"different", []rl.Rollout{rollout(&zero, 1, 2), rollout(&zero, 1, 3)}, 0.0},
-		{"half", []rl.Rollout{rollout(&zero, 1), rollout(&zero, 2), rollout(&zero, 3), rollout(&zero, 3)}, 0.5},
-		{"of one that failed", []rl.Rollout{rollout(&zero, 1), rollout(&zero, 1), rollout(nil), rollout(&zero, 2)}, 1.0},
-		{"none", []rl.Rollout{rollout(nil), rollout(nil)}, nil},
-	} {
-		values := map[string]float64{}
-		for i := range tt.rollouts {
-			tt.rollouts[i].Group = strconv.Itoa(i / 2)
-		}
-		stuck(values, tt.rollouts)
-		if got, ok := values[stuckMetric]; ok != (tt.want != nil) || ok && got != tt.want {
-			t.Errorf("%s: %v, want %v", tt.name, values, tt.want)
-		}
-	}
-	g := guard{settings: config.Guards{
-		Collapse: config.Collapse{Window: 9}, Stuck: config.Stuck{Fraction: 0.9, Patience: 2, Action: config.Stop},
-	}}
-	for i, share := range []float64{1, 0.5, 0.95, 1} {
-		_, err := g.observeStep(metrics.Point{Step: i + 1, Values: map[string]float64{stuckMetric: share}})
-		if stop := i == 3; errors.Is(err, errGuard) != stop || stop && !strings.Contains(err.Error(), "no longer explores") {
-			t.Errorf("step %d: %v", i+1, err)
-		}
 	}
 }
 

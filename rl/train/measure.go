@@ -67,40 +67,6 @@ func describe(values map[string]float64, outcomes []run.Outcome, source func(tas
 	rl.Quantiles(values, "time/rollout", totals)
 }
 
-// stuckMetric is the share of groups whose rollouts are the same and do not solve their task.
-const stuckMetric = "groups/stuck"
-
-// stuck adds that share, of the groups with at least two rollouts that ended in the ordinary way.
-func stuck(values map[string]float64, rollouts []rl.Rollout) {
-	total, same := 0, 0
-	for len(rollouts) > 0 {
-		n := slices.IndexFunc(rollouts, func(r rl.Rollout) bool { return r.Group != rollouts[0].Group })
-		if n < 0 {
-			n = len(rollouts)
-		}
-		all := rollouts[:n]
-		rollouts = rollouts[n:]
-		var played []*rl.Rollout
-		solved := true
-		for i := range all {
-			if r := &all[i]; r.Reward != nil || r.NotGraded {
-				played = append(played, r)
-				solved = solved && r.Reward != nil && *r.Reward >= 1
-			}
-		}
-		if len(played) < 2 {
-			continue
-		}
-		total++
-		if !solved && !slices.ContainsFunc(played[1:], func(r *rl.Rollout) bool { return !sameTokens(played[0], r) }) {
-			same++
-		}
-	}
-	if total > 0 {
-		values[stuckMetric] = float64(same) / float64(total)
-	}
-}
-
 // entropyMetric is the entropy of the sampler's policy, in nats a token.
 const entropyMetric = "entropy/sampled"
 
@@ -118,13 +84,6 @@ func entropy(values map[string]float64, rollouts []rl.Rollout) {
 	if n > 0 {
 		values[entropyMetric] = sum / float64(n)
 	}
-}
-
-// sameTokens reports whether the policy sampled the same tokens in two rollouts.
-func sameTokens(a, b *rl.Rollout) bool {
-	return slices.EqualFunc(a.Turns, b.Turns, func(x, y rl.Turn) bool {
-		return slices.Equal(x.CompletionIDs, y.CompletionIDs)
-	})
 }
 
 // speeds adds the metrics per second of a step. values must contain its other metrics.

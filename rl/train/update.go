@@ -261,7 +261,6 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	}
 	values := batch.Metrics(rl.VersionNumber(u.publisher.policy.Version))
 	describe(values, outcomes, u.source)
-	stuck(values, rollouts)
 	entropy(values, rollouts)
 	maps.Copy(values, u.stats.Metrics())
 	if u.updates > 0 {

@@ -18,7 +18,7 @@ func TestConfigurationOfImitation(t *testing.T) {
 		on + "sft: {rows: x, batch: 0}\n":       "sft.batch is 0",
 		on + "sft: {rows: x, validation: 1}\n":  "sft.validation is 1",
 		on + "sft: {rows: x, schedule: step}\n": "want one of constant, linear, cosine",
-		on + "sft: {rows: x, bacth: 3}\n":       `did you mean "batch"?`,
+		on + "sft: {rows: x, bacth: 3}\n":       `unknown key "bacth" in sft, which has rows`,
 		least + "sft: {rows: x}\n":              "sft applies to objective sft only",
 		"objective: sft\ntrainer: {name: rows}\nsft: {rows: x}\n": "changes no weight",
 		least + "objective: dpo\n":                                `objective is "dpo": want one of rl, sft`,

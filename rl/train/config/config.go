@@ -162,7 +162,7 @@ func defaults() Config {
 		Checkpoint: Checkpoint{Every: 10, Keep: 2},
 		Guards: Guards{
 			MaxSkipped: 10, MismatchKL: 0.1, Collapse: Collapse{Window: 10, Fraction: 0.5, Patience: 20, Action: Warn},
-			Stuck: Stuck{Fraction: 0.9, Patience: 10, Action: Stop}, Entropy: Entropy{Min: 0.3, Max: 1, Action: Warn},
+			Entropy: Entropy{Min: 0.3, Max: 1, Action: Warn},
 		},
 		Curriculum: Curriculum{After: 2, Every: 8, MaxRate: 1, Exhausted: Warn},
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 
 	"gopkg.in/yaml.v3"
@@ -23,14 +22,13 @@ type Curriculum struct {
 }
 
 // Guards watch a run for known failures: gradients that are not finite, a trainer that disagrees with its sampler, a
-// sustained collapse of the reward, a policy that always does the same.
+// sustained collapse of the reward.
 type Guards struct {
 	// MaxSkipped optimizer steps in a row without a finite gradient stop the run; 0 means never.
 	MaxSkipped int `yaml:"max_skipped" least:"0"`
 	// MismatchKL is the k3 estimate of KL(sampler, trainer) above which there is a warning; 0 means never.
 	MismatchKL float64  `yaml:"mismatch_kl" most:"1e6"`
 	Collapse   Collapse `yaml:"collapse"`
-	Stuck      Stuck    `yaml:"stuck"`
 	Entropy    Entropy  `yaml:"entropy"`
 }
 
@@ -40,15 +38,6 @@ type Entropy struct {
 	Min    float64 `yaml:"min" most:"100"`
 	Max    float64 `yaml:"max" most:"100"`
 	Action Action  `yaml:"action"`
-}
-
-// Stuck is a policy that has collapsed to one reply: the rollouts of a group are the same and do not solve their task.
-// Their advantages are all 0, so the run can no longer get out of it.
-type Stuck struct {
-	// Fraction is the share of groups of which that is true, in each of Patience steps in a row.
-	Fraction float64 `yaml:"fraction" most:"1"`
-	Patience int     `yaml:"patience" least:"1"`
-	Action   Action  `yaml:"action"`
 }
 
 // Collapse is the condition that the mean reward over a window stays below a fraction of its maximum so far.
@@ -83,10 +72,6 @@ func (a *Action) UnmarshalYAML(n *yaml.Node) error {
 func (g Guards) validate() error {
 	if g.Entropy.Min > g.Entropy.Max {
 		return fmt.Errorf("guards.entropy.min is %g, and guards.entropy.max is %g: want more", g.Entropy.Min, g.Entropy.Max)
-	}
-	if g.Stuck.Fraction == 0 {
-		return errors.New("guards.stuck.fraction is 0, which every step reaches; to switch it off: " +
-			"set guards.stuck.action to off")
 	}
 	return nil
 }

@@ -32,7 +32,7 @@ type document struct {
 }
 
 // Load reads a configuration, fills in the defaults and checks it. A key that nothing has is an error that names its
-// line and the key that was probably meant.
+// line and the keys that there are.
 //
 // Each of set changes one thing, as KEY=VALUE: KEY is a path of the configuration, as in optimizer.learning_rate, or a
 // switch of the algorithm, as in filter.max_steps.

@@ -38,8 +38,8 @@ func parse(data []byte) (*yaml.Node, error) {
 	return root, nil
 }
 
-// checkKeys refuses keys that the type has no field for. yaml.v3 can do this itself, but it neither names the section
-// nor suggests a spelling.
+// checkKeys refuses keys that the type has no field for. yaml.v3 can do this itself, but it names neither the section
+// nor the keys that it has.
 func checkKeys(n *yaml.Node, t reflect.Type, section string) error {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -146,15 +146,12 @@ func join(section, key string) string {
 }
 
 func unknownKey(key *yaml.Node, section string, known []string) error {
-	hint := "it has " + strings.Join(known, ", ")
-	if near := nearest(key.Value, known); near != "" {
-		hint = fmt.Sprintf("did you mean %q?", near)
-	}
 	where := ""
 	if key.Line > 0 { // 0 for a key that is in no file
 		where = fmt.Sprintf("line %d: ", key.Line)
 	}
-	return fmt.Errorf("%sunknown key %q in %s: %s", where, key.Value, cmp.Or(section, "the configuration"), hint)
+	return fmt.Errorf("%sunknown key %q in %s, which has %s", where, key.Value, cmp.Or(section, "the configuration"),
+		strings.Join(known, ", "))
 }
 
 // yamlFields returns the keys of a struct with the types below them, inlined structs included, and the keys in order.
@@ -170,41 +167,6 @@ func yamlFields(t reflect.Type) (map[string]reflect.Type, []string) {
 		names = append(names, name)
 	}
 	return fields, names
-}
-
-// nearest returns the known word that a misspelled one most likely means, or "" if none is close.
-func nearest(word string, known []string) string {
-	best, least := "", len(word)/3+2
-	for _, k := range known {
-		if d := distance(strings.ReplaceAll(word, "-", "_"), k); d < least {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// distance returns how many letters must be inserted, deleted, replaced or swapped with their neighbour to turn a into
-// b.
-func distance(a, b string) int {
-	two, one, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		two, one, row = one, row, two
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(one[j]+1, row[j-1]+1, one[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], two[j-2]+1)
-			}
-		}
-	}
-	return row[len(b)]
 }
 
 // merge returns a mapping with the values of another one merged over it; neither is changed. Mappings are merged key by

@@ -90,7 +90,7 @@ environment: {name: frozenlake}
 rollouts: {tasks: 4, group: 4, workers: 40}
 evaluate: {every: 0}
 checkpoint: {every: 100}
-guards: {collapse: {action: off}, stuck: {action: off}, mismatch_kl: 0}
+guards: {collapse: {action: off}, mismatch_kl: 0}
 `
 
 // world is an environment and a trainer that do nothing but take the time that the schedule thinks they take.
