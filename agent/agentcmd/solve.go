@@ -28,8 +28,8 @@ type Deps struct {
 	Race func(ctx context.Context, r cli.Race) (cli.RaceResult, error)
 	// InspectTrainer checks a trainer's server for doctor, and compares it with the endpoint.
 	InspectTrainer func(ctx context.Context, c cli.TrainerCheck) []env.Finding
-	// Training writes the steps of a training run, or the groups of one step, for view.
-	Training func(out io.Writer, dir string, step int) error
+	// Training writes the steps of a training run, for view.
+	Training func(out io.Writer, dir string) error
 	// Glance writes the results of a run of eval or grade in a few lines, for view.
 	Glance func(out io.Writer, dir string) error
 	// Pages are the pages of the runs at the paths, and in the folders there, for view --serve and --html.

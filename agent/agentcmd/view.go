@@ -79,7 +79,7 @@ func newView(d Deps) *cobra.Command {
 		},
 		ValidArgsFunction: completeRuns(d),
 	}
-	cmd.Flags().IntVar(&o.step, "step", 0, "show step `N` only; of a training run, its groups")
+	cmd.Flags().IntVar(&o.step, "step", 0, "show step `N` only")
 	cmd.Flags().BoolVar(&o.full, "full", false, "show long texts whole")
 	cmd.Flags().StringVar(&o.serve, "serve", "", "show runs in a browser, at `ADDRESS`, until interrupted")
 	cmd.Flags().StringVar(&o.html, "html", "", "write a run, or an attempt, as one page to `FILE`")
@@ -123,9 +123,6 @@ func runView(d Deps, o viewOptions, path string) error {
 // viewRun shows a run as far as it has come: its only attempt, or a list of all.
 func viewRun(d Deps, o viewOptions, path string, r *run.Reader) error {
 	out := d.Out
-	if r.Manifest.Kind == run.Train && o.step > 0 {
-		return d.Training(out, path, o.step)
-	}
 	dirs, err := r.AttemptDirs()
 	if err != nil {
 		return err
@@ -154,7 +151,7 @@ func viewRun(d Deps, o viewOptions, path string, r *run.Reader) error {
 	}
 	if report := filepath.Join(path, "report.html"); m.Kind == run.Train {
 		fmt.Fprintln(out)
-		if err := d.Training(out, path, 0); err != nil {
+		if err := d.Training(out, path); err != nil {
 			return err
 		}
 		if _, err := os.Lstat(report); err == nil {

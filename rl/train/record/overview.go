@@ -6,10 +6,8 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"text/tabwriter"
 
-	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/verify/plot"
 )
@@ -17,11 +15,8 @@ import (
 // overviewSteps is the number of steps that an overview lists, the last ones.
 const overviewSteps = 20
 
-// Overview writes a table of a run's last steps or, if step is at least 1, of the groups of that step.
-func Overview(w io.Writer, dir string, step int) error {
-	if step > 0 {
-		return stepOverview(w, dir, step)
-	}
+// Overview writes the curves of a run, and a table of its last steps.
+func Overview(w io.Writer, dir string) error {
 	points, err := metrics.ReadJSONL(filepath.Join(dir, MetricsFile))
 	if err != nil || len(points) == 0 {
 		return err
@@ -109,32 +104,4 @@ func columnsOf(points []metrics.Point) []column {
 		{"SOME", "groups/solve_partial", "%.0f"}, {"ALL", "groups/solve_all", "%.0f"}, {"TURNS", "turns/mean", "%.1f"},
 		{"ENTROPY", "entropy/mean", "%.2f"}, {"SECONDS", "time/step", "%.1f"},
 	}
-}
-
-// stepOverview writes the groups of a step that have been played.
-func stepOverview(w io.Writer, dir string, step int) error {
-	groups, err := ReadStep(dir, step)
-	if err != nil {
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "GROUP\tTASK\tREWARDS\tTURNS\tTOKENS\tENDED")
-	for _, g := range groups {
-		var rewards, turns, tokens, ended []string
-		for _, r := range g {
-			shape := rl.Measure(&r.Rollout, 0).Shape
-			reward := "-"
-			if r.Reward != nil {
-				reward = fmt.Sprintf("%g", *r.Reward)
-			}
-			rewards, turns = append(rewards, reward), append(turns, fmt.Sprint(shape.Turns))
-			tokens = append(tokens, fmt.Sprint(shape.Sampled))
-			if why := string(r.StopReason); !slices.Contains(ended, why) {
-				ended = append(ended, why)
-			}
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", g[0].Group, g[0].Task, strings.Join(rewards, " "),
-			strings.Join(turns, " "), strings.Join(tokens, " "), strings.Join(ended, " "))
-	}
-	return t.Flush()
 }
