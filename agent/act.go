@@ -47,7 +47,6 @@ func (r *rollout) broken(ctx context.Context, err error) (StopReason, error) {
 	return SandboxError, fmt.Errorf("step %d: %w", r.out.Steps, err)
 }
 
-// finishTool is the tool that submits.
 const finishTool = "finish"
 
 // callResult is an action and, if it was run, its result.

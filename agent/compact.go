@@ -48,10 +48,8 @@ const adviceSummarize = `The context is nearly full. ` +
 	`what you found out (files, functions, line numbers, causes), what you changed and why, which ` +
 	`commands and tests you ran with which results, and what is left to do.`
 
-// summaryFrame introduces a summary.
 const summaryFrame = "The earlier steps of this session were replaced by this summary, which you wrote:\n\n"
 
-// compacting reports whether the rollout compacts its conversation at all.
 func (r *rollout) compacting() bool { return r.compaction == Elide || r.compaction == Summarize }
 
 // compact compacts the conversation if the context is nearly full or if needed is set, because the server has
@@ -184,7 +182,6 @@ func (r *rollout) applyCompaction(c trajectory.Compaction) error {
 	return nil
 }
 
-// sizeOf returns the size of messages in bytes.
 func sizeOf(messages []Message) int {
 	var b budget
 	b.add(messages...)

@@ -352,7 +352,6 @@ func findTags(text string) []tag {
 	}
 }
 
-// readTag reads the tag that starts at text[at].
 func readTag(text string, at int) (tag, bool) {
 	rest := text[at+1 : min(len(text), at+longestTag)]
 	inner, _, closed := strings.Cut(rest, ">")

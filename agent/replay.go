@@ -179,7 +179,6 @@ func recordedActions(format string, specs []tools.Spec, turn trajectory.Turn) []
 	return actions
 }
 
-// recordedResults returns the results of a turn in the order of its calls.
 func recordedResults(turn trajectory.Turn) []trajectory.Result {
 	var all []trajectory.Result
 	for _, o := range turn.Observations {

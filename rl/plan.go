@@ -42,7 +42,6 @@ func measured(r *Rollout, maxLength int) (Member, []span) {
 	return m, spans
 }
 
-// graded reports whether there is a reward.
 func (m *Member) graded() bool { return m.Reward != nil }
 
 // GroupKey identifies a group. Harnesses number groups from 0 for each task as well as all through, so the task is part
@@ -189,7 +188,6 @@ func (a *Algorithm) group(members []Member, placements []Placement) [][]int {
 	return groups
 }
 
-// advantages places the members of one group.
 func (a *Algorithm) advantages(group []int, members []Member, placements []Placement) {
 	n := len(group)
 	drop := func(f Disposition) {

@@ -106,7 +106,6 @@ func (e *fileEditor) remember(path string, s step) {
 	e.past[path] = steps
 }
 
-// last returns the latest step of a file.
 func (e *fileEditor) last(path string) (step, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -127,7 +126,6 @@ func (e *fileEditor) forget(path string, s step) {
 	}
 }
 
-// undo undoes the last edit of a file.
 func (e *fileEditor) undo(ctx context.Context, sb Sandbox, path string) (string, error) {
 	s, ok := e.last(path)
 	if !ok {

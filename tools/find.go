@@ -26,7 +26,6 @@ const (
 	longestGlob = 1_000   // bytes of a pattern
 )
 
-// findFiles finds files by name.
 func findFiles(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 	p, err := newParams("find_files", c.Args, "pattern", "path")
 	if err != nil {

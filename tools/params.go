@@ -77,7 +77,6 @@ func (p *params) flag(key string, def bool) (bool, error) {
 	return false, tell("%s must be true or false, got %s. Nothing was done.", key, quote(v))
 }
 
-// number returns an integer parameter.
 func (p *params) number(key, reason string) (int, error) {
 	v, err := p.required(key, reason)
 	if err != nil {

@@ -190,7 +190,6 @@ type observation struct{ text string }
 
 func (o *observation) Error() string { return o.text }
 
-// tell returns an observation.
 func tell(format string, args ...any) error { return &observation{text: fmt.Sprintf(format, args...)} }
 
 // failure returns a Result for a call that did not do what was asked.

@@ -25,7 +25,6 @@ func newText(data []byte) text {
 	return t
 }
 
-// lines returns the number of lines.
 func (t text) lines() int { return t.n }
 
 // from yields the lines from line n on, with their numbers and without line feeds.

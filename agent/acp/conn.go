@@ -69,7 +69,6 @@ func (c *conn) send(m message) error {
 
 func (c *conn) notify(method string, params any) { _ = c.send(message{Method: method, Params: params}) }
 
-// answer answers a request.
 func (c *conn) answer(id json.RawMessage, result any, err error) {
 	m := message{ID: id, Result: result}
 	if err != nil {
@@ -114,7 +113,6 @@ func (c *conn) call(ctx context.Context, method string, params, into any) error 
 	}
 }
 
-// errLong is the error of a message that is too long.
 var errLong = fmt.Errorf("a message is longer than %d MiB", maxLine>>20)
 
 // line reads a line. One beyond the limit is passed over.

@@ -154,7 +154,6 @@ func (w *acpWatcher) isEdit(c *tools.Call) bool {
 	return c.Name == "file_editor" && c.Args["command"] != "view"
 }
 
-// toolCall describes a call.
 func (w *acpWatcher) toolCall(id string, c *tools.Call) acp.ToolCall {
 	call := acp.ToolCall{ID: id, Title: describe(c, w.dir), Kind: "other", RawInput: c.Args}
 	path := w.onHost(c.Args["path"])

@@ -229,7 +229,6 @@ func (o *solveOptions) checkRace() error {
 	return o.verifier.Check()
 }
 
-// checkSetup checks the flag.
 func (o *solveOptions) checkSetup() error {
 	for _, c := range o.Setup {
 		switch {

@@ -21,7 +21,6 @@ type questions struct {
 	lines *bufio.Reader
 }
 
-// errNoAnswer says that standard input has ended.
 var errNoAnswer = errors.New("standard input has ended: no answer")
 
 // awaitInput waits for input, or for the end of ctx. A terminal is looked at again and again, because a read that has

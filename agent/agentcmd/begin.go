@@ -60,7 +60,6 @@ func Begin(ctx context.Context, d Deps) error {
 	return nil
 }
 
-// beginning is a dialogue.
 type beginning struct {
 	d         Deps
 	config    cli.Config

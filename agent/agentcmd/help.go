@@ -125,7 +125,6 @@ func newTopics(solve *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// flagsOf describes the chosen flags of a command.
 func flagsOf(c *cobra.Command, chosen func(*pflag.Flag) bool) string {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.Flags().VisitAll(func(f *pflag.Flag) {

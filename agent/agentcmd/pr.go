@@ -84,7 +84,6 @@ func newPR(d Deps) *cobra.Command {
 	return cmd
 }
 
-// checkFlags validates the flags.
 func (o pullOptions) checkFlags() error {
 	switch forge.Via(o.via) {
 	case forge.Auto, forge.Branch, forge.Fork, forge.AGit:

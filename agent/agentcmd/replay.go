@@ -30,7 +30,6 @@ recording began with; with --image and --dir it is the one in the image.
 EXIT STATUS
   0 all results are the recorded ones · 3 some differ · 6 the sandbox failed`
 
-// replayOptions are the flags of replay.
 type replayOptions struct {
 	cli.SandboxFlags
 	repo    string

@@ -64,7 +64,6 @@ type solveRun struct {
 	settings solveSettings
 }
 
-// readSolve reads a run of solve.
 func readSolve(path string) (*solveRun, error) {
 	r, err := run.Read(path)
 	if err != nil {
@@ -114,7 +113,6 @@ func (s *solveRun) sinceWork() []run.Note {
 	return s.Notes
 }
 
-// dir is the directory of the run's attempt.
 func (s *solveRun) dir() string { return s.AttemptDir(s.job()) }
 
 // readSummary returns the summary of the attempt; false if the attempt has not ended.
@@ -146,7 +144,6 @@ type continuation struct {
 	Text string `json:"text"`
 }
 
-// chosenAttempt is which of several attempts was chosen.
 type chosenAttempt struct {
 	Attempt int `json:"attempt"`
 }
@@ -223,7 +220,6 @@ type soFar struct {
 	replies int    // until it ended last
 }
 
-// readLog reads the log of the run's attempt.
 func (s *solveRun) readLog() (l soFar, err error) {
 	f, err := os.Open(filepath.Join(s.dir(), attempt.StepsFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -153,7 +153,6 @@ func isAddress(word string) bool {
 	return err != nil
 }
 
-// openBrowser opens an address in the browser of the desktop, if there is one.
 func openBrowser(d Deps, address string) {
 	program := "xdg-open"
 	switch {

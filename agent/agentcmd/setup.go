@@ -79,7 +79,6 @@ func (i installing) installPlan(ctx context.Context, store setup.Store, plan set
 	return nil
 }
 
-// setups is where set-ups are kept.
 func setups(w cli.World) setup.Store { return setup.Store{Dir: w.CacheDir("setups")} }
 
 // choosePlan selects the commands: the given ones, those that the user has agreed to before, or those that the
@@ -205,7 +204,6 @@ func (d dueLine) line() string {
 	return d.What
 }
 
-// note returns the line for the model.
 func (d dueLine) note() string {
 	if d.Offline {
 		return fmt.Sprintf("Not installed: %s, so that %s cannot be run here.", d.line(), d.Command)

@@ -56,7 +56,6 @@ func NewMachine(d Deps) []*cobra.Command {
 	return []*cobra.Command{newConfig(d), newDoctor(d), newClean(d)}
 }
 
-// solveOptions are the flags of solve.
 type solveOptions struct {
 	cli.ModelFlags
 	cli.SandboxFlags

@@ -94,7 +94,6 @@ func verdictOn(c attempt.Check) string {
 		counts, withoutProof(c))
 }
 
-// named names a few tests.
 func named(tests []string) string { return cli.SomeOf(tests, len(tests)) }
 
 // unaskedTests bounds a run of tests that nobody has asked for.

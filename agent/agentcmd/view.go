@@ -38,7 +38,6 @@ taken. Only who has the printed address, which admits one browser, can look.
 
 A run may also be an archive (.tar.zst), as export --archive writes it.`
 
-// viewOptions are the flags of view.
 type viewOptions struct {
 	step  int
 	full  bool

@@ -17,7 +17,6 @@ import (
 	"deepswe/env/setup"
 )
 
-// ownAgent is the value of --agent for deepswe's own agent.
 const ownAgent = "deepswe"
 
 // AgentFlags select the agent.

@@ -60,7 +60,6 @@ func (o *TaskFlags) Add(cmd *cobra.Command) {
 	f.BoolVar(&o.Strict, "strict", false, "stop at the first bad record instead of leaving it out")
 }
 
-// options returns the flags as options of package dataset.
 func (o *TaskFlags) options() (dataset.Options, error) {
 	d := dataset.Options{Strict: o.Strict, ExcludeReposOf: o.Exclude, Image: o.Image, Counts: new(dataset.Counts)}
 	if o.Path == "" {

@@ -86,7 +86,6 @@ func (p Profile) matches(model string) bool {
 	return false
 }
 
-// check validates a profile.
 func (p Profile) check() error {
 	if len(p.Models) == 0 {
 		return Usagef("profiles: each needs models, a list of patterns")

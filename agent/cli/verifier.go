@@ -35,7 +35,6 @@ type VerifierFlags struct {
 	optional bool
 }
 
-// verifiers are the values of --verifier.
 var verifiers = []string{"none", "free", "exec", "hybrid"}
 
 // Add adds the flags to a command. without is the default of --verifier; if it is empty, nothing is selected unless

@@ -10,7 +10,6 @@ import (
 	"deepswe/tools"
 )
 
-// messages is the dialect of Anthropic's messages.
 type messages struct{}
 
 type messagesRequest struct {
@@ -29,7 +28,6 @@ type messagesRequest struct {
 	Stream    bool `json:"stream"`
 }
 
-// block is a part of a message.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`

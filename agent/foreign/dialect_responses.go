@@ -11,7 +11,6 @@ import (
 	"deepswe/tools"
 )
 
-// responses is the dialect of OpenAI's Responses.
 type responses struct{}
 
 type responsesRequest struct {
@@ -135,7 +134,6 @@ func (r *request) take(all []responsesTool, namespace string) {
 	}
 }
 
-// items returns a reply's items.
 func (responses) items(r request, answer agent.Reply, id string) []map[string]any {
 	var all []map[string]any
 	add := func(kind string, more map[string]any) {

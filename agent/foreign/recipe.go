@@ -87,7 +87,6 @@ func Find(agent, setUp string) (Recipe, error) {
 // ownPath makes a shell find what is installed in {agent}.
 const ownPath = "export PATH={agent}/bin:$PATH; "
 
-// parse reads a recipe.
 func parse(data []byte) (Recipe, error) {
 	var r Recipe
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -107,7 +106,6 @@ const Folder = "/opt/deepswe/agent"
 // values are what the names in braces stand for.
 type values map[string]string
 
-// fill puts the values into a text.
 func (v values) fill(text string) string {
 	var pairs []string
 	for name, value := range v {

@@ -12,7 +12,6 @@ import (
 	"deepswe/tools"
 )
 
-// prompt identifies the call in the record.
 func (c *call) prompt() string { return hex.EncodeToString(c.key[:16]) }
 
 // record keeps what was said in a call, before the agent gets the answer. The caller holds g.mu.
@@ -89,7 +88,6 @@ func calls(m agent.Message) (ok []trajectory.Call, problem string) {
 	return ok, problem
 }
 
-// put appends an event to the trajectory.
 func (g *gateway) put(e trajectory.Event) error {
 	e.Seq, e.Time = int64(len(g.out.Events)+1), g.now()
 	if g.Record != nil {
@@ -121,7 +119,6 @@ func (g *gateway) header(definitions []json.RawMessage) trajectory.Header {
 	return h
 }
 
-// define returns tools as they are defined for the model.
 func define(specs []tools.Spec) ([]json.RawMessage, error) {
 	all := make([]json.RawMessage, len(specs))
 	for i, s := range specs {

@@ -82,7 +82,6 @@ func (g *gateway) handler(key string) http.Handler {
 	return mux
 }
 
-// knows reports whether the request has the key.
 func knows(r *http.Request, key string) bool {
 	given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if own := r.Header.Get("X-Api-Key"); own != "" {

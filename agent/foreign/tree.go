@@ -118,7 +118,6 @@ func (t *tree) fail(c *call) {
 	}
 }
 
-// end records the answer of a call.
 func (t *tree) end(c *call, answer agent.Reply) *reply {
 	m := answer.Message
 	r := &reply{

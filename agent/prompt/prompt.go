@@ -89,7 +89,6 @@ func (p Pack) system(specs []tools.Spec) string {
 	return toolsLine.ReplaceAllLiteralString(p.System, describe(specs))
 }
 
-// fields returns the placeholders with their values.
 func (v Values) fields() map[string]string {
 	network := "There is no network access: nothing can be downloaded or installed."
 	if v.Network {

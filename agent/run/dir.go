@@ -64,7 +64,6 @@ var (
 	ErrOther = errors.New("another kind of run")
 )
 
-// otherError is an ErrOther with advice.
 type otherError string
 
 func (e otherError) Error() string        { return string(e) }

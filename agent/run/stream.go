@@ -48,7 +48,6 @@ func (e *Engine) Stream(ctx context.Context, jobs iter.Seq[Job]) iter.Seq2[Outco
 	}
 }
 
-// run is the state of one Stream.
 type run struct {
 	Engine
 	admit context.Context // ends when no further jobs may start
@@ -222,7 +221,6 @@ func (r *run) end(err error) {
 	}
 }
 
-// observeEvent passes an event to the observer.
 func (r *run) observeEvent(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

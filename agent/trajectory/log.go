@@ -23,7 +23,6 @@ type Writer struct {
 	closed bool
 }
 
-// storedEvent is one line of a log.
 type storedEvent struct {
 	Event
 	Tokens *wireTokens `json:"tokens,omitempty"`

@@ -76,7 +76,6 @@ func (s *Step) time() time.Time {
 	return time.Time{}
 }
 
-// turn converts a step of the agent.
 func (s *Step) turn() Turn {
 	reply := Reply{
 		Message: Message{Role: RoleAssistant, Content: s.Message.String(), Reasoning: s.ReasoningContent},

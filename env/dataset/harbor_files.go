@@ -103,7 +103,6 @@ func bare(err error) error {
 	return err
 }
 
-// exists reports whether name exists, readable or not.
 func (h *harborReader) exists(name string) bool {
 	_, err := h.root.Lstat(filepath.FromSlash(name))
 	return !errors.Is(err, fs.ErrNotExist)

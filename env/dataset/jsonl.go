@@ -86,7 +86,6 @@ func startsList(b *bufio.Reader) bool {
 	}
 }
 
-// readLines yields one record per line.
 func readLines(file string, b *bufio.Reader, wanted []string, yield func(record, error) bool) {
 	for n := 1; ; n++ {
 		line, err := readLine(b, maxLine)
@@ -146,7 +145,6 @@ func readList(file string, b *bufio.Reader, wanted []string, yield func(record, 
 	}
 }
 
-// parse parses one JSON object.
 func parse(file string, line int, text []byte, wanted []string) (record, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {

@@ -40,7 +40,6 @@ var taskFields = []string{
 
 var repoFields = []string{"repo", "repo_name", "org"}
 
-// task converts a record to a task. The error is a *RecordError.
 func (r record) task() (env.Task, error) {
 	f := &fieldReader{record: r}
 	var t env.Task

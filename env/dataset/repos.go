@@ -6,7 +6,6 @@ import (
 	"deepswe/env"
 )
 
-// repos is a set of repositories.
 type repos map[string]bool
 
 // reposOf reads the repositories of a dataset; none for an empty path. It reads no other fields, so it accepts

@@ -40,7 +40,6 @@ func acquire(ctx context.Context, slots chan struct{}) error {
 	}
 }
 
-// daemon is one Docker daemon, with what this provider has on it.
 type daemon struct {
 	p    *Provider
 	host string
@@ -182,7 +181,6 @@ func service(verb string) string {
 	return "systemctl " + verb + " docker"
 }
 
-// known returns the daemon's facts, and whether it is in use.
 func (d *daemon) known() (facts, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -277,7 +277,6 @@ func tarOf(h tar.Header) io.Reader {
 	return &archive
 }
 
-// now returns the daemon's time.
 func (d *daemon) now(ctx context.Context) (time.Time, error) {
 	info, err := d.cli.Info(ctx, client.InfoOptions{})
 	if err != nil {
@@ -286,7 +285,6 @@ func (d *daemon) now(ctx context.Context) (time.Time, error) {
 	return time.Parse(time.RFC3339Nano, info.Info.SystemTime)
 }
 
-// dropLease removes the lease.
 func (d *daemon) dropLease(ctx context.Context) error {
 	d.mu.Lock()
 	s := d.installation

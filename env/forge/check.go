@@ -11,7 +11,6 @@ import (
 // maxLog is how many bytes of a failed check's log are kept, from its end.
 const maxLog = 6 << 10
 
-// failed are the words for a check that failed.
 var failed = []string{"failure", "failed", "error", "timed_out"}
 
 // checks returns the checks that failed at the head of a pull request.

@@ -67,7 +67,6 @@ func New(o Options) (*Client, error) {
 // mayCarry reports whether a token may be sent to u: over an encrypted connection, or to this machine.
 func mayCarry(u *url.URL) bool { return u.Scheme == "https" || loopback(u.Hostname()) }
 
-// loopback reports whether a host is this machine.
 func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

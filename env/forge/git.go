@@ -26,7 +26,6 @@ type remote struct {
 	protocols string // that git may use
 }
 
-// remote checks an address for git.
 func (s *session) remote(address string) (*remote, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.User != nil || u.Host == "" && u.Scheme != "file" {
@@ -183,7 +182,6 @@ func (r *remote) explainGit(err error, said string) error {
 	return &gitError{said: said, err: fmt.Errorf("git: %w: %s", err, text)}
 }
 
-// gitError is a failure of git.
 type gitError struct {
 	said string
 	err  error

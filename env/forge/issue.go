@@ -107,7 +107,6 @@ func (c *Client) Issue(ctx context.Context, a Address) (Issue, error) {
 	return issue, nil
 }
 
-// numbered is the path of an issue in the API.
 func (s *session) numbered(number int) string { return fmt.Sprintf("%s/issues/%d", s.path(), number) }
 
 func (s *session) issue(ctx context.Context, number int) (Issue, error) {

@@ -12,7 +12,6 @@ import (
 	"time"
 )
 
-// site is a forge: its software, and where it is.
 type site struct {
 	kind Kind
 	web  *url.URL // its root, without a slash at the end

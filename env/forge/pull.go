@@ -92,7 +92,6 @@ func (s *session) findPull(ctx context.Context, from Project, branch string) (Pu
 	return Pull{}, false, nil
 }
 
-// openPull opens a pull request from a branch.
 func (s *session) openPull(ctx context.Context, to, from Project, branch string, d *Draft) (Pull, error) {
 	head := branch
 	if from.Path != to.Path {

@@ -88,7 +88,6 @@ func (r Review) Statement() string {
 	return b.String()
 }
 
-// add adds a comment to a thread.
 func (t *Thread) add(c commentJSON) {
 	t.answered = strings.HasSuffix(strings.TrimSpace(c.Body), strings.TrimSpace(replyMark))
 	t.Comments = append(t.Comments, c.comment())

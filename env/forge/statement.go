@@ -100,7 +100,6 @@ func visible(text string) string {
 	}, text)
 }
 
-// oneLine is a text for a title.
 func oneLine(text string) string { return strings.Join(strings.Fields(visible(text)), " ") }
 
 // codeOrComment matches code, fenced or inline, and HTML comments, with their line where nothing else is on it.

@@ -22,7 +22,6 @@ const (
 	mostCapture = 256 << 20
 )
 
-// errUnrequested ends the stream of a guest that sends more than it was asked for.
 var errUnrequested = errors.New("the guest sends more than was asked for")
 
 // positive returns value if it is positive, and otherwise the default.

@@ -41,7 +41,6 @@ type Line struct {
 	arrived            chan struct{} // signals new data in incoming
 }
 
-// connection is one connection of a line.
 type connection struct {
 	raw  io.ReadWriteCloser
 	in   *bufio.Reader

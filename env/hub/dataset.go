@@ -54,7 +54,6 @@ var ErrNoHub = errors.New("its files are not there, and no hub is named")
 // lockName is the file in a dataset's directory that says where it is from; its ending is none of those of records.
 const lockName = "SOURCE.lock"
 
-// newest is the branch of a hub's datasets.
 const newest = "main"
 
 // Source says where the files of a dataset's directory are from, and what they contain.
@@ -142,7 +141,6 @@ func (d Dataset) keep(ctx context.Context, c *Client, hub, dir, revision string,
 	return err
 }
 
-// address is where a hub has a file.
 func (d Dataset) address(hub, revision, name string) string {
 	return hub + "/datasets/" + d.Dataset + "/resolve/" + url.PathEscape(cmp.Or(revision, d.Revision, newest)) + "/" +
 		(&url.URL{Path: name}).EscapedPath()

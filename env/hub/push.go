@@ -256,7 +256,6 @@ func (p *push) put(ctx context.Context, f upload, address string, at, size int64
 	return tag, err
 }
 
-// writer is a function that is told what is written.
 type writer func(b []byte)
 
 func (w writer) Write(b []byte) (int, error) {

@@ -34,7 +34,6 @@ func caches() []cache {
 	}
 }
 
-// found is a cache on this machine.
 type found struct {
 	name    string // below the home
 	dir     string // on the host; empty if there is none

@@ -71,7 +71,6 @@ func inside(s env.Spec) string {
 	return filepath.Clean(s.Dir)
 }
 
-// remove removes the directory.
 func (sc *scratch) remove() error { return disk.RemoveScratch(sc.dir) }
 
 // owner identifies the process that created a scratch directory. It is stored in a file there, for Reap.
@@ -139,7 +138,6 @@ func (o owner) prefix() string {
 	return fmt.Sprintf("deepswe-%s-%d-%d-", o.Provider, o.Process.PID, o.Process.Start)
 }
 
-// parsePrefix parses a name that starts with a provider's prefix.
 func parsePrefix(name, provider string) (disk.Process, error) {
 	rest, ok := strings.CutPrefix(name, "deepswe-"+provider+"-")
 	f := strings.Split(rest, "-")

@@ -39,7 +39,6 @@ func Due(dir string, m Machine) []Step {
 	return due
 }
 
-// tree is a project's directory.
 type tree string
 
 func (t tree) path(name string) string { return filepath.Join(string(t), filepath.FromSlash(name)) }

@@ -8,7 +8,6 @@ import (
 	"deepswe/env"
 )
 
-// pom is what is read of a Maven project.
 type pom struct {
 	Group      string     `xml:"groupId"`
 	Version    string     `xml:"version"`

@@ -105,7 +105,6 @@ func (b *Base) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// isTracked reports whether a file of the base is tracked by the repository.
 func (b *Base) isTracked(path string) bool {
 	if _, ok := b.files[path]; !ok {
 		return false

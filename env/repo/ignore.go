@@ -177,7 +177,6 @@ const (
 	longestMatch = time.Minute
 )
 
-// rules returns the files that contain ignore rules.
 func (b *Base) rules(entries []env.FileInfo) []env.FileInfo {
 	var old, added []env.FileInfo
 	for _, e := range entries {

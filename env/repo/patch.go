@@ -129,7 +129,6 @@ func (b *Base) compare(entries []env.FileInfo) (changes []change, hidden []Omiss
 	return changes, hidden
 }
 
-// below reports whether a path is in one of the directories.
 func below(dirs map[string]bool, path string) bool {
 	if len(dirs) == 0 {
 		return false

@@ -53,7 +53,6 @@ func (s *Snapshot) share(ctx context.Context, repository bool, l *listing) error
 	return s.settle()
 }
 
-// updateIndex runs git update-index on the paths.
 func updateIndex(ctx context.Context, g git, paths []string, how ...string) error {
 	if len(paths) == 0 {
 		return nil

@@ -127,7 +127,6 @@ func objectFiles(stores []string, most int64) (files map[string]string, ok bool)
 	return files, true
 }
 
-// copyObjects copies the files into a store.
 func copyObjects(files map[string]string, store string) error {
 	for name, from := range files {
 		to := filepath.Join(store, name)

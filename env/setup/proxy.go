@@ -74,7 +74,6 @@ func (p *proxy) forbids(ip netip.Addr) bool {
 	return false
 }
 
-// dial connects to an address that is allowed.
 func (p *proxy) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return p.counting(ctx, network, address, func(_, to string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(to)
@@ -178,7 +177,6 @@ func (p *proxy) check(ctx context.Context, host string) error {
 	return nil
 }
 
-// connect serves a CONNECT request.
 func (p *proxy) connect(w http.ResponseWriter, r *http.Request) {
 	host := r.URL.Hostname()
 	up, err := p.tunnel(r.Context(), r.URL)

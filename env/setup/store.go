@@ -131,7 +131,6 @@ func (s Store) Reap(o env.ReapOptions) ([]env.Leftover, error) {
 	return left, failed
 }
 
-// entry is one directory of the store.
 type entry struct {
 	name     string
 	used     time.Time

@@ -137,7 +137,6 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 	return p.finish(g, e, stop, start), nil
 }
 
-// over reports whether the lake has ended the episode.
 func (p Player) over(e *Episode) bool {
 	return e.Outcome() == fell || e.Outcome() == Arrived && !p.Submit
 }

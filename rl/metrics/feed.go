@@ -152,7 +152,6 @@ func (f *Feed) call(ctx context.Context, do func(context.Context) error) (err er
 	return do(ctx)
 }
 
-// next returns the points that are sent next.
 func (f *Feed) next() []Point {
 	f.mu.Lock()
 	defer f.mu.Unlock()

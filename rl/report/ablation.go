@@ -118,14 +118,12 @@ func submits(variants []Variant) bool {
 	})
 }
 
-// anyPoint reports whether a point of a run is one.
 func anyPoint(variants []Variant, is func(metrics.Point) bool) bool {
 	return slices.ContainsFunc(variants, func(v Variant) bool {
 		return slices.ContainsFunc(v.Runs, func(r SeedRun) bool { return slices.ContainsFunc(r.Points, is) })
 	})
 }
 
-// lines are the paragraphs of a text.
 func lines(text string) []template.HTML {
 	var out []template.HTML
 	for line := range strings.Lines(text) {
@@ -196,7 +194,6 @@ func (v Variant) band(metric string) (mean, low, high plot.Series) {
 	return mean, low, high
 }
 
-// compare is the table of the variants.
 func compare(variants []Variant) []compareRow {
 	var rows []compareRow
 	metric, _ := measured(variants)

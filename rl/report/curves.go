@@ -105,7 +105,6 @@ func (c curves) chart(one chart) plot.Chart {
 	return out
 }
 
-// validations are the charts of the validation sets.
 func (c curves) validations() (out []plot.Chart) {
 	for _, suite := range c.suites() {
 		out = append(out, c.validation(suite), plot.Chart{

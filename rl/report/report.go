@@ -57,7 +57,6 @@ type tableRow struct {
 	Spark                      template.HTML
 }
 
-// styled returns the page with its style.
 func (p page) styled() plot.Page {
 	p.Style = template.CSS(plot.Style)
 	return plot.Page{Template: pageTemplate, Data: p}
@@ -132,7 +131,6 @@ func (c curves) suites() []string {
 	return out
 }
 
-// validation is the chart of a suite.
 func (c curves) validation(suite string) plot.Chart {
 	at := "val/" + suite
 	val := plot.Chart{Title: named("Validation pass@1, with its 95% interval", suite), Zero: true, Share: true,
@@ -165,7 +163,6 @@ func (c curves) passesAt(prefix string) []int {
 	return ks
 }
 
-// named is a title with the suite that it is about.
 func named(title, suite string) string {
 	if suite == "" {
 		return title

@@ -79,7 +79,6 @@ func newMerge(d Deps) *cobra.Command {
 
 var dtypes = map[string]weights.DType{"keep": "", "float32": weights.Float32, "bfloat16": weights.BFloat16}
 
-// merged is the report as JSON.
 type merged struct {
 	Schema    string            `json:"schema"`
 	Out       string            `json:"out"`

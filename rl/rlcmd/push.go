@@ -37,7 +37,6 @@ func (o *pushOptions) check(d Deps) (err error) {
 	return err
 }
 
-// send pushes the folder.
 func (o *pushOptions) send(ctx context.Context, d Deps, dir string) error {
 	if o.name == "" {
 		return nil

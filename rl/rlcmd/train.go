@@ -300,7 +300,6 @@ type event struct {
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 }
 
-// print prints an event with --json.
 func (t *training) print(e event) {
 	if t.json {
 		e.Version = 1
@@ -380,7 +379,6 @@ func single(r train.Result) string {
 	return text + "\n"
 }
 
-// first is the first value of a metric.
 func first(points []metrics.Point, name string) float64 {
 	for _, p := range points {
 		if v, ok := p.Values[name]; ok {

@@ -45,7 +45,6 @@ func (v *view) run(name string, steps int) *runView {
 	return r
 }
 
-// runView is one run in a view.
 type runView struct {
 	view  *view
 	name  string
@@ -222,7 +221,6 @@ func shorten(name string, width int) string {
 	return ansi.Truncate(name, width-tail, "…") + ansi.TruncateLeft(name, n-tail, "")
 }
 
-// bar is a progress bar.
 func bar(done, total, width int) string {
 	full := 0
 	if total > 0 {

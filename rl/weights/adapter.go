@@ -123,14 +123,12 @@ const (
 	suffixEmbedB  = ".lora_embedding_B"
 )
 
-// adapter is an open adapter.
 type adapter struct {
 	*file
 	config  adapterConfig
 	modules []module // by name
 }
 
-// openAdapter opens an adapter's directory.
 func openAdapter(dir string) (_ *adapter, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, adapterConfigFile))
 	if err != nil {

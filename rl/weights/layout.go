@@ -177,7 +177,6 @@ func cut(name string) (stem, last string) {
 	return name[:at], name[at:]
 }
 
-// oneExpert matches an expert's projection.
 var oneExpert = regexp.MustCompile(`^(.*\.experts)\.(\d+)\.(gate_proj|up_proj|down_proj)$`)
 
 // interleaved are the families that alternate the rows of gate and up in one tensor.

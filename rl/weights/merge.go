@@ -110,7 +110,6 @@ func unpack(archive, dir string) error {
 	return Unpack(f, dir)
 }
 
-// merger is one merge.
 type merger struct {
 	base    *model
 	adapter *adapter
@@ -265,7 +264,6 @@ func (m *merger) pieces(f *file) []piece {
 	return all
 }
 
-// writeShard writes one file of weights and returns its tensors.
 func (m *merger) writeShard(ctx context.Context, name string) (_ map[string]tensor, err error) {
 	f, err := openFile(filepath.Join(m.base.dir, name))
 	if err != nil {
@@ -347,7 +345,6 @@ func (m *merger) writePiece(w io.Writer, in io.Reader, t tensor, p piece) error 
 	return err
 }
 
-// apply makes an edit.
 func (m *merger) apply(values []float32, e edit) error {
 	if e.module.whole != "" {
 		whole, err := m.matrix(e.module.whole)

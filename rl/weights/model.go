@@ -29,7 +29,6 @@ type indexFile struct {
 	Map map[string]string `json:"weight_map"`
 }
 
-// model is a directory with a model.
 type model struct {
 	dir     string
 	config  map[string]json.RawMessage

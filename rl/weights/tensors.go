@@ -148,7 +148,6 @@ func inOrder(tensors map[string]tensor) []string {
 	})
 }
 
-// read returns the bytes of a tensor.
 func (f *file) read(t tensor) ([]byte, error) {
 	data := make([]byte, t.size())
 	_, err := f.ReadAt(data, f.data+t.Offsets[0])

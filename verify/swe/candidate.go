@@ -61,7 +61,6 @@ func ReadPredictions(name string) (Predictions, error) {
 	return p, nil
 }
 
-// modelName returns the harness's name for the model of a prediction.
 func modelName(p harness.Prediction) string {
 	if p.Model == "" {
 		return "None"

@@ -58,7 +58,6 @@ func (g *Grading) Plan() []run.Job {
 	return plan
 }
 
-// candidate returns the candidate of a task.
 func (g *Grading) candidate(task string) Candidate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -127,7 +126,6 @@ func (g *Grading) Run(ctx context.Context, j run.Job) (run.Result, error) {
 	return graded(v)
 }
 
-// graded returns the result of a job that only grades.
 func graded(v verify.Evaluation) (run.Result, error) {
 	var d Detail
 	d.grade(v)
@@ -179,7 +177,6 @@ func (g *Grading) Report() (GradingSummary, error) {
 	return s, nil
 }
 
-// result returns a job's result if this run has it.
 func (g *Grading) result(j run.Job) (verify.Evaluation, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,7 +184,6 @@ func (g *Grading) result(j run.Job) (verify.Evaluation, bool) {
 	return v, ok
 }
 
-// flakyFile contains a Flaky.
 const flakyFile = "flaky.json"
 
 // Flaky is the content of flaky.json: the tasks for which several runs of the same patch disagree.

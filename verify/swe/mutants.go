@@ -88,7 +88,6 @@ func (e *Evaluation) scoreMutants(ctx context.Context, s *Soundness, w Watch) er
 	return nil
 }
 
-// makeMutants makes the mutants of a task.
 func (e *Evaluation) makeMutants(ctx context.Context, j run.Job) (run.Result, error) {
 	task := e.Runner.Tasks[j.Task]
 	files, err := e.Evaluator.Solution(ctx, task)
@@ -154,7 +153,6 @@ func invalid(v verify.Evaluation) bool {
 	return v.Status == verify.PatchFailed || len(v.Fixed) == 0 && rejected.Match(v.Log)
 }
 
-// newMutationScore returns the score of a task.
 func newMutationScore(id string, all []mutant.Mutant, outcomes []run.Outcome) *MutationScore {
 	s := &MutationScore{Survivors: []string{}}
 	for _, o := range outcomes {

@@ -174,7 +174,6 @@ func (r *Runner) play(ctx context.Context, j run.Job, task env.Task, dir string)
 	return attempt.ReadSummary(dir)
 }
 
-// attempt returns the attempt of one job.
 func (r *Runner) attempt(j run.Job) attempt.Attempt {
 	a := r.Attempt
 	if r.Seed != nil {

@@ -51,7 +51,6 @@ func shortSummary(line string) (name string, s Status) {
 	return name, Status(first)
 }
 
-// startsWithStatus reports whether the line starts with a known status.
 func startsWithStatus(line string) bool {
 	if line == "" {
 		return false
@@ -93,7 +92,6 @@ var pytestV2 = eachLine(func(line string) (string, Status) {
 	return "", ""
 })
 
-// endsWithStatus reports whether the line ends with a known status.
 func endsWithStatus(line string) bool {
 	if line == "" {
 		return false

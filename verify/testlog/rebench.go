@@ -41,7 +41,6 @@ var rebench2Shared = strings.Fields("parse_log_pytest parse_log_pytest_options p
 	"parse_log_jq parse_log_micropython_test parse_log_googletest parse_log_cucumber parse_log_rspec_transformed_json " +
 	"parse_log_cargo parse_log_ant parse_log_marked parse_log_jest parse_log_jest_json parse_log_tap")
 
-// rebench2Parser returns the parser with one of SWE-rebench V2's names.
 func rebench2Parser(name string) (p Parser, ok bool) {
 	read, ok := rebench2[name]
 	if !ok && slices.Contains(rebench2Shared, name) {

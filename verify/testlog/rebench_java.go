@@ -195,7 +195,6 @@ func junitStatus(content string) Status {
 	return Passed
 }
 
-// firstRunes returns the first n characters.
 func firstRunes(s string, n int) string {
 	for i := range s {
 		if n == 0 {

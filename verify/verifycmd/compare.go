@@ -30,7 +30,6 @@ is named; --anyway compares the tasks that they have in common.
 EXIT STATUS
   0 done · 2 wrong usage, or the runs are not comparable`
 
-// compareOptions are the flags of compare.
 type compareOptions struct {
 	json, anyway bool
 	html         string
@@ -120,7 +119,6 @@ func readRuns(d Deps, o *compareOptions, args []string) ([]*compare.Run, error) 
 	return runs, nil
 }
 
-// printComparison prints a comparison for people.
 func printComparison(out io.Writer, rep *compare.Report) error {
 	for _, d := range rep.Differences {
 		fmt.Fprintf(out, "not comparable: %s\n", cli.Plain(d))

@@ -42,7 +42,6 @@ func (o *confirmFlags) check() error {
 	return nil
 }
 
-// set puts them into an evaluator.
 func (o *confirmFlags) set(e *verify.Evaluator) {
 	e.Training = o.training
 	if o.canary != "on" {

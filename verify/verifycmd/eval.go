@@ -11,7 +11,6 @@ import (
 	"deepswe/verify/swe"
 )
 
-// evalOptions are the flags of eval.
 type evalOptions struct {
 	tasks    cli.TaskFlags
 	sandbox  cli.SandboxFlags

@@ -20,7 +20,6 @@ import (
 	"deepswe/env/kubernetes"
 )
 
-// evalSettings are the settings in the manifest of a run of eval.
 type evalSettings struct {
 	// Flags are the settings that decide about results, by the names of their flags, those left at their defaults
 	// included.

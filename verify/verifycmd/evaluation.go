@@ -19,7 +19,6 @@ import (
 	"deepswe/verify/swe"
 )
 
-// evaluation is one run of eval.
 type evaluation struct {
 	session
 	o *evalOptions
@@ -135,7 +134,6 @@ func (e *evaluation) assemble(r *swe.Runner) {
 	}
 }
 
-// readTasks reads the chosen tasks.
 func (e *evaluation) readTasks() error {
 	tasks, counts, err := e.o.tasks.Read(e.d.World)
 	if err != nil {
@@ -247,7 +245,6 @@ func (e *evaluation) stopped(ctx context.Context, err error) error {
 	return &cli.ExitError{Code: cli.ExitCode(err), Err: fmt.Errorf("%w\n%s", err, again)}
 }
 
-// begun shows what there is to do.
 func (e *evaluation) begun(plan []run.Job, tasks int) {
 	what := fmt.Sprintf("%s, %s each", cli.Plural(tasks, "task"), cli.Plural(e.o.attempts, "attempt"))
 	if len(e.swe.Contexts) > 0 {

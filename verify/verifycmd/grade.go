@@ -12,7 +12,6 @@ import (
 	"deepswe/agent/cli"
 )
 
-// gradeOptions are the flags of grade.
 type gradeOptions struct {
 	tasks       cli.TaskFlags
 	sandbox     cli.SandboxFlags

@@ -15,7 +15,6 @@ import (
 // maxLog is the longest log that is read.
 const maxLog = 1 << 30
 
-// gradeLog grades one saved log.
 func gradeLog(d Deps, o gradeOptions) error {
 	task, err := o.oneTask(d)
 	if err != nil {
@@ -57,7 +56,6 @@ func gradeLog(d Deps, o gradeOptions) error {
 	return nil
 }
 
-// oneTask is the task that the log belongs to.
 func (o *gradeOptions) oneTask(d Deps) (env.Task, error) {
 	tasks, counts, err := o.tasks.Read(d.World)
 	if err != nil {

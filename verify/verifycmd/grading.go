@@ -16,7 +16,6 @@ import (
 	"deepswe/verify/swe"
 )
 
-// grading is one run of grade.
 type grading struct {
 	session
 	o gradeOptions

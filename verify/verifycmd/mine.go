@@ -22,7 +22,6 @@ import (
 	"deepswe/verify/swe"
 )
 
-// mineOptions are the flags of mine.
 type mineOptions struct {
 	sandbox cli.SandboxFlags
 	repo    string
@@ -151,7 +150,6 @@ func (o *mineOptions) check() error {
 	return nil
 }
 
-// mining is one run of mine.
 type mining struct {
 	session
 	o      mineOptions
@@ -243,7 +241,6 @@ func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
 	return candidates, m.eras(ctx, candidates)
 }
 
-// eras labels the candidates with their eras.
 func (m *mining) eras(ctx context.Context, candidates []history.Candidate) error {
 	var bases []string
 	for _, c := range candidates {
@@ -357,7 +354,6 @@ func (m *mining) summary() {
 	fmt.Fprintln(out, filepath.Join(m.folder.Path, mine.ReportFile))
 }
 
-// listed lists counts in a line.
 func listed(all []mine.Count) string {
 	var parts []string
 	for _, c := range all {

@@ -11,7 +11,6 @@ import (
 	"deepswe/agent/cli"
 )
 
-// rankOptions are the flags of rank.
 type rankOptions struct {
 	tasks    cli.TaskFlags
 	sandbox  cli.SandboxFlags

@@ -22,7 +22,6 @@ import (
 	"deepswe/verify/swe"
 )
 
-// ranker is one run of rank.
 type ranker struct {
 	session
 	o     *rankOptions

@@ -1,6 +1,5 @@
 package bugs
 
-// awk are the functions in awk.
 func awk() []piece {
 	less := func(a, b int) bool { return a < b }
 	more := func(a, b int) bool { return a > b }

@@ -26,7 +26,6 @@ const (
 	Demonstrated = 480
 )
 
-// seed is the seed of the datasets.
 const seed = 20261122
 
 // Tasks yields the dataset. The test scripts have no markers yet.
@@ -51,7 +50,6 @@ func Shortcut() iter.Seq[env.Task] {
 	}
 }
 
-// tasks yields n tasks, and reports whether all were wanted.
 func tasks(set string, nouns []string, n int, h harness, yield func(env.Task) bool) bool {
 	for i := range n {
 		if !yield(generate(set, i, nouns).task(fmt.Sprintf("%s-%03d%s", set, i+1, h.suffix), h)) {
@@ -61,7 +59,6 @@ func tasks(set string, nouns []string, n int, h harness, yield func(env.Task) bo
 	return true
 }
 
-// language is the language of a program.
 type language struct {
 	file   string
 	run    string // the command that runs the program

@@ -39,17 +39,14 @@ type flaw struct {
 	shown        []string
 }
 
-// swap is a flaw of a line.
 func swap(family string, line int, right, wrong string) flaw {
 	return flaw{family: family, line: line, right: right, wrong: wrong}
 }
 
-// missing is a line that was forgotten.
 func missing(line int, shown ...string) flaw {
 	return flaw{family: MissingCase, line: line, shown: shown}
 }
 
-// broken returns the lines with the flaw.
 func (f flaw) broken(lines []string) []string {
 	out := slices.Clone(lines)
 	if f.family == MissingCase {
@@ -59,7 +56,6 @@ func (f flaw) broken(lines []string) []string {
 	return out
 }
 
-// named puts the names in.
 func named(lines []string, function, noun string) []string {
 	names := strings.NewReplacer("FUNC", function, "NOUN", noun)
 	out := make([]string, len(lines))

@@ -1,6 +1,5 @@
 package bugs
 
-// shell are the functions in POSIX sh.
 func shell() []piece {
 	less := func(a, b int) bool { return a < b }
 	more := func(a, b int) bool { return a > b }

@@ -55,7 +55,6 @@ type harness struct {
 	suffix  string
 }
 
-// task makes the task of the program.
 func (p *program) task(id string, h harness) env.Task {
 	seen := map[string]bool{}
 	var public, hidden []example

@@ -62,7 +62,6 @@ func install(to string) error {
 // hashSuffix is appended to the name of an installed program for the file with its hash.
 const hashSuffix = ".sha256"
 
-// closeNetwork closes the network as --network says.
 func (o options) closeNetwork() error {
 	switch o.network {
 	case "":
@@ -81,7 +80,6 @@ func (o options) closeNetwork() error {
 	return fmt.Errorf("--network %q: choose %s or %s", o.network, networkDelete, networkProbe)
 }
 
-// prepareContainer prepares the container for commands.
 func (o options) prepareContainer() error {
 	for _, kv := range os.Environ() {
 		// Commands must not learn the address of the cluster's API server.

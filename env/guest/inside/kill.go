@@ -15,7 +15,6 @@ import (
 	"deepswe/env/disk"
 )
 
-// members returns the living processes of a job.
 func (p *processes) members(j *job) []disk.Stat {
 	ours, _ := p.partition(j)
 	return ours

@@ -22,7 +22,6 @@ const (
 	networkProbe  = "probe"  // check that no connection gets out
 )
 
-// link is a network interface.
 type link struct {
 	index int32
 	name  string

@@ -145,7 +145,6 @@ func (o options) demote() func() error {
 	}
 }
 
-// oomScore is the guest's out-of-memory score.
 type oomScore struct {
 	file *os.File
 	own  []byte // the score at the guest's start; a command may change it later

@@ -298,7 +298,6 @@ func explain(r guest.RunCall, err error) string {
 	return fmt.Sprintf("cannot start %s in %s: %v", r.Shell, r.Dir, err)
 }
 
-// signalName returns the usual name of a signal.
 func signalName(s syscall.Signal) string {
 	names := [...]string{
 		1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 4: "SIGILL", 5: "SIGTRAP", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",

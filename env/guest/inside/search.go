@@ -15,7 +15,6 @@ import (
 	"deepswe/env/guest"
 )
 
-// found is what a search found in one file.
 type found struct {
 	path string
 	grep

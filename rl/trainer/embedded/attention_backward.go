@@ -102,7 +102,6 @@ func (s *attentionDecoder) backPlace(l *attentionLayers, token int32, dz, dzBefo
 	addScaled(dzBefore, own, dz)
 }
 
-// backScores goes back from the scores to k.
 func (s *attentionDecoder) backScores(l *attentionLayers, dx, g []float64, x *attentionSlopes) {
 	w, at, scale, d := s.w, s.at, s.scale(), s.width
 	clear(x.k)

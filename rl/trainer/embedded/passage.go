@@ -68,7 +68,6 @@ func (a *attention) read(context []int32) *passage {
 	return r
 }
 
-// withoutSpace returns the words of a text.
 func (a *attention) withoutSpace(text []int32) []int32 {
 	var out []int32
 	for _, id := range text {

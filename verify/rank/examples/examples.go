@@ -96,7 +96,6 @@ func Write(ctx context.Context, w io.Writer, s *ranking.Source, o Options) (Repo
 	return rep, nil
 }
 
-// write writes the examples of one task.
 func (o Options) write(w io.Writer, run string, task env.Task, set ranking.Set, rep *Report) error {
 	candidates, err := usable(set, rep)
 	if err != nil {

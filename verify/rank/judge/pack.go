@@ -28,7 +28,6 @@ type Pack struct {
 	Question     string `yaml:"question" json:"question"`
 }
 
-// statementMark is the only placeholder of a pack.
 const statementMark = "{problem_statement}"
 
 // Builtin returns the pack shipped here.

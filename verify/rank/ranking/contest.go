@@ -117,14 +117,12 @@ func (c *contest) tests(patch string) *rank.Tests {
 	return &t
 }
 
-// testedBy reports whether there is any script of the kind to test with.
 func (c *contest) testedBy(kind suite.Kind) bool {
 	return slices.ContainsFunc(c.baselines, func(b suite.Baseline) bool {
 		return b.Problem == "" && b.Script.Kind == kind
 	})
 }
 
-// tested reports whether there is any script to test with.
 func (c *contest) tested() bool {
 	return slices.ContainsFunc(c.baselines, func(b suite.Baseline) bool { return b.Problem == "" })
 }

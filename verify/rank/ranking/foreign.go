@@ -51,7 +51,6 @@ func (s *Source) readDir(path string) error {
 	return nil
 }
 
-// readPatches reads the patches for one task.
 func (s *Source) readPatches(dir, task string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -40,7 +40,6 @@ type page struct {
 	Left int
 }
 
-// pageTask is one task in the table.
 type pageTask struct {
 	TaskReport
 	Choice string // "#3 of 16"

@@ -217,5 +217,4 @@ func (r *Ranking) task(id string) (env.Task, error) {
 	return t, nil
 }
 
-// errNoTask reports that the tasks are unknown.
 var errNoTask = errors.New("to judge or test candidates, their tasks are needed: give --tasks")

@@ -158,7 +158,6 @@ func (s *Source) fits(others []*Source) error {
 	return nil
 }
 
-// readRun reads a run of eval.
 func readRun(path string) (*Source, error) {
 	r, err := run.Read(path)
 	if err != nil {

@@ -120,7 +120,6 @@ func (r *Runner) start(ctx context.Context, t env.Task) (env.Sandbox, error) {
 	return sb, nil
 }
 
-// write writes the script's files.
 func write(ctx context.Context, sb env.Sandbox, files map[string]string) (problem string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		_, err := sb.Write(ctx, filepath.Join(sb.Dir(), name), []byte(files[name]),
