@@ -46,14 +46,12 @@ func newPattern(q guest.Query) (pattern, error) {
 // find returns the start and end of the first match in a line, or nil. A part of a long line does not begin the line.
 func (p pattern) find(line []byte, part bool) []int {
 	if p.regexp != nil {
+		if at := p.regexp.FindIndex(line); at == nil || at[0] > 0 || !part {
+			return at
+		}
+		// The part before had this match, or it is one at the beginning of a line only.
 		all := p.regexp.FindAllIndex(line, 2)
-		if len(all) > 0 && part && all[0][0] == 0 {
-			all = all[1:] // the part before had it, or it matches only at the beginning of a line
-		}
-		if len(all) == 0 {
-			return nil
-		}
-		return all[0]
+		return append(all, nil)[1]
 	}
 	if i := bytes.Index(line, p.text); i >= 0 {
 		return []int{i, i + len(p.text)}
