@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"deepswe/env"
 )
 
 // terminal renders a command's output as a terminal would finally show it: without colours and other escape
@@ -19,7 +21,7 @@ func terminal(raw []byte) string {
 		r, n := utf8.DecodeRune(raw[i:])
 		switch r {
 		case '\x1b', '\u009b':
-			i += s.escape(raw[i:], n)
+			i += s.escape(raw[i:])
 			continue
 		case '\n', '\v', '\f':
 			s.newline()
@@ -67,56 +69,18 @@ func (s *screen) backspace() {
 	}
 }
 
-// escape interprets the sequence at the start of b, whose introducer has n bytes, and returns its length.
-func (s *screen) escape(b []byte, n int) int {
-	kind := byte('[')
-	if b[0] == '\x1b' {
-		if len(b) == 1 {
-			return 1
-		}
-		kind, n = b[1], 2
-	}
-	switch kind {
-	case '[':
-		end := n
-		for end < len(b) && b[end] >= 0x20 && b[end] <= 0x3f {
-			end++
-		}
-		if end == len(b) || b[end] < 0x40 || b[end] > 0x7e {
-			return end
-		}
-		if what := string(b[n:end]); b[end] == 'K' && (what == "2" || s.returned && (what == "" || what == "0")) {
-			s.out = s.out[:s.line]
-		}
-		return end + 1
-	case ']', 'P', 'X', '^', '_':
-		return n + stringSequence(b[n:])
-	case '(', ')', '*', '+', '#', '%', ' ':
-		return min(len(b), n+1)
-	}
-	if kind < 0x20 || kind > 0x7e {
-		return 1 // not a sequence: drop only the escape character
-	}
-	return n
-}
+// escapes matches the control sequences of a terminal: those with parameters, whose last two groups are these and the
+// command; texts that end with BEL or ESC \, on their line; choices of a character set; and short ones.
+var escapes = env.Pattern("^(?:(?:\x1b\\[|\u009b)([ -?]*)([@-~]?)|\x1b[]PX^_](?:[^\n\x07\x1b]*(?:\x07|\x1b\\\\))?|" +
+	"\x1b[()*+#% ](?s:.)?|\x1b[ -~]?)")
 
-// stringSequence returns the length of a string sequence, which extends to BEL or ESC \ and which a terminal does
-// not show. One that does not end on its line is not a sequence, and has length 0.
-func stringSequence(b []byte) int {
-	for i, c := range b {
-		switch c {
-		case '\a':
-			return i + 1
-		case '\n':
-			return 0
-		case '\x1b':
-			if i+1 < len(b) && b[i+1] == '\\' {
-				return i + 2
-			}
-			return i
-		}
+// escape interprets the sequence at the start of b, and returns its length.
+func (s *screen) escape(b []byte) int {
+	m := escapes().FindSubmatch(b)
+	if what := string(m[1]); string(m[2]) == "K" && (what == "2" || s.returned && (what == "" || what == "0")) {
+		s.out = s.out[:s.line]
 	}
-	return 0
+	return len(m[0])
 }
 
 // unprintable counts the bytes that do not occur in text: NUL and most other control characters, and invalid UTF-8.
