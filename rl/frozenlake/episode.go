@@ -1,7 +1,6 @@
 package frozenlake
 
 import (
-	"math/rand/v2"
 	"strconv"
 	"strings"
 )
@@ -66,17 +65,12 @@ const (
 
 // Episode is one crossing of a map.
 type Episode struct {
-	lake     Map
-	at       int
-	slippery bool
-	slips    *rand.Rand
+	lake Map
+	at   int
 }
 
-// NewEpisode puts the player on the start. On a slippery lake, a move goes in its own direction with probability 1/3,
-// and in each perpendicular direction with 1/3; the slips follow from the seed.
-func NewEpisode(m Map, slippery bool, seed uint64) *Episode {
-	return &Episode{lake: m, at: m.Start, slippery: slippery, slips: rand.New(rand.NewPCG(seed, slipStream))}
-}
+// NewEpisode puts the player on the start.
+func NewEpisode(m Map) *Episode { return &Episode{lake: m, at: m.Start} }
 
 // Outcome is the state that the episode is in.
 func (e *Episode) Outcome() Outcome {
@@ -94,10 +88,6 @@ func (e *Episode) Outcome() Outcome {
 func (e *Episode) Step(a Action) Outcome {
 	if a < left || a > up || e.Outcome() != playing {
 		return e.Outcome()
-	}
-	if e.slippery {
-		// The actions are in a circle, so the sides of one are its neighbours.
-		a = (a-left+Action(e.slips.IntN(3))+3)%4 + left
 	}
 	e.at = e.lake.move(e.at, a)
 	return e.Outcome()

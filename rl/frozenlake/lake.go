@@ -96,11 +96,8 @@ func Generate(seed uint64, o Options) Map {
 	}
 }
 
-// Streams separate the random numbers for maps and for slips, which are derived from one seed.
-const (
-	mapStream  = 0x6c616b65
-	slipStream = 0x736c6970
-)
+// mapStream is the stream of random numbers for maps.
+const mapStream = 0x6c616b65
 
 // distance is the length of the shortest safe path from start to goal, by breadth-first search: a depth-first search
 // with a visited set, as the reference has it, rejects maps that can be solved.

@@ -113,7 +113,7 @@ func TestMapsStayTheSame(t *testing.T) {
 	var b strings.Builder
 	for seed := range uint64(6) {
 		m := Generate(seed, Options{})
-		fmt.Fprintf(&b, "seed %d, %d moves\n%s\n\n", seed, m.Shortest, NewEpisode(m, false, 0).Grid())
+		fmt.Fprintf(&b, "seed %d, %d moves\n%s\n\n", seed, m.Shortest, NewEpisode(m).Grid())
 	}
 	testkit.Golden(t, "testdata/maps.txt", b.String())
 }
@@ -169,7 +169,7 @@ func TestSteps(t *testing.T) {
 		{[]Action{down, down, right, right, up}, Arrived, "_\t_\tO\n_\tO\t_\n_\t_\t√"},
 	}
 	for _, tt := range tests {
-		e := NewEpisode(lake, false, 1)
+		e := NewEpisode(lake)
 		for _, a := range tt.moves {
 			e.Step(a)
 		}
@@ -179,72 +179,13 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// On slippery ice a move goes where it was meant to, or to either side of it, equally often, and never back.
-func TestSlipping(t *testing.T) {
-	t.Parallel()
-	lake := draw(
-		"_____",
-		"_____",
-		"__S__",
-		"_____",
-		"____G")
-	const n = 3000
-	for meant := left; meant <= up; meant++ {
-		counts := map[Action]int{}
-		for seed := range uint64(n) {
-			e := NewEpisode(lake, true, seed)
-			e.Step(meant)
-			for a := left; a <= up; a++ {
-				if e.at == lake.move(lake.Start, a) {
-					counts[a]++
-				}
-			}
-		}
-		back := (meant-left+2)%4 + left
-		if counts[back] != 0 {
-			t.Errorf("%v: slipped back %d times", meant, counts[back])
-		}
-		for a, c := range counts {
-			if got := float64(c) / n; math.Abs(got-1.0/3) > 0.04 {
-				t.Errorf("%v: went %v %.3f of the time, want 1/3", meant, a, got)
-			}
-		}
-	}
-}
-
-func TestSlipsFollowFromTheSeed(t *testing.T) {
-	t.Parallel()
-	m := Generate(3, Options{MinSize: 8})
-	play := func(seed uint64) string {
-		e := NewEpisode(m, true, seed)
-		var trace strings.Builder
-		for i := range 30 {
-			e.Step(left + Action(i%4))
-			fmt.Fprint(&trace, e.at, " ")
-		}
-		return trace.String()
-	}
-	different := 0
-	for seed := range uint64(20) {
-		if again := play(seed); again != play(seed) {
-			t.Fatalf("seed %d was played in two ways", seed)
-		}
-		if play(seed) != play(seed+1) {
-			different++
-		}
-	}
-	if different == 0 {
-		t.Error("all seeds slip alike")
-	}
-}
-
 func TestCompact(t *testing.T) {
 	t.Parallel()
 	lake := draw(
 		"S_O",
 		"_O_",
 		"__G")
-	e := NewEpisode(lake, false, 0)
+	e := NewEpisode(lake)
 	if got, want := e.Compact(1), "#"+"#__"+"_"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -255,7 +196,7 @@ func TestCompact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := options(t)
 		m := Generate(rapid.Uint64().Draw(t, "seed"), o)
-		e := NewEpisode(m, false, 0)
+		e := NewEpisode(m)
 		radius := rapid.IntRange(1, 12).Draw(t, "radius")
 		got := e.Compact(radius)
 		if len(got) != compactCells(radius) {

@@ -55,8 +55,6 @@ type Player struct {
 	// Submit is the submit game: an episode ends with a reply without a valid action (agent.Submitted), not on arrival.
 	// Only the player's position at the end counts. A player that has arrived stays on the goal.
 	Submit bool
-	// MaxInvalid replies in a row without a valid action end it with agent.FormatErrors [never].
-	MaxInvalid int
 	// MaxTokens bounds a reply [unbounded].
 	MaxTokens int
 	// Temperature of the sampling [1]; everything else is neutral, and set explicitly.
@@ -96,9 +94,9 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 		g.Messages = []agent.Message{{Role: agent.RoleSystem, Content: rules}}
 	}
 	start := time.Now()
-	invalid := 0
+	invalid := false
 	for g.Turns < p.MaxTurns && !p.over(e) {
-		g.Messages = append(g.Messages, p.observe(e, g.Turns, invalid > 0))
+		g.Messages = append(g.Messages, p.observe(e, g.Turns, invalid))
 		asked := time.Now()
 		reply, err := p.Model.Complete(ctx, p.request(g))
 		g.Model += time.Since(asked).Seconds()
@@ -121,13 +119,10 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 			return p.finish(g, e, agent.Submitted, start), nil
 		case action == Invalid:
 			g.Invalid++
-			invalid++
-			if invalid == p.MaxInvalid {
-				return p.finish(g, e, agent.FormatErrors, start), nil
-			}
+			invalid = true
 			continue
 		}
-		invalid = 0
+		invalid = false
 		e.Step(action)
 	}
 	stop := agent.Submitted

@@ -164,7 +164,7 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 		set = append(set, rapid.SliceOf(rapid.SampledFrom([]string{
 			"seed=18446744073709551615", "filter.timeout=drop", "clip.high=0.5", "rollouts.deadline=1h30m",
 			"guards.collapse.action=off",
-			"environment.slippery=true", "trainer.hidden=7", "name=a b", "singleton=drop", "checkpoint.keep=5", "entropy=0.01",
+			"environment.submit=true", "trainer.hidden=7", "name=a b", "singleton=drop", "checkpoint.keep=5", "entropy=0.01",
 		})).Draw(rt, "set")...)
 		c, err := config.Load([]byte(rapid.SampledFrom(texts).Draw(rt, "text")), Parts(), set...)
 		if err != nil {

@@ -24,22 +24,19 @@ type FrozenLake struct {
 	MinFrozen float64 `yaml:"min_frozen"`
 	MaxFrozen float64 `yaml:"max_frozen"`
 	// MaxSteps is the maximum length of a map's shortest path, MaxTurns the maximum number of replies in an episode.
-	MaxSteps int  `yaml:"max_steps"`
-	MaxTurns int  `yaml:"max_turns" least:"1"`
-	Slippery bool `yaml:"slippery"`
+	MaxSteps int `yaml:"max_steps"`
+	MaxTurns int `yaml:"max_turns" least:"1"`
 	// Submit selects the submit game, in which an episode ends with a reply without a move, not on arrival.
 	Submit bool `yaml:"submit"`
 	// ValidationTurns is MaxTurns for validation episodes; 0 means MaxTurns.
 	ValidationTurns int `yaml:"validation_turns" least:"0"`
 	// Rendering is chat for language models, and compact for the embedded policy. Radius is how many fields around the
 	// player compact shows.
-	Rendering frozenlake.Rendering `yaml:"rendering"`
-	Radius    int                  `yaml:"radius" least:"1"`
-	MaxTokens int                  `yaml:"max_tokens" least:"1"`
-	// MaxInvalid invalid replies in a row end an episode; 0 means never.
-	MaxInvalid      int `yaml:"max_invalid" least:"0"`
-	TrainTasks      int `yaml:"train_tasks" least:"1"`
-	ValidationTasks int `yaml:"validation_tasks" least:"0"`
+	Rendering       frozenlake.Rendering `yaml:"rendering"`
+	Radius          int                  `yaml:"radius" least:"1"`
+	MaxTokens       int                  `yaml:"max_tokens" least:"1"`
+	TrainTasks      int                  `yaml:"train_tasks" least:"1"`
+	ValidationTasks int                  `yaml:"validation_tasks" least:"0"`
 }
 
 // NewFrozenLake returns the defaults.
@@ -156,12 +153,10 @@ func (l *lakes) runner(
 		seed := func(turn int) int64 { return a.Seed(l.options.Seed, turn) }
 		p := frozenlake.Player{
 			Model: model(a), Rendering: s.Rendering, Radius: s.Radius, MaxTurns: turns(a),
-			Submit: s.Submit, MaxInvalid: s.MaxInvalid,
-			MaxTokens: s.MaxTokens, Temperature: &temperature, Seed: seed,
+			Submit: s.Submit, MaxTokens: s.MaxTokens, Temperature: &temperature, Seed: seed,
 		}
-		// Maps are the same for every seed of a run, so that runs can be compared. Slips differ.
-		e := frozenlake.NewEpisode(frozenlake.Generate(number, s.maps()), s.Slippery, uint64(seed(-1)))
-		g, err := p.Play(ctx, e)
+		// Maps are the same for every seed of a run, so that runs can be compared.
+		g, err := p.Play(ctx, frozenlake.NewEpisode(frozenlake.Generate(number, s.maps())))
 		return run.Result{
 			Reward: g.Rollout.Reward, StopReason: g.Rollout.StopReason, Turns: g.Rollout.Turns, Messages: g.Rollout.Messages,
 			Times: run.Times{Model: g.Model, Environment: g.Environment},
