@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"deepswe/env"
 	"deepswe/verify/canary"
@@ -125,7 +126,10 @@ func CanaryModes() []CanaryMode {
 func (c *Confirmation) weigh(t env.Task, set canary.Set, ref *reference, once bool) {
 	spoilt, known := ref.spoilt(), ref.get()
 	c.Canaries, c.Spoilt = 0, 0
-	by := map[string]Strength{}
+	by, maintained := map[string]Strength{}, map[string]bool{}
+	for _, id := range t.Tests.PassToPass { // without a fix, such a case shows whether its test is wrong
+		maintained[testOf(id)] = true
+	}
 	for _, one := range set.Canaries {
 		if spoilt[one.Mutation] {
 			c.Spoilt++
@@ -137,8 +141,11 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, ref *reference, once bo
 			canary.Withheld: OutsideEvidence,
 		}[one.Kind]
 		for _, id := range one.Tests {
-			if by[id] = strength; known.unplain[unplainPass{id, testlog.Failed}] {
+			switch by[id] = strength; {
+			case known.unplain[unplainPass{id, testlog.Failed}]:
 				by[id] = NoEvidence
+			case strength == PairedEvidence && maintained[testOf(id)]:
+				by[id] = OutrightEvidence
 			}
 		}
 	}
@@ -168,6 +175,15 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, ref *reference, once bo
 	}
 }
 
+// testOf returns the test that an id of pytest or of Go names a case of.
+func testOf(id string) string {
+	of, _, _ := strings.Cut(id, "[")
+	if strings.HasPrefix(id, "Test") {
+		of, _, _ = strings.Cut(id, "/")
+	}
+	return of
+}
+
 // unknownFixes reports whether a task does not say which of its tests fail without a fix.
 func unknownFixes(t env.Task) bool { return t.Tests.Expected != nil || t.Tests.RewardFile != "" }
 
@@ -188,11 +204,12 @@ func decisive(t env.Task, set canary.Set) map[string]bool {
 }
 
 // guessed returns the indices of the canaries of those tests that are not spoilt, and of which it has to be guessed
-// whether they are wrong.
+// whether they are wrong: one of each group.
 func guessed(set canary.Set, ids, spoilt map[string]bool) (all []int) {
 	for i, c := range set.Canaries {
 		asked := slices.ContainsFunc(c.Tests, func(id string) bool { return ids[id] })
-		if asked && !spoilt[c.Mutation] && c.Kind != canary.Withheld {
+		known := func(j int) bool { return set.Canaries[j].Group == c.Group }
+		if asked && !spoilt[c.Mutation] && c.Kind != canary.Withheld && !slices.ContainsFunc(all, known) {
 			all = append(all, i)
 		}
 	}

@@ -167,8 +167,8 @@ func (e *Evaluator) ladder(t env.Task, patch []byte) *ladder {
 	return &ladder{
 		run: e.runTrial, task: t, patch: patch, mode: e.Canary, evidence: evidence, limit: e.limit(t),
 		ref:  e.references.of(e.Key(t, nil)),
-		seed: seed, excluded: map[string]bool{},
-		c: &Confirmation{GoldUnknown: t.Tests.GoldPatch == "", Earned: []string{}, Evidence: NoEvidence},
+		seed: seed,
+		c:    &Confirmation{GoldUnknown: t.Tests.GoldPatch == "", Earned: []string{}, Evidence: NoEvidence},
 	}
 }
 

@@ -19,10 +19,9 @@ type findings struct {
 	passed map[string]string
 	// other maps those of withheld tests that got other values than they expect, to what they got.
 	other map[string]string
-	// foreign are those of withheld tests that got a value that is not exactly of the language's own types, such as one
-	// of a type that is derived from them, or "5" for 5: it may be equal to what is expected, and nothing outside can
-	// tell.
-	foreign map[string]bool
+	// foreign is set if a withheld test got a value that is not exactly of the language's own types, such as one of a
+	// type that is derived from them, or "5" for 5: it may be equal to what is expected, and nothing outside can tell.
+	foreign bool
 	// ended says how the script's end differs from that of a failing run.
 	ended string
 }
@@ -80,7 +79,7 @@ func (m mixture) key() string {
 
 // judge compares what the log says about the wrong tests with what it must say.
 func (m mixture) judge(exit ending, r *testlog.Results) findings {
-	found := findings{passed: map[string]string{}, other: map[string]string{}, foreign: map[string]bool{}}
+	found := findings{passed: map[string]string{}, other: map[string]string{}}
 	switch {
 	case m.count(canary.Withheld)+m.count(canary.Variant) == len(m.wrong): // none must fail
 	case exit.signal != "":
@@ -99,7 +98,7 @@ func (m mixture) judge(exit ending, r *testlog.Results) findings {
 		}
 		if c.Kind == canary.Withheld {
 			if says, foreign := m.unkept(c, written, r); foreign {
-				found.foreign[c.Mutation] = true
+				found.foreign = true
 			} else if says != "" {
 				found.other[c.Mutation] = fmt.Sprintf("%s %s", c.Tests[0], says)
 			}

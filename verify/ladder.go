@@ -41,8 +41,8 @@ type ladder struct {
 
 	// plain is set if all tests have passed by the status Passed with the whole patch, and a strict trial takes all of it.
 	plain bool
-	// excluded are mutations that do not suit this patch.
-	excluded map[string]bool
+	// foreign is set if the patch returns values of types of its own, so that nothing can be withheld.
+	foreign bool
 	// v is the verdict up to now, c how it came about.
 	v Evaluation
 	c *Confirmation
@@ -117,14 +117,13 @@ func (l *ladder) spoilt() string {
 
 // round makes all mixed runs once. The error is errSpoilt if they have to begin anew.
 func (l *ladder) round(ctx context.Context) error {
-	m := mixing{seed: l.seed, excluded: l.ref.spoilt(), once: l.plain}
-	maps.Copy(m.excluded, l.excluded)
+	m := mixing{seed: l.seed, excluded: l.ref.spoilt(), once: l.plain, foreign: l.foreign}
 	for {
 		t, err := l.strict(ctx, &m)
 		switch {
 		case err != nil:
 			return err
-		case t.mixed.none != "" && len(m.excluded) > 0: // there are no further mutations
+		case t.mixed.none != "" && (len(m.excluded) > 0 || l.foreign): // there are no further mutations
 			l.judgeAll(t, CanaryOff, l.spoilt())
 			return nil
 		case t.mixed.none != "":
@@ -198,8 +197,8 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 	}
 	ref := l.ref.get()
 	switch left := t.found.beyond(ref.found); {
-	case len(t.found.foreign) > 0:
-		maps.Copy(l.excluded, t.found.foreign)
+	case t.found.foreign:
+		l.foreign = true
 		return errSpoilt
 	case ref.real != "" && (ref.gold || l.maintained):
 		return l.right(ctx, CanaryOff,

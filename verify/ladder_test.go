@@ -67,10 +67,14 @@ func (w *world) run(_ context.Context, t *trial) error {
 		return errors.New("the daemon is gone")
 	}
 	if t.mixing != nil {
+		record := w.record
+		if t.mixing.foreign {
+			record = ""
+		}
 		set, err := canary.New(canary.Python{}, canary.Options{
 			Tests: slices.Concat(w.task.Tests.FailToPass, w.task.Tests.PassToPass), Excluded: t.mixing.excluded,
 			Sources: []canary.Source{{Name: "tests/test_a.py", Data: []byte(hiddenTests)}},
-			Rand:    rand.New(rand.NewPCG(t.mixing.seed, 0)), Record: w.record, Variants: t.mixing.variants,
+			Rand:    rand.New(rand.NewPCG(t.mixing.seed, 0)), Record: record, Variants: t.mixing.variants,
 		})
 		if err != nil {
 			t.mixed.none, t.mixed.kind = err.Error(), err

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"path"
 	"slices"
 	"strings"
 
@@ -36,6 +37,8 @@ type mixing struct {
 	once bool
 	// variants is set if the tests that are changed get other values, in place of wrong ones.
 	variants bool
+	// foreign is set if literals must not be withheld.
+	foreign bool
 	// excluded are mutations that do not make a test fail in this task.
 	excluded map[string]bool
 }
@@ -50,6 +53,8 @@ type mixture struct {
 	wrong   []int
 	record  string
 	written []byte
+	// known is set if the repository has had tests to fix before they came.
+	known bool
 	// none is the reason why no test can be made wrong, empty if any can. kind is the error that caused it.
 	none string
 	kind error
@@ -78,7 +83,7 @@ func (m mixing) choose(t env.Task, set canary.Set) (wrong []int, once bool) {
 		wrong = wrong[:0]
 		for i, c := range set.Canaries {
 			h := fnv.New64a()
-			h.Write([]byte(c.File + ":" + c.Name))
+			h.Write([]byte(c.Group))
 			first := rand.New(rand.NewPCG(m.seed+draw, h.Sum64())).IntN(2) == 1
 			if first != (m.run == 1) || once && c.Kind == canary.Withheld {
 				wrong = append(wrong, i)
@@ -118,7 +123,10 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)), Variants: t.mixing.variants,
 		Only: canary.Kind(t.Canary),
 	}
-	if t.task.Tests.RewardFile != "" {
+	if !unknownFixes(t.task) {
+		o.Fixes = len(t.task.Tests.FailToPass)
+	}
+	if t.task.Tests.RewardFile != "" || t.mixing.foreign {
 		o.Record = ""
 	}
 	var err error
@@ -133,6 +141,9 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 		return nil
 	}
 	t.mixed.wrong, t.mixed.once = t.mixing.choose(t.task, t.mixed.set)
+	if err := t.lookFor(ctx); err != nil {
+		return err
+	}
 	for _, f := range t.mixed.set.Files(t.mixed.wrong) {
 		if own, ok := tests[f.Name]; ok {
 			own.data = f.Data
@@ -146,6 +157,46 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 			t.mixed = mixture{none: "the tests cannot be changed: " + err.Error(), kind: err}
 			return nil
 		}
+	}
+	return nil
+}
+
+// lookFor looks for tests to fix in the repository.
+func (t *trial) lookFor(ctx context.Context) error {
+	fixes := decisive(t.task, t.mixed.set)
+	for i, c := range t.mixed.set.Canaries {
+		asked := slices.ContainsFunc(c.Tests, func(id string) bool { return fixes[id] })
+		if t.mixed.known || !asked || !strings.HasPrefix(c.File, t.sb.Dir()+"/") {
+			continue
+		}
+		data, _, err := t.sb.Read(ctx, c.File, env.ReadOptions{Limit: 4 << 20})
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return fmt.Errorf("read %s: %w", c.File, err)
+		}
+		t.mixed.known = t.mixed.set.Known(i, data)
+	}
+	return nil
+}
+
+// beginAnew makes the repository one without history.
+const beginAnew = `
+rm -rf .git
+git init -q . && git add -A && git -c user.name=deepswe -c user.email=deepswe@localhost commit -qm 'Before the tests'`
+
+// forget removes what says what tests expect that are wrong now: what Python has compiled and, where the repository has
+// had them before, its history.
+func (t *trial) forget(ctx context.Context) error {
+	dirs := map[string]bool{}
+	for _, c := range t.mixed.set.Canaries {
+		dirs[path.Dir(c.File)] = true
+	}
+	line := "find " + env.ShellQuote(slices.Sorted(maps.Keys(dirs))...) + " -name __pycache__ -prune -exec rm -rf {} +"
+	if t.mixed.known {
+		line += beginAnew
+	}
+	_, err := t.sb.Run(ctx, env.Command{Line: line, Timeout: applyTimeout, Env: trusting})
+	if err != nil {
+		return fmt.Errorf("remove what is known of the tests: %w", err)
 	}
 	return nil
 }

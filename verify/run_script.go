@@ -69,6 +69,9 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 		return r, false, err
 	}
 	if len(t.mixed.set.Canaries) > 0 {
+		if err := t.forget(ctx); err != nil {
+			return r, false, err
+		}
 		if p.tests, err = t.unbail(ctx, p.tests); err != nil {
 			return r, false, err
 		}

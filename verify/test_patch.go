@@ -25,8 +25,8 @@ var (
 		`(?:source|\.) /[\w./-]+( \w+)?|conda activate [\w./-]+|git (?:status|diff|show)[\w ./-]*)?$`)
 )
 
-// withoutPatch removes the patch with which a first half ends, as those of SWE-bench do, and that git applies in the
-// directory dir. It returns no patch if there is none, or if anything else follows it.
+// withoutPatch removes the patch that a first half has, as those of SWE-bench do, and that git applies in the directory
+// dir. What follows it, such as a build, runs without it. It returns no patch if there is none.
 func (p phases) withoutPatch(dir string) (rest phases, patch []byte) {
 	before, after, found := strings.Cut(p.setup, "<<")
 	begin := strings.LastIndexByte(before, '\n') + 1
@@ -36,9 +36,7 @@ func (p phases) withoutPatch(dir string) (rest phases, patch []byte) {
 		return p, nil
 	}
 	text, tail, ended := strings.Cut("\n"+body, "\n"+match[1]+match[2]+"\n")
-	for one := range strings.Lines(tail) {
-		ended = ended && doesNothing().MatchString(strings.TrimRight(one, "\r\n"))
-	}
+	ended = ended && !strings.Contains(tail, "<<")
 	if cd := changesDir().FindAllStringSubmatch(p.setup[:begin], -1); len(cd) > 0 {
 		ended = ended && path.Clean(strings.Trim(cd[len(cd)-1][1], `"'`)) == path.Clean(dir)
 	}

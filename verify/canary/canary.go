@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -48,6 +49,9 @@ type Canary struct {
 	Mutation string
 	// Values are the literals that a withheld test must have written, by the number that it writes before each.
 	Values map[int]Literal
+	// Group is the same for tests that expect the same: they are to be wrong together, because code that reads the file
+	// would take for right what most of them expect.
+	Group string
 
 	source int
 	edits  []edit
@@ -64,8 +68,9 @@ func (c Canary) Reports(name string) bool {
 
 // Options say which tests to change.
 type Options struct {
-	// Tests are the ids of the tests, the most important first.
+	// Tests are the ids of the tests, the most important first. As many of them as Fixes are known to fail without a fix.
 	Tests []string
+	Fixes int
 	// Sources are the files that may contain the tests.
 	Sources []Source
 	// Most is the maximum number of tests that are changed; 0 means all.
@@ -183,10 +188,10 @@ func New(w Writer, o Options) (Set, error) {
 	m := &maker{
 		writer: w, options: o, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
 		out:   Set{Skipped: map[string]string{}, sources: o.Sources, helpers: map[int]Source{}},
-		words: map[int]map[string]int{},
+		words: map[int]map[string]int{}, instead: map[string]string{},
 	}
-	for _, id := range o.Tests {
-		if reason := m.add(id); reason != "" {
+	for i, id := range o.Tests {
+		if reason := m.add(id, i < o.Fixes); reason != "" {
 			m.out.Skipped[id] = reason
 		}
 	}
@@ -228,6 +233,17 @@ func (s Set) Files(wrong []int) []Source {
 	return files
 }
 
+// Known reports whether a text has what a canary changes as it is right.
+func (s Set) Known(i int, text []byte) bool {
+	c := s.Canaries[i]
+	source := s.sources[c.source].Data
+	return c.Kind != Outright && !slices.ContainsFunc(c.edits, func(e edit) bool {
+		from := bytes.LastIndexByte(source[:e.at], '\n') + 1
+		line, _, _ := bytes.Cut(source[e.end:], []byte("\n"))
+		return !bytes.Contains(text, source[from:e.end+len(line)])
+	})
+}
+
 // maker is the state of one call of New.
 type maker struct {
 	writer  Writer
@@ -239,10 +255,12 @@ type maker struct {
 	made    map[string]int         // the canary of a function: several ids may be cases of the same one
 	// withheld counts the literals that were taken out.
 	withheld int
+	// instead are the values that tests to fix expect instead of others.
+	instead map[string]string
 }
 
-// add chooses the canary of one test, or returns the reason why there is none.
-func (m *maker) add(id string) (reason string) {
+// add chooses the canary of one test, or returns the reason why there is none. fixes is set if it fails without a fix.
+func (m *maker) add(id string, fixes bool) (reason string) {
 	at, t, reason := m.locate(id)
 	if reason != "" {
 		return reason
@@ -267,7 +285,7 @@ func (m *maker) add(id string) (reason string) {
 	m.made[function] = len(m.out.Canaries)
 	c := Canary{
 		Tests: []string{id}, Name: t.name(), File: file, Kind: chosen.kind, Mutation: mutationKey(file, t, chosen.key),
-		source: at, edits: way,
+		source: at, edits: way, Group: file + ":" + t.name(),
 	}
 	switch {
 	case chosen.kind == Withheld:
@@ -276,13 +294,31 @@ func (m *maker) add(id string) (reason string) {
 		c.Values = chosen.withheld
 		m.withheld += len(chosen.withheld)
 	case chosen.kind != Outright && len(way) == 1:
-		more, value, other := repeated(m.options.Sources[at].Data, way[0])
-		if value != "" && !m.taken(at, more) {
-			c.edits, c.says = more, map[string]string{value: other}
-		}
+		m.tell(&c, way[0], fixes, len(chosen.ways) > 1)
 	}
 	m.out.Canaries = append(m.out.Canaries, c)
 	return ""
+}
+
+// tell makes what is said of a value change with it. A test to fix expects the same instead of it as others do, and is
+// in their group.
+func (m *maker) tell(c *Canary, way edit, fixes, valued bool) {
+	data, instead := m.options.Sources[c.source].Data, map[string]string(nil)
+	if fixes && valued {
+		instead = m.instead
+	}
+	more, value, other := repeated(data, way, instead)
+	if value != "" && !m.taken(c.source, more) {
+		c.edits, c.says = more, map[string]string{value: other}
+	} else if value = ""; valued {
+		return
+	}
+	switch {
+	case fixes && valued:
+		c.Group, m.instead[value] = value, other
+	case fixes:
+		c.Group = string(data[way.at:way.end])
+	}
 }
 
 // choose picks a mutation by chance, among those that give themselves away least.

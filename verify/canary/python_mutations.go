@@ -60,7 +60,10 @@ func (t *pyFunction) margin() string {
 }
 
 // runs reports whether every run of the test reaches line i of the body.
-func (t *pyFunction) runs(i int) bool {
+func (t *pyFunction) runs(i int) bool { return t.reaches(i, pyRuns) }
+
+// reaches reports whether all blocks around line i of the body have heads that match.
+func (t *pyFunction) reaches(i int, heads *regexp.Regexp) bool {
 	indent := t.body[0].Indent
 	level := t.body[i].Indent
 	if level == indent {
@@ -73,14 +76,18 @@ func (t *pyFunction) runs(i int) bool {
 		}
 		level = t.body[j].Indent
 		head := t.body[j].Text
-		if !pyRuns.MatchString(head) || strings.Contains(head, "aises") || strings.Contains(head, "arns") {
+		if !heads.MatchString(head) || strings.Contains(head, "aises") || strings.Contains(head, "arns") {
 			return false
 		}
 	}
 	return level == indent
 }
 
-var pyRuns = regexp.MustCompile(`^(async\s+)?(with|for)\b`)
+// pyRuns matches the heads of blocks that always run, pyWith those of blocks that run once.
+var (
+	pyRuns = regexp.MustCompile(`^(async\s+)?(with|for)\b`)
+	pyWith = regexp.MustCompile(`^(async\s+)?with\b`)
+)
 
 // failure returns a statement that fails, in the style of the test.
 func (t *pyFunction) failure() string {

@@ -23,11 +23,16 @@ var told = regexp.MustCompile(`(?m)(?:^|[ \t])(?:#|//).*$|/\*(?s:.*?)\*/|^[ \t]*
 var asserted = regexp.MustCompile(`\bassert\b.*$`)
 
 // repeated returns an edit that makes a test expect another value with the same change in a message that the edit or
-// its line ends with, and what the value is, and becomes. There is none if it cannot be told from other words.
-func repeated(data []byte, e edit) (edits []edit, value, other string) {
+// its line ends with, and what the value is, and becomes: what is in instead, if it is known there. There is none if it
+// cannot be told from other words.
+func repeated(data []byte, e edit, instead map[string]string) (edits []edit, value, other string) {
 	before, after := string(data[e.at:e.end]), e.text
 	head, tail := common(before, after)
 	value, other = before[head:len(before)-tail], after[head:len(after)-tail]
+	if known, ok := instead[value]; ok {
+		after, other = after[:head]+known+after[len(after)-tail:], known
+		e.text = after
+	}
 	if value == "" || other == "" || !utf8.ValidString(value) || strings.ContainsAny(value+other, "\n\r") {
 		return []edit{e}, "", ""
 	}
@@ -49,7 +54,7 @@ func entitled(data []byte, way []edit, title string) bool {
 	if len(way) != 1 {
 		return false
 	}
-	_, value, _ := repeated(data, way[0])
+	_, value, _ := repeated(data, way[0], nil)
 	v, err := literal.Parse(strconv.Quote(value))
 	return err == nil && value != "" && v.In(title)
 }

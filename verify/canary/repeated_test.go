@@ -19,7 +19,7 @@ func TestRepeated(t *testing.T) {
 		{"assert f()  # f\n", "assert f()", "assert not (f())", "assert not (f())  # f\n"},
 	} {
 		at := strings.LastIndex(tc.text, tc.was)
-		edits, value, other := repeated([]byte(tc.text), edit{at, at + len(tc.was), tc.becomes})
+		edits, value, other := repeated([]byte(tc.text), edit{at, at + len(tc.was), tc.becomes}, nil)
 		edits = append(edits, retold([]byte(tc.text), edits, map[string]string{value: other})...)
 		if got := string(apply([]byte(tc.text), edits)); got != tc.want {
 			t.Errorf("got\n%s\nwant\n%s", got, tc.want)

@@ -18,7 +18,8 @@ type Literal struct {
 type withholder interface {
 	// withhold returns the edits after which the test calls the helper, with the number of a literal counted from first
 	// and the value that was compared with it, and the literals by their numbers. It returns none if anything else can
-	// make the test fail, apart from errors: what is compared outside might be right without a fix.
+	// make the test fail, apart from errors: what is compared outside might be right without a fix. For the same reason,
+	// no literal is compared more than once: the first time might show what the others expect.
 	withhold(first int) (edits []edit, literals map[int]Literal)
 	// helper returns the source of the function that writes a line with the number and the value to the record, or Foreign
 	// in place of a value that is not exactly of the language's own types. It is always true. If file is empty, the source

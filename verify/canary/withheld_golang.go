@@ -40,6 +40,8 @@ type goWithholder struct {
 	known   map[ast.Node]bool
 	// diffs are the variables that are empty if a comparison holds.
 	diffs []types.Object
+	// repeats are the loops and the functions, other than those of subtests, that were looked at.
+	repeats []ast.Node
 }
 
 func (w *goWithholder) look(n ast.Node) bool {
@@ -50,6 +52,10 @@ func (w *goWithholder) look(n ast.Node) bool {
 				w.diffs = append(w.diffs, w.file.names.Defs[id])
 			}
 		}
+	case *ast.ForStmt:
+		w.repeats = append(w.repeats, n)
+	case *ast.RangeStmt:
+		w.repeats = append(w.repeats, n)
 	case *ast.CallExpr:
 		if c, ok := w.check(n); ok {
 			w.keep(c)
@@ -57,9 +63,14 @@ func (w *goWithholder) look(n ast.Node) bool {
 		}
 		w.left = w.left || w.checks(n)
 	case *ast.FuncLit:
+		subtest := len(n.Type.Params.List) == 1
 		for _, p := range n.Type.Params.List {
 			other := slices.ContainsFunc(p.Names, func(id *ast.Ident) bool { return id.Name != w.t })
+			subtest = subtest && w.text(p.Type) == "*testing.T"
 			w.left = w.left || other && w.text(p.Type) == "*testing.T"
+		}
+		if !subtest {
+			w.repeats = append(w.repeats, n)
 		}
 	case *ast.IfStmt:
 		if w.fails(n.Body) {
@@ -159,6 +170,10 @@ func (t *goTest) check(e ast.Expr) (c goCheck, ok bool) {
 
 // keep makes a comparison a call of the helper, and empties the literals.
 func (w *goWithholder) keep(c goCheck) {
+	for _, loop := range w.repeats { // the first time might show what the others expect
+		inside := loop.Pos() < c.node.Pos() && c.node.End() <= loop.End()
+		w.left = w.left || inside && (c.object == nil || loop != ast.Node(c.loop))
+	}
 	first, done := w.numbers[c.object]
 	if !done || c.object == nil {
 		first = w.next

@@ -21,10 +21,19 @@ var (
 // withhold takes literals out of comparisons such as expect(f()).toBe(3) and assert.equal(f(), 3).
 func (t *jsTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 	f := t.file
-	literals = map[int]Literal{}
+	if literals = map[int]Literal{}; t.cases != nil || t.computed {
+		return nil, nil
+	}
+	depth, own := 0, min(t.open, 1) // how many brackets are open; what is deeper in the test may run more than once
 	for i := t.title; i < t.last; i++ {
+		switch {
+		case f.tokens[i].Kind == 'o' && f.match[i] > i:
+			depth++
+		case f.tokens[i].Kind == 'o' && f.match[i] > 0:
+			depth--
+		}
 		from, to, given, wanted, ok := f.compared(i)
-		if !ok && f.checks(i) {
+		if ok = ok && depth == own; !ok && f.checks(i) {
 			return nil, nil
 		}
 		if !ok {
@@ -38,10 +47,20 @@ func (t *jsTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 	return edits, literals
 }
 
-// checks reports whether a token begins what may make a test fail.
+// jsHeads are words that brackets may follow although they are not called.
+var jsHeads = strings.Fields("if for while switch catch function return await typeof super")
+
+// checks reports whether a token begins what may make a test fail: a statement that calls a function of the test's own,
+// for example.
 func (f *jsFile) checks(i int) bool {
-	if f.tokens[i].Kind != 'w' {
+	if f.tokens[i].Kind != 'w' || i+1 >= len(f.tokens) {
 		return false
+	}
+	before := f.tokens[i-1]
+	begins := strings.Contains("{};", before.Text) || before.Text == "await" || before.Text != "." &&
+		strings.Contains(string(f.data[before.To:f.tokens[i].From]), "\n")
+	if begins && f.text(i+1) == "(" && !slices.Contains(jsHeads, f.text(i)) {
+		return true
 	}
 	if f.text(i) == "t" && i+2 < len(f.tokens) && f.text(i+1) == "." {
 		return !slices.Contains([]string{"test", "plan", "end"}, f.text(i+2))

@@ -3,6 +3,7 @@ package canary
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,18 +12,34 @@ import (
 
 var _ withholder = (*pyFunction)(nil)
 
-// pyChecks matches statements that may make a test fail.
-var pyChecks = regexp.MustCompile(
-	`(?i)\b(\w*assert|raise|\w*warns\b|fail\w*\()|^[\w.]*(check|verify|expect|compare)\w*\(`)
+// pyChecks matches statements that may make a test fail, calls of the test's own functions among them.
+var pyChecks = regexp.MustCompile(`(?i)\b(\w*assert|raise|\w*warns\b|fail\w*\()|` +
+	`^[\w.]*(check|verify|expect|compare)\w*\(|^(await\s+)?(self\.)?\w+\(`)
 
-// withhold takes literals out of comparisons that every run of the test reaches.
+// pyCases matches decorators that make several tests of a function.
+var pyCases = regexp.MustCompile(`parametri[sz]e|expand|data\(|given\(`)
+
+// several reports whether a function is more than one test, as far as its file shows.
+func (t *pyFunction) several() bool {
+	class := lastPart(t.class)
+	for _, bases := range t.file.bases {
+		if class != "" && slices.Contains(bases, class) {
+			return true
+		}
+	}
+	return pyCases.MatchString(t.decorators)
+}
+
+// withhold takes literals out of comparisons that every run of the test reaches once.
 func (t *pyFunction) withhold(first int) (edits []edit, literals map[int]Literal) {
-	literals = map[int]Literal{}
+	if literals = map[int]Literal{}; t.several() {
+		return nil, nil
+	}
 	for i, l := range t.body {
 		code := pyCode(l.Text)
 		given, wanted, ok := pyCompared(code)
 		switch {
-		case ok && t.runs(i):
+		case ok && t.reaches(i, pyWith):
 		case pyChecks.MatchString(code) && !pyDocstring(l.Text):
 			return nil, nil
 		default:

@@ -84,6 +84,8 @@ func readSuite(t testing.TB, file string) cheatSuite {
 			s.image = strings.TrimSpace(content)
 		case "module":
 			s.module = strings.TrimSpace(content)
+		case "prepare":
+			tests.Prepare = list(content)
 		case "parser":
 			tests.Parser = strings.TrimSpace(content)
 		case "fail_to_pass":
@@ -110,7 +112,10 @@ func readSuite(t testing.TB, file string) cheatSuite {
 		}
 	}
 	if len(solution) > 0 {
+		more := s.task.Tests.Prepare
+		expected := s.task.Tests.Expected
 		s.task, s.own = s.ownRepository(t, solution), true
+		s.task.Tests.Prepare, s.task.Tests.Expected = append(slices.Clip(s.task.Tests.Prepare), more...), expected
 	}
 	if len(hidden) > 0 {
 		s.task.Tests.Files = hidden
