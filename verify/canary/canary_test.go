@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -237,5 +238,35 @@ func TestOthers(t *testing.T) {
 		if low != c.low || high != c.high {
 			t.Errorf("%d of at least %d and at most %d: from %d to %d, want %d to %d", c.n, c.least, c.most, low, high, c.low, c.high)
 		}
+	}
+}
+
+// Tests to fix that expect the same expect the same other value, and are wrong together; those that pass without a fix
+// are not among them, because code under test knows whether they are wrong.
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	var source strings.Builder
+	var ids []string
+	for _, name := range []string{"a", "b", "c", "kept"} {
+		fmt.Fprintf(&source, "def test_%[1]s():\n    page = get(\"%[1]s\")\n    assert page.body\n    assert page.status == 404\n\n\n", name)
+		ids = append(ids, "test_a.py::test_"+name)
+	}
+	set, err := New(Python{}, Options{
+		Tests: ids, Fixes: 3, Sources: []Source{{"test_a.py", []byte(source.String())}}, Rand: random(1),
+	})
+	if err != nil || len(set.Canaries) != 4 {
+		t.Fatalf("%+v, %v", set, err)
+	}
+	wrong := regexp.MustCompile(`status == (\d+)`).FindAllStringSubmatch(string(set.Files([]int{0, 1, 2, 3})[0].Data), -1)
+	for i, c := range set.Canaries {
+		if same := c.Group == set.Canaries[0].Group; same != (i < 3) {
+			t.Errorf("%s is in the group %q, and %s in %q", c.Name, c.Group, set.Canaries[0].Name, set.Canaries[0].Group)
+		}
+		if wrong[i][1] == "404" || i < 3 && wrong[i][1] != wrong[0][1] {
+			t.Errorf("%s expects %s, and %s %s", c.Name, wrong[i][1], set.Canaries[0].Name, wrong[0][1])
+		}
+	}
+	if known := source.String()[:60]; set.Known(0, []byte(known)) || !set.Known(0, []byte(source.String())) {
+		t.Errorf("%q has the test, or its own source has not", known)
 	}
 }

@@ -167,6 +167,11 @@ func TestNothingIsWithheldBesideOtherChecks(t *testing.T) {
 		{Python{}, "test_a", python("self.assertNotEqual(f(), 3)")},
 		{Python{}, "test_a", python("with pytest.raises(ValueError):\n        f()")},
 		{Python{}, "test_a", python("check_all(f)")},
+		{Python{}, "test_a", python("same(f(2), 12)")},
+		{Python{}, "test_a", python("for x in 1, 2:\n        assert f(x) == 12")},
+		{Python{}, "test_a", Source{"test_a.py", []byte("@pytest.mark.parametrize('x', [1, 2])\ndef test_a(x):\n    assert f(x) == 4711\n")}},
+		{Golang{}, "TestA", golang("for _, x := range xs {\n\t\tif F(x) != 12 {\n\t\t\tt.Error()\n\t\t}\n\t}")},
+		{Golang{}, "TestA", golang("is := func(x int) {\n\t\tif F(x) != 12 {\n\t\t\tt.Error()\n\t\t}\n\t}\n\tis(1)")},
 		{Golang{}, "TestA", golang("if F() < 3 {\n\t\tt.Error()\n\t}")},
 		{Golang{}, "TestA", golang("check(t, F())")},
 		{Golang{}, "TestA", golang("for _, tt := range all {\n\t\tif F() != tt.want {\n\t\t\tt.Error()\n\t\t}\n\t}")},
@@ -176,6 +181,9 @@ func TestNothingIsWithheldBesideOtherChecks(t *testing.T) {
 		{Golang{}, "TestA", golang("if err == nil {\n\t\tt.Fatal()\n\t}")},
 		{JavaScript{}, "adds", javascript("expect(g()).not.toBe(4);")},
 		{JavaScript{}, "adds", javascript("assert.throws(() => g());")},
+		{JavaScript{}, "adds", javascript("same(g(), 12);")},
+		{JavaScript{}, "adds", javascript("for (const x of xs) expect(g(x)).toBe(12);")},
+		{JavaScript{}, "adds", javascript("xs.forEach((x) => { expect(g(x)).toBe(12); });")},
 	} {
 		set, err := New(tc.w, Options{
 			Tests: []string{tc.test}, Sources: []Source{tc.source}, Record: "/tmp/record", Rand: random(1),
