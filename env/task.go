@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"path"
 	"path/filepath"
 	"time"
@@ -47,6 +48,8 @@ type Task struct {
 	// Shows are directories of Repository that hold what the project depends on, and that are in no commit: those of
 	// [Dependencies]. The task's sandboxes have them, read-only.
 	Shows []string `json:"shows,omitempty"`
+	// Installed is the directory on this machine that Shows are in; empty if that is Repository.
+	Installed string `json:"installed,omitempty"`
 	// Prepare lists command lines that bring the image to the agent's starting state.
 	Prepare []string `json:"prepare,omitempty"`
 	// Env is added to the image's environment for the agent's commands, as "KEY=value".
@@ -64,15 +67,18 @@ func (t Task) Spec() Spec {
 	if t.Repository != "" {
 		s.CopyIn, s.Commit = t.Repository, t.BaseCommit
 		for _, name := range t.Shows {
-			s.Shown = append(s.Shown, Shown{Host: filepath.Join(t.Repository, name), Path: path.Join(t.Dir, name)})
+			s.Shown = append(s.Shown, Shown{Host: filepath.Join(cmp.Or(t.Installed, t.Repository), name), Path: path.Join(t.Dir, name)})
 		}
 	}
 	return s
 }
 
 // Dependencies returns the names of the directories below a project in which its package managers keep what it depends
-// on.
-func Dependencies() []string { return []string{"node_modules", ".venv", "venv"} }
+// on. The last one is deepswe's own, for those that keep it elsewhere.
+func Dependencies() []string { return []string{"node_modules", ".venv", "venv", "vendor", Caches} }
+
+// Caches is a directory below a project for what package managers keep in their caches.
+const Caches = ".deps"
 
 // Tests is the part of a task that only the grader may see. The test names in FailToPass fail before the fix and
 // pass after it; those in PassToPass have to pass both times.

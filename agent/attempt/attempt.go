@@ -198,7 +198,7 @@ func (a *Attempt) Spec(task env.Task, snapshot *repo.Snapshot) env.Spec {
 	s := task.Spec()
 	s.Prepare, s.Network, s.Run = task.Prepare, a.Network, a.Run
 	if a.Player != nil {
-		s.Shown = a.Player.Shown()
+		s.Shown = append(s.Shown, a.Player.Shown()...)
 	}
 	if snapshot != nil {
 		snapshot.Place(&s)

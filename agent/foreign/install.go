@@ -4,10 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -32,57 +29,11 @@ func Install(
 	key := filepath.Base(r.Name) + "-" + r.Version + "-" + hex.EncodeToString(hash[:6])
 	kept, _, err := store.Get(ctx, key, func(dir string) (env.Installed, error) {
 		how.Dir = dir
-		return env.Installed{Dir: dir}, fill(ctx, p, how)
+		shown := env.Spec{Shown: []env.Shown{{Host: dir, Path: Folder, Writable: true}}}
+		return env.Installed{Dir: dir}, setup.Fill(ctx, p, shown, how)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("install %s: %w", r.Name, err)
 	}
 	return &Player{Recipe: r, Installed: kept.Dir}, nil
-}
-
-// fill runs the commands in a sandbox that shows the directory as [Folder].
-func fill(ctx context.Context, p env.Provider, how env.Setup) error {
-	if err := os.Chmod(how.Dir, 0o777); err != nil { // commands run as a user of their own
-		return err
-	}
-	sb, err := p.Start(ctx, env.Spec{
-		Shown: []env.Shown{{Host: how.Dir, Path: Folder, Writable: true}}, Env: setup.Trusting(setup.Certificates()),
-	})
-	if err != nil {
-		return err
-	}
-	inside, ok := sb.(setup.Sandbox)
-	if !ok {
-		err = env.ErrUnsupported
-	} else {
-		err = setup.Run(ctx, inside, how, false)
-	}
-	if err := errors.Join(err, sb.Close(context.WithoutCancel(ctx))); err != nil {
-		return err
-	}
-	return keep(how.Dir)
-}
-
-// keep makes what was installed this user's, and readable for the users of sandboxes.
-func keep(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if err := os.Lchown(path, os.Getuid(), os.Getgid()); err != nil {
-			return err
-		}
-		if d.Type()&fs.ModeSymlink != 0 {
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		mode := info.Mode().Perm()&^0o022 | 0o444
-		if d.IsDir() || mode&0o100 != 0 {
-			mode |= 0o111
-		}
-		return os.Chmod(path, mode)
-	})
 }

@@ -55,6 +55,9 @@ func (f *fieldReader) complete(t *env.Task) {
 	if t.Repository != "" && !filepath.IsAbs(t.Repository) {
 		t.Repository = absolute(filepath.Join(filepath.Dir(f.file), t.Repository))
 	}
+	if t.Installed != "" && !filepath.IsAbs(t.Installed) {
+		t.Installed = absolute(filepath.Join(filepath.Dir(f.file), t.Installed))
+	}
 	tests := &t.Tests
 	if tests.Prepare == nil {
 		tests.Prepare = t.Prepare

@@ -305,6 +305,7 @@ func (b *Bwrap) arguments(
 		// The host's compiled packages, but not for a sandbox that could send them over the network.
 		args = append(append(args, parents(cache)...), "--ro-bind-try", cache, cache)
 	}
+	args = append(args, b.replaced(s)...)
 	args = append(args,
 		"--proc", "/proc", "--dev", "/dev",
 		"--perms", "1777", "--size", strconv.FormatInt(shared, 10), "--tmpfs", "/dev/shm", "--remount-ro", "/dev")
@@ -354,6 +355,25 @@ func (b *Bwrap) interpreter(dir string) (args []string) {
 			args = append(append(args, parents(path)...), "--ro-bind-try", path, path)
 		}
 	}
+	return args
+}
+
+// replaced returns the arguments that hide the machine's caches of what the spec has caches of its own for: they may hold
+// other versions of the project.
+func (b *Bwrap) replaced(s env.Spec) (args []string) {
+	hide := func(key string, dirs ...string) {
+		if !slices.ContainsFunc(s.Env, func(kv string) bool { return strings.HasPrefix(kv, key+"=") }) {
+			return
+		}
+		for _, dir := range dirs {
+			if isDir(dir) && slices.ContainsFunc(b.shown, func(shown string) bool { return within(dir, shown) }) {
+				args = append(args, "--tmpfs", dir, "--remount-ro", dir)
+			}
+		}
+	}
+	hide("GOMODCACHE", b.toolchain.goModCache)
+	cargo := b.toolchain.vars["CARGO_HOME"]
+	hide("CARGO_HOME", filepath.Join(cargo, "registry"), filepath.Join(cargo, "git"))
 	return args
 }
 

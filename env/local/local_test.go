@@ -189,6 +189,26 @@ func TestBwrapTools(t *testing.T) {
 	}
 }
 
+// TestBwrapOwnCaches: a sandbox with caches of its own does not show those of the machine, which may hold the project.
+func TestBwrapOwnCaches(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("CARGO_HOME", filepath.Join(home, ".cargo"))
+	crate := filepath.Join(home, ".cargo/registry/src/half-1/lib.rs")
+	testkit.WriteFile(t, crate, "")
+	p := newBwrap(t)
+	for want, own := range map[string][]string{"shown\n": nil, "hidden\n": {"CARGO_HOME=/tmp/own"}} {
+		sb, err := p.Start(t.Context(), env.Spec{Env: own})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { sb.Close(context.Background()) })
+		if got := said(t, sb, "test -e "+crate+" && echo shown || echo hidden"); got != want {
+			t.Errorf("with %q, the crate is %q, want %q", own, got, want)
+		}
+	}
+}
+
 // TestBwrapLinkedTools: a program that is a link in PATH runs with what it was installed with, through all links on the
 // way, and shows nothing else of the home.
 func TestBwrapLinkedTools(t *testing.T) {

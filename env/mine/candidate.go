@@ -253,3 +253,29 @@ func (c Candidate) labels() map[string]string {
 	}
 	return labels
 }
+
+// NewLines returns the lines that a candidate adds to sources, without the space around them, of those that are not
+// shorter than that and stand nowhere in its base commit.
+func (b Builder) NewLines(ctx context.Context, c Candidate, shortest int) ([]string, error) {
+	var lines []string
+	for line := range strings.Lines(c.Sources) {
+		text := strings.TrimSpace(strings.TrimPrefix(line, "+"))
+		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") && len(text) >= shortest &&
+			!slices.Contains(lines, text) {
+			lines = append(lines, text)
+		}
+	}
+	if len(lines) == 0 {
+		return nil, nil
+	}
+	args := []string{"grep", "-h", "-I", "-F"}
+	for _, line := range lines {
+		args = append(args, "-e", line)
+	}
+	there, err := repo.Read(ctx, b.Repository, append(args, c.Base)...)
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	// git ends with an error where it finds none of them.
+	return slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(string(there), line) }), nil
+}

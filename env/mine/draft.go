@@ -53,8 +53,9 @@ const (
 // mostData limits the files that come with the tests, in bytes.
 const mostData = 2 << 20
 
-// Draft makes the draft of a candidate's task. Without a reason, there is one.
-func (b Builder) Draft(ctx context.Context, c Candidate) (_ Draft, why Reason, err error) {
+// Draft makes the draft of a candidate's task. Without a reason, there is one. in has what was installed for it; the zero
+// value is what this machine has.
+func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Draft, why Reason, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("draft %s: %w", c.Hash, err)
@@ -74,13 +75,13 @@ func (b Builder) Draft(ctx context.Context, c Candidate) (_ Draft, why Reason, e
 		return Draft{}, LargeData, err
 	}
 	d := Draft{Task: env.Task{
-		ID: b.ID(c), Repo: b.Name, Repository: b.Repository, BaseCommit: c.Base, Image: b.Image, Dir: "/testbed",
-		Labels: maps.Clone(c.Labels), Statement: c.Message,
+		ID: b.ID(c), Repo: b.Name, Repository: b.Repository, BaseCommit: c.Base, Image: b.Image, Dir: testbed,
+		Labels: maps.Clone(c.Labels), Statement: c.Message, Installed: in.Dir, Env: slices.Clone(in.Variables),
 		Tests: env.Tests{
 			EvalType: "pass_and_fail", Files: files, GoldPatch: c.Sources, TestPatch: c.Tests, Timeout: b.TestTimeout,
 		},
 	}}
-	if d.Task.Shows, err = b.shows(dir, c.Language()); err != nil {
+	if d.Task.Shows, err = b.shows(dir, c.Language(), in.Dir); err != nil {
 		return Draft{}, "", err
 	}
 	if err := b.mend(ctx, dir, &d.Task, c.Language()); err != nil {
@@ -101,47 +102,59 @@ func (b Builder) Draft(ctx context.Context, c Candidate) (_ Draft, why Reason, e
 	return d, "", nil
 }
 
-// shows returns the directories of the repository with what a commit in dir depends on, and links them there, so that
-// its tests are looked for as they will run. An environment of Python that is active is found without that.
-func (b Builder) shows(dir, language string) (names []string, err error) {
-	for _, name := range env.Dependencies() {
-		python := name != "node_modules"
-		host := filepath.Join(b.Repository, name)
-		_, absent := os.Stat(host)
-		_, there := os.Lstat(filepath.Join(dir, name))
-		if absent != nil || there == nil || b.Image != "" || python != (language == "python") ||
-			python && b.Machine.VirtualEnv != "" {
-			continue
-		}
-		if err := os.Symlink(host, filepath.Join(dir, name)); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, nil
-}
-
 // runner is a test runner whose output can be read.
 type runner struct {
 	// sign is a part of its command line, which is replaced by instead.
 	sign, instead string
 	parser        string
+	// report prints what the runner has written to a file; empty if it prints all there is. Its tests then end with the
+	// runner's status.
+	report string
 }
 
-func (r runner) command(line string) string { return strings.Replace(line, r.sign, r.instead, 1) }
+func (r runner) command(line string) string {
+	line = strings.Replace(line, r.sign, r.instead, 1)
+	if r.report != "" {
+		line = "{ " + line + "; status=$?; " + r.report + "; (exit $status); }"
+	}
+	return line
+}
+
+// The reports of runners that print too little.
+const (
+	junitParser = "swe_rebench_v2/parse_log_junit"
+	junitLines  = `grep -hE '<(testcase|failure|error|skipped)|</testcase' `
+	junitFile   = "/tmp/junit.xml"
+	surefire    = `find . -path '*/surefire-reports/TEST-*.xml' -exec ` + junitLines + `{} +`
+	rspec       = `ruby -rjson -e 'JSON.parse(File.read("/tmp/rspec.json"))["examples"].each { |e| ` +
+		`puts "#{e["full_description"]} - #{e["status"]}" }'`
+)
 
 // readable returns how the output of a command can be read.
 func readable(line string) (runner, bool) {
 	all := []runner{
-		{" -m pytest", " -m pytest -rA --color=no -p no:cacheprovider", "parse_log_pytest"},
-		{" -m unittest", " -m unittest", "parse_log_django"},
-		{"go test -v", "go test -v -count=1 -vet=off", "parse_log_gotest"},
-		{" jest --verbose", " jest --verbose --ci", "parse_log_jest"},
-		{" vitest run --reporter=verbose", " vitest run --reporter=verbose", "parse_log_vitest"},
-		{" mocha ", " mocha --reporter tap ", "parse_log_tap"},
-		{"node --test", "node --test --test-reporter=tap", "parse_log_tap"},
-		{"cargo test", "cargo test --offline --no-fail-fast", "parse_log_cargo"},
-		{" -B test", " -B -o test", "parse_log_maven"},
+		{sign: " -m pytest", instead: " -m pytest -rA --color=no -p no:cacheprovider", parser: "parse_log_pytest"},
+		{sign: " -m unittest", instead: " -m unittest", parser: "parse_log_django"},
+		{sign: "go test -v", instead: "go test -v -count=1 -vet=off", parser: "parse_log_gotest"},
+		{sign: " jest --verbose", instead: " jest --verbose --ci", parser: "parse_log_jest"},
+		{sign: " vitest run", instead: " vitest run", parser: "parse_log_vitest"},
+		{sign: " mocha ", instead: " mocha --reporter tap ", parser: "parse_log_tap"},
+		{sign: "node --test", instead: "node --test --test-reporter=tap", parser: "parse_log_tap"},
+		{sign: "cargo test", instead: "cargo test --offline --no-fail-fast", parser: "parse_log_cargo"},
+		{sign: " -B test", instead: " -B -o test", parser: junitParser, report: surefire},
+		{
+			sign: " --output-on-failure", instead: " --output-on-failure --timeout 60 --output-junit " + junitFile,
+			parser: junitParser, report: junitLines + junitFile,
+		},
+		{
+			sign: "phpunit ", instead: "phpunit --log-junit " + junitFile + " ", parser: junitParser,
+			report: junitLines + junitFile,
+		},
+		{
+			sign: "rspec ", instead: "rspec --order defined --format json --out /tmp/rspec.json --format documentation ",
+			parser: "parse_log_rspec_transformed_json", report: rspec,
+		},
+		{sign: "ruby -Ilib", instead: "TESTOPTS= ruby -Ilib", parser: "parse_log_minitest"},
 	}
 	i := slices.IndexFunc(all, func(r runner) bool { return strings.Contains(line, r.sign) })
 	if i < 0 {
@@ -165,7 +178,7 @@ var (
 func (b Builder) mend(ctx context.Context, dir string, t *env.Task, language string) error {
 	var mended []string
 	if found, _ := filepath.Glob(filepath.Join(dir, "src", "*", "__init__.py")); len(found) > 0 { // the pattern is valid
-		t.Env = append(t.Env, "PYTHONPATH=/testbed/src")
+		t.Env = append(t.Env, "PYTHONPATH="+testbed+"/src")
 	}
 	if language == "python" {
 		mended = mendPython(dir, t)

@@ -41,7 +41,7 @@ var (
 	dataFolder = env.Pattern(
 		`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|snapshots|golden)/|\.snap$`)
 	testName = env.Pattern(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
-		`Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
+		`spec_.*|Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
 	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|dist|build|generated)/|` +
 		`(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
 	docs = env.Pattern(`(?i)(^|/)(docs?|examples?|\.github|\.circleci)/|\.(md|rst|adoc|txt)$|` +
@@ -76,6 +76,10 @@ func kindOf(name string) Kind {
 // runs reports whether a test runner would start a file, and not only load it.
 func runs(name string) bool {
 	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
+	switch Language(name) {
+	case "c", "c++", "rust": // each is a program, or a part of one
+		return path.Ext(name) != ".h" && path.Ext(name) != ".hpp"
+	}
 	return testName().MatchString(base) && base != "conftest" || project.InTestFolder(name)
 }
 

@@ -233,7 +233,7 @@ git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
 		t.Fatal(candidates, err)
 	}
 	b := Builder{Repository: dir, Name: "calc", Machine: project.Container()}
-	d, why, err := b.Draft(t.Context(), candidates[0])
+	d, why, err := b.Draft(t.Context(), candidates[0], Installation{})
 	if err != nil || why != "" {
 		t.Fatal(why, err)
 	}
@@ -284,7 +284,7 @@ func TestShows(t *testing.T) {
 			testkit.WriteFile(t, filepath.Join(base, "node_modules/b.js"), "")
 		}
 		tc.b.Repository = dir
-		got, err := tc.b.shows(base, tc.language)
+		got, err := tc.b.shows(base, tc.language, "")
 		if err != nil || !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}

@@ -3,6 +3,8 @@ package project
 import (
 	"path/filepath"
 	"slices"
+
+	"deepswe/env"
 )
 
 // TestCommand returns the command line that runs the tests of the project in the directory; empty in doubt. installed
@@ -19,6 +21,8 @@ func TestCommand(dir string, m Machine, installed []string) string {
 		return "cargo test"
 	case t.has("pom.xml"):
 		return m.maven(t) + " -B test"
+	case t.has("CMakeLists.txt"):
+		return t.cmake()
 	case t.has("gradlew"):
 		return "./gradlew test"
 	case t.has("Gemfile") && t.has("spec"):
@@ -29,6 +33,20 @@ func TestCommand(dir string, m Machine, installed []string) string {
 		return "rake test"
 	}
 	return pythonTests(t, t.python(m, installed))
+}
+
+// cmakeTests matches options with which a project of CMake leaves out its tests.
+var cmakeTests = env.Pattern(`(?i)\boption\s*\(\s*(\w*TEST\w*)`)
+
+// cmake is the command line that builds a project of CMake with its tests, outside of the directory, and runs them.
+func (t tree) cmake() string {
+	options := " -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5"
+	for _, m := range cmakeTests().FindAllSubmatch(t.read("CMakeLists.txt"), -1) {
+		options += " -D" + string(m[1]) + "=ON"
+	}
+	const build = "/tmp/build"
+	return "cmake -S . -B " + build + options + " && cmake --build " + build + " -j 4 && ctest --test-dir " + build +
+		" --output-on-failure"
 }
 
 // python is the Python that has what the project needs; empty where that is the one of the machine.

@@ -21,6 +21,9 @@ func TestCommandsOf(dir string, m Machine, installed, files []string) (patched, 
 		func(files []string) string { return pythonTestsOf(t, t.python(m, installed), files) },
 		func(files []string) string { return javaScriptTestsOf(t, files) },
 		func(files []string) string { return rubyTestsOf(t, files) },
+		func(files []string) string { return mavenTestsOf(t, m, files) },
+		func(files []string) string { return cargoTestsOf(t, files) },
+		func(files []string) string { return phpTestsOf(t, files) },
 	} {
 		if patched = command(files); patched != "" {
 			return patched, command(there)
@@ -119,12 +122,83 @@ func InTestFolder(name string) bool {
 	return inTestFolder().MatchString(name) && !helps().MatchString(path.Base(name))
 }
 
+// rubyTestsOf returns the command line for some files of RSpec or, in the folder test, of Minitest.
 func rubyTestsOf(t tree, files []string) string {
-	words := named(files, "_spec.rb")
-	if words == "" || !t.has("Gemfile") {
+	bundled := ""
+	if t.has("Gemfile") {
+		bundled = "bundle exec "
+	}
+	if words := named(files, "_spec.rb"); words != "" && t.has("spec") {
+		return bundled + "rspec " + words
+	}
+	files = slices.DeleteFunc(slices.Clone(files), func(name string) bool {
+		base := path.Base(name)
+		return !strings.HasPrefix(name, "test/") || helps().MatchString(base) ||
+			!strings.Contains(base, "test") && !strings.Contains(base, "spec")
+	})
+	if words := named(files, ".rb"); words != "" {
+		return bundled + `ruby -Ilib -Itest -e 'ARGV.grep(/rb$/) { |f| require "./" + f }' ` + words + " -v --seed=1"
+	}
+	return ""
+}
+
+// mavenTestsOf returns the command line for some classes of tests, and the modules that they are in.
+func mavenTestsOf(t tree, m Machine, files []string) string {
+	var classes, modules []string
+	for _, name := range files {
+		dir, below, found := strings.Cut("/"+name, "/src/test/java/")
+		if !found || path.Ext(name) != ".java" || !t.has("pom.xml") {
+			continue
+		}
+		classes = append(classes, strings.TrimSuffix(path.Base(below), ".java"))
+		if dir = strings.TrimPrefix(dir, "/"); dir != "" && !slices.Contains(modules, dir) {
+			modules = append(modules, dir)
+		}
+	}
+	if len(classes) == 0 {
 		return ""
 	}
-	return "bundle exec rspec " + words
+	command := m.maven(t) + " -B test -Dtest=" + env.ShellQuote(strings.Join(classes, ",")) +
+		" -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false"
+	if len(modules) > 0 {
+		command += " -am -pl " + env.ShellQuote(strings.Join(modules, ","))
+	}
+	return command
+}
+
+// cargoTestsOf returns the command line for some files of the folder tests of one package; empty for others.
+func cargoTestsOf(t tree, files []string) string {
+	targets, dirs := "", map[string]bool{}
+	for _, name := range files {
+		dir, base := path.Split(name)
+		if path.Ext(base) != ".rs" || path.Base(dir) != "tests" {
+			return ""
+		}
+		dirs[path.Dir(path.Clean(dir))] = true
+		targets += " --test " + env.ShellQuote(strings.TrimSuffix(base, ".rs"))
+	}
+	for dir := range dirs {
+		if len(dirs) == 1 && t.has(dir+"/Cargo.toml") {
+			return "cargo test --manifest-path " + env.ShellQuote(path.Join(dir, "Cargo.toml")) + targets
+		}
+	}
+	return ""
+}
+
+// phpTestsOf returns the command line of PHPUnit for one file, or for all tests where there are several.
+func phpTestsOf(t tree, files []string) string {
+	words := named(files, "Test.php")
+	runner := "vendor/bin/phpunit"
+	if !t.has(runner) {
+		runner = "phpunit"
+	}
+	switch {
+	case words == "" || !t.has("composer.json"):
+		return ""
+	case strings.Count(words, "Test.php") > 1:
+		words = ""
+	}
+	return strings.TrimSpace(runner + " --colors=never " + words)
 }
 
 // pythonTestsOf returns the command line for some files of a project's tests; empty where nothing is known of them.

@@ -54,8 +54,34 @@ func TestTestCommandsOf(t *testing.T) {
 		"no runner that is known": {
 			[]string{"package.json", `{"scripts": {"test": "tap"}}`}, "test/a.test.js", "npm test", "npm test",
 		},
-		"rspec":   {[]string{"Gemfile", ""}, "spec/a_spec.rb", "bundle exec rspec spec/a_spec.rb", ""},
-		"cargo":   {[]string{"Cargo.toml", ""}, "tests/a.rs", "cargo test", "cargo test"},
+		"rspec": {[]string{"Gemfile", "", "spec/x", ""}, "spec/a_spec.rb", "bundle exec rspec spec/a_spec.rb", ""},
+		"minitest": {
+			[]string{"test/test_a.rb", "", "test/helper.rb", ""}, "test/test_a.rb test/helper.rb test/spec_b.rb lib/test.rb",
+			"ruby -Ilib -Itest -e ARGV.grep(/rb$/) { |f| require \"./\" + f } test/test_a.rb test/spec_b.rb -v --seed=1",
+			"ruby -Ilib -Itest -e ARGV.grep(/rb$/) { |f| require \"./\" + f } test/test_a.rb -v --seed=1",
+		},
+		"cargo": {
+			[]string{"Cargo.toml", "", "tests/a.rs", ""}, "tests/a.rs tests/b.rs",
+			"cargo test --manifest-path Cargo.toml --test a --test b", "cargo test --manifest-path Cargo.toml --test a",
+		},
+		"cargo, a module of tests": {[]string{"Cargo.toml", ""}, "src/tests.rs", "cargo test", "cargo test"},
+		"maven": {
+			[]string{"pom.xml", "", "src/test/java/a/ATest.java", ""},
+			"src/test/java/a/ATest.java core/src/test/java/b/BTest.java src/test/resources/x",
+			"mvn -B test -Dtest=ATest,BTest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false -am -pl core",
+			"mvn -B test -Dtest=ATest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false",
+		},
+		"phpunit": {
+			[]string{"composer.json", "", "vendor/bin/phpunit", "", "tests/ATest.php", ""}, "tests/ATest.php tests/BTest.php",
+			"vendor/bin/phpunit --colors=never", "vendor/bin/phpunit --colors=never tests/ATest.php",
+		},
+		"ctest": {
+			[]string{"CMakeLists.txt", "option(A_TESTS \"\" OFF)"}, "tests/a.c",
+			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_TESTS=ON && " +
+				"cmake --build /tmp/build -j 4 && ctest --test-dir /tmp/build --output-on-failure",
+			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_TESTS=ON && " +
+				"cmake --build /tmp/build -j 4 && ctest --test-dir /tmp/build --output-on-failure",
+		},
 		"nothing": {nil, "tests/a.sh", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,7 +19,11 @@ import (
 
 // Store keeps what set-ups have installed, and which set-up a repository's user has agreed to, in a directory. Several
 // processes may use it at once.
-type Store struct{ Dir string }
+type Store struct {
+	Dir string
+	// Lasting is set where entries are kept until somebody removes them.
+	Lasting bool
+}
 
 // Entries that have not been used for longestKept are removed. Of the others, the mostKept that were used last are
 // kept, and all that were used within shortestKept.
@@ -73,7 +77,9 @@ func (s Store) Get(
 	if err != nil {
 		return env.Installed{}, false, errors.Join(err, disk.RemoveScratch(dir))
 	}
-	_, err = s.Reap(env.ReapOptions{})
+	if !s.Lasting {
+		_, err = s.Reap(env.ReapOptions{})
+	}
 	return kept, false, err
 }
 

@@ -98,6 +98,8 @@ type Report struct {
 	Eras       int                    `json:"eras"`
 	Validated  int                    `json:"validated"`
 	Sound      int                    `json:"sound"`
+	// Setup is how to set up, as the user has said.
+	Setup []string `json:"setup,omitempty"`
 	// Share is the part of the tasks that is held out, Held their number.
 	Share  float64 `json:"share,omitempty"`
 	Held   int     `json:"held,omitempty"`

@@ -32,6 +32,9 @@ type Judged struct {
 	Task   env.Task       `json:"task,omitzero"`
 	// Before is the end of what the tests print without the change.
 	Before string `json:"before,omitempty"`
+
+	// again is set where another set-up may give another result.
+	again bool
 }
 
 // testRun is the result of one run of the tests.
@@ -57,6 +60,16 @@ func (r testRun) anyPasses() bool {
 	}
 	for name := range r.results.All() {
 		if r.passes(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// anyFails reports whether the run has a test that neither passes nor is skipped.
+func (r testRun) anyFails() bool {
+	for _, status := range r.results.All() {
+		if status == testlog.Failed || status == testlog.Errored {
 			return true
 		}
 	}
@@ -132,7 +145,7 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 	once(&all.before, "")
 	for len(all.after) < afterRuns && err == nil {
 		if fail, _, _ := all.lists(); len(fail) == 0 {
-			return Judged{Reason: NoFailure}, nil, nil
+			return Judged{Reason: NoFailure, again: all.after[0].anyFails()}, nil, nil
 		}
 		once(&all.after, d.Task.Tests.GoldPatch)
 	}
@@ -160,7 +173,7 @@ func (r runs) useless() Judged {
 	case first.status == verify.TimedOut:
 		return Judged{Reason: TooSlow}
 	case !first.anyPasses():
-		return Judged{Reason: NeverRuns, Detail: missing(first.log)}
+		return Judged{Reason: NeverRuns, Detail: missing(first.log), again: true}
 	}
 	return Judged{}
 }
@@ -184,7 +197,7 @@ func (r runs) lists() (fail, pass, unstable []string) {
 		with, _ := each(r.after, name)
 		without, named := each(r.before, name)
 		switch {
-		case with == 0:
+		case with == 0 || r.renamed(name):
 		case with < len(r.after) || without > 0 && without < len(r.before):
 			unstable = append(unstable, name)
 		case without > 0 || named == 0 && r.base.passes(name):
@@ -199,6 +212,14 @@ func (r runs) lists() (fail, pass, unstable []string) {
 	return fail, pass, unstable
 }
 
+// renamed reports whether a test has another name in another run with the change: one that contains the time, say. No
+// task can name it.
+func (r runs) renamed(name string) bool {
+	return slices.ContainsFunc(r.after, func(other testRun) bool {
+		return !other.names(name) && other.results != nil && other.results.Len() == r.after[0].results.Len()
+	})
+}
+
 // mostMaintained limits the tests that must go on passing. More would make a task only less stable.
 const mostMaintained = 200
 
@@ -211,7 +232,7 @@ func (r runs) verdict(t env.Task) Judged {
 		}
 	}
 	if len(fail) == 0 {
-		return Judged{Reason: NoFailure}
+		return Judged{Reason: NoFailure, again: r.after[0].anyFails()}
 	}
 	t.Tests.FailToPass, t.Tests.PassToPass = fail, pass[:min(len(pass), mostMaintained)]
 	before := "fails"

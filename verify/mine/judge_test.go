@@ -50,7 +50,8 @@ func TestVerdict(t *testing.T) {
 		"sometimes":                  {"a+", "a+ b-", "a+ b-", "a+ b+", "a+ b-", "a+ b+", "", "", "", string(Flaky)},
 		"unstable": {"a+", "a+ b- c+", "a+ b- c-", "a+ b+ c+", "a+ b+ c+", "a+ b+ c+", "b", "a", "fails",
 			""},
-		"is skipped": {"a+", "a+ b-", "a+ b-", "a+ b?", "a+ b?", "a+ b?", "", "", "", string(NoFailure)},
+		"a name with the time in it": {"a+", "a+ b-", "a+ b-", "a+ b+ c1+", "a+ b+ c2+", "a+ b+ c3+", "b", "a", "fails", ""},
+		"is skipped":                 {"a+", "a+ b-", "a+ b-", "a+ b?", "a+ b?", "a+ b?", "", "", "", string(NoFailure)},
 	} {
 		all := runs{base: ran(t, c.base), before: []testRun{ran(t, c.before1), ran(t, c.before2)},
 			after: []testRun{ran(t, c.after1), ran(t, c.after2), ran(t, c.after3)}}

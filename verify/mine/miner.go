@@ -2,6 +2,8 @@ package mine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -20,11 +22,12 @@ import (
 const (
 	PassesEmpty history.Reason = "its tests pass without a change when they are graded"
 	FailsGold   history.Reason = "its own change is not rewarded when it is graded"
+	Exposed     history.Reason = "what is installed has a copy of the change"
 	Ungraded    history.Reason = "an infrastructure failure: it is tried again next time"
 	SameTests   history.Reason = "the same tests of the same sources as in a newer task"
 )
 
-// Miner judges candidates. All fields but Issues and Writer are required.
+// Miner judges candidates. All fields but Setup, Issues and Writer are required.
 type Miner struct {
 	Builder  history.Builder
 	Provider env.Provider
@@ -35,8 +38,15 @@ type Miner struct {
 	Mutants int
 	// Issues are the texts of issues that commits may name.
 	Issues history.Issues
+	// Setup are the commands of a set-up, or [cli.SetupAuto], which is the default, or
+	// [cli.SetupNone].
+	Setup []string
+	// Note is told what a set-up does.
+	Note func(format string, args ...any)
 	// Writer writes the statements that no issue gives. Without it, they are the commits' messages.
 	Writer agent.Model
+
+	eras eras
 }
 
 // Mined is what has become of candidates.
@@ -64,6 +74,21 @@ func (m *Miner) id(c history.Candidate) string { return m.Builder.ID(c) }
 
 // runsGroup is the group of the job that judges a candidate.
 func runsGroup(id string) string { return "runs:" + id }
+
+// job is the job that judges a candidate. It is another one where that has failed for want of a set-up, and the user
+// gives one.
+func (m *Miner) job(id string) run.Job {
+	j := run.Job{Task: id, Group: runsGroup(id)}
+	if o, known := m.Dir.Find(j); known && m.given() && !o.Failed() {
+		var before Judged
+		_ = json.Unmarshal(o.Detail, &before) // the miner has written it
+		if before.Reason == NeverRuns || before.Reason == Exposed {
+			hash := sha256.Sum256([]byte(strings.Join(m.Setup, "\x00")))
+			j.Index = 1 + int(binary.BigEndian.Uint16(hash[:2]))
+		}
+	}
+	return j
+}
 
 // Job describes a job of the miner.
 func Job(j run.Job) string {
@@ -102,7 +127,7 @@ func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.
 	for _, c := range candidates {
 		id := m.id(c)
 		of[id] = c
-		plan = append(plan, run.Job{Task: id, Group: runsGroup(id)})
+		plan = append(plan, m.job(id))
 	}
 	if w.Begin != nil {
 		w.Begin("candidates", plan)
@@ -136,15 +161,50 @@ func (m *Miner) engine(w swe.Watch, job func(context.Context, run.Job) (any, err
 	})}
 }
 
-// candidate judges one candidate.
+// candidate judges one candidate with what this machine has and, where its tests do not run well so, with a set-up of
+// its era.
 func (m *Miner) candidate(ctx context.Context, c history.Candidate) (Judged, error) {
-	d, why, err := m.Builder.Draft(ctx, c)
+	if m.given() {
+		return m.installed(ctx, c, Judged{})
+	}
+	j, err := m.attempt(ctx, c, history.Installation{})
+	if err != nil || !j.again {
+		return j, err
+	}
+	return m.installed(ctx, c, j)
+}
+
+// installed judges a candidate with a set-up of its era; without one, it is judged as before.
+func (m *Miner) installed(ctx context.Context, c history.Candidate, before Judged) (Judged, error) {
+	in, why, err := m.install(ctx, c)
+	if err != nil {
+		return Judged{}, err
+	}
+	if in.Dir == "" && before.Reason == "" {
+		return Judged{Reason: NeverRuns, Detail: why}, nil
+	}
+	if in.Dir == "" {
+		if before.Reason == NeverRuns && why != "" {
+			before.Detail = why
+		}
+		return before, nil
+	}
+	return m.attempt(ctx, c, in)
+}
+
+// attempt judges a candidate once.
+func (m *Miner) attempt(ctx context.Context, c history.Candidate, in history.Installation) (Judged, error) {
+	d, why, err := m.Builder.Draft(ctx, c, in)
 	if err != nil || why != "" {
 		return Judged{Reason: why}, err
 	}
 	j, symptoms, err := m.judge(ctx, d)
 	if err != nil || j.Reason != "" {
 		return j, err
+	}
+	at, err := m.exposed(ctx, c, j.Task)
+	if err != nil || at != "" {
+		return Judged{Reason: Exposed, Detail: at, again: true}, err
 	}
 	texts := []history.Text{
 		{From: history.FromIssue, Body: m.Issues[c.Issue()]}, {From: history.FromMessage, Body: c.Message},

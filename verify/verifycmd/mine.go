@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,7 @@ type mineOptions struct {
 	workers int
 	mutants int
 	timeout time.Duration
+	setup   []string
 	holdout string
 	issues  string
 	// statement says who writes statements that no issue gives, model with which endpoint.
@@ -53,9 +55,13 @@ train grade, confirmed by tests that must fail, and no change earns none. Then
 the change is made wrong, a line at a time (--mutants): how many of these wrong
 solutions the tests notice is a label of the task.
 
+Where these programs and packages do not suffice, the commit's own manifests and
+lock files say what is installed, with the network, in a sandbox of its own, once
+for all commits with the same ones (--setup none: never; --setup COMMAND: how).
+
 The folder (--out) has tasks.jsonl, and report.html with all that was left out,
 and why. The tasks name this repository and a commit; a sandbox gets the files of
-that commit, without any history. Nothing leaves this machine, except with
+that commit, without any history. Nothing of it leaves this machine, except with
 --statement model.
 
 A task's statement is the issue that the commit names, if --issues has it, or
@@ -92,6 +98,9 @@ func newMine(d Deps) *cobra.Command {
 	f.IntVar(&o.bounds.Lines, "max-lines", 300, "most lines of sources that it changes")
 	f.IntVar(&o.bounds.Bytes, "max-bytes", 50_000, "longest patch, without tests")
 	o.sandbox.Add(cmd)
+	f.StringArrayVar(&o.setup, "setup", nil,
+		"`COMMAND` that installs what tests need, once for all commits with the same manifests, or auto or none "+
+			"(default: as before, or auto)")
 	f.StringVar(&o.issues, "issues", "",
 		"texts of issues by number, in `FILE`: gh issue list --state all --json number,title,body")
 	f.StringVar(&o.statement, "statement", byMessage,
@@ -140,6 +149,8 @@ func (o *mineOptions) check() error {
 		return fmt.Errorf("invalid --statement %q: must be %s or %s", o.statement, byMessage, byModel)
 	case o.statement == byMessage && o.model != cli.EndpointFlags{}:
 		return errors.New("--base-url and --model name the endpoint of --statement model, which is not given")
+	case len(o.setup) > 1 && (slices.Contains(o.setup, cli.SetupAuto) || slices.Contains(o.setup, cli.SetupNone)):
+		return errors.New("--setup auto and none go with no other")
 	case o.timeout <= 0:
 		return errors.New("--test-timeout must be longer than 0")
 	case o.sandbox.Network:
@@ -227,9 +238,12 @@ func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
 	}
 	share, _ := m.o.share(last.Share) // it was checked
 	m.report = mine.Report{
-		Share:   share,
+		Share: share, Setup: last.Setup,
 		Version: 1, Repository: name, Asked: asked, Commits: len(commits), Candidates: len(candidates), Unfit: unfit,
 		Shallow: history.Shallow(ctx, root),
+	}
+	if len(m.o.setup) > 0 {
+		m.report.Setup = m.o.setup
 	}
 	if len(commits) > 0 {
 		m.report.Licence = history.Licence(ctx, root, commits[0].Hash)
@@ -295,7 +309,7 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 			TestTimeout: m.o.timeout,
 		},
 		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants, Issues: issues,
-		Writer: writer,
+		Writer: writer, Setup: m.report.Setup, Note: m.progress.note,
 	}
 	m.progress.note("%s: %s, of which %s may become tasks", m.report.Repository,
 		cli.Plural(m.report.Commits, "commit"), cli.Plural(len(candidates), "candidate"))

@@ -1,0 +1,99 @@
+package mine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	"deepswe/env"
+	"deepswe/env/disk"
+	"deepswe/env/project"
+	"deepswe/env/repo"
+)
+
+// Installation is what was installed for the tests of some candidates.
+type Installation struct {
+	// Dir has the directories that tasks show. Variables say where tools find them.
+	Dir       string
+	Variables []string
+}
+
+// SetUp says how to install what the tests of candidates need.
+type SetUp struct {
+	// Before are command lines to run ahead of Commands, After those to run then: they keep what was installed.
+	Before, Commands, After []string
+	// Variables are those of the commands and, later, of the tasks.
+	Variables []string
+	// Spec describes the sandbox, but for the directory that keeps what is installed, which it shows as [Kept].
+	Spec env.Spec
+}
+
+// Kept is the path in the sandbox of a set-up of the directory that keeps what it installs.
+const Kept = "/kept"
+
+// testbed is the path of the repository in sandboxes.
+const testbed = "/testbed"
+
+// SetUp returns how to install what a candidate's tests need; there are no commands where that is not known. What is
+// kept has no copy of the project itself, which could be a later one.
+func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
+	scratch, err := disk.MakeScratch("", "mine")
+	if err != nil {
+		return SetUp{}, err
+	}
+	defer disk.RemoveScratch(scratch)
+	dir := filepath.Join(scratch, "repo")
+	if err := repo.CheckOut(ctx, b.Repository, c.Base, dir); err != nil {
+		return SetUp{}, fmt.Errorf("set up %s: %w", c.Hash, err)
+	}
+	caches := path.Join(Kept, env.Caches)
+	s := SetUp{Before: []string{"mkdir -p " + caches + " && ln -sfn " + caches + " " + env.Caches}, Spec: env.Spec{
+		Image: b.Image, Dir: testbed, CopyIn: b.Repository, Commit: c.Base, Rollout: b.ID(c),
+	}}
+	s.Commands, s.Variables = project.Install(dir, testbed, c.Language(), b.Machine)
+	for _, copied := range project.Copies(dir) {
+		s.After = append(s.After, "find . -path "+env.ShellQuote(copied)+" -prune -exec rm -rf {} +")
+	}
+	for _, name := range env.Dependencies() {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil && name != env.Caches {
+			s.After = append(s.After, "test ! -d "+name+" || cp -a "+name+" "+Kept+"/")
+		}
+	}
+	s.After = append(s.After, "rmdir "+caches+" 2>/dev/null || :") // where no tool has a cache
+	return s, nil
+}
+
+// shows returns the directories with what a commit in dir depends on, of those that were installed for it or, without
+// these, of those that the repository has, and links them there, so that its tests are looked for as they will run. An
+// environment of Python that is active is found without that.
+func (b Builder) shows(dir, language, installed string) (names []string, err error) {
+	for _, name := range env.Dependencies() {
+		host := filepath.Join(cmp.Or(installed, b.Repository), name)
+		_, absent := os.Stat(host)
+		_, there := os.Lstat(filepath.Join(dir, name))
+		if absent != nil || there == nil || installed == "" && !b.owns(name, language) {
+			continue
+		}
+		if err := os.Symlink(host, filepath.Join(dir, name)); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// owns reports whether a directory of the repository holds what a language needs, and nothing else has it.
+func (b Builder) owns(name, language string) bool {
+	switch name {
+	case "node_modules":
+		return b.Image == "" && (language == "javascript" || language == "typescript")
+	case "vendor":
+		return b.Image == "" && language == "php"
+	case env.Caches:
+		return false
+	}
+	return b.Image == "" && language == "python" && b.Machine.VirtualEnv == ""
+}

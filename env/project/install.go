@@ -1,0 +1,107 @@
+package project
+
+import (
+	"encoding/json"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"deepswe/env"
+)
+
+// needs is how the projects with a manifest get what their tests need, beyond what [Due] knows: by a command that fills
+// a tool's own cache, which a variable moves below the directory of all caches.
+type needs struct{ language, manifest, command, variable string }
+
+// cached are the tools that keep what they install in caches of their own.
+func cached() []needs {
+	return []needs{
+		{"go", "go.mod", "go mod download", "GOMODCACHE=%s/go"},
+		{"go", "go.mod", "", "GOTOOLCHAIN=auto"}, // the one that it asks for is in that cache
+		{"rust", "Cargo.toml", "cargo fetch", "CARGO_HOME=%s/cargo"},
+		{"ruby", "Gemfile", "bundle install", "BUNDLE_PATH=%s/gems"},
+		{"java", "pom.xml", "", "MAVEN_OPTS=-Dmaven.repo.local=%s/m2"},
+		{"php", "composer.json", "composer install --no-interaction --no-scripts", "COMPOSER_HOME=%s/composer"},
+	}
+}
+
+// Install returns the commands that install what the tests of the project in the directory need, where nothing is
+// installed yet, and the variables with which tools find it then, in caches below [env.Caches] of the directory at. Of
+// a project in several languages, it is what one of them needs.
+func Install(dir, at, language string, m Machine) (commands, variables []string) {
+	t := tree(dir)
+	var step Step
+	switch language {
+	case "javascript", "typescript":
+		step, _ = javaScript(t, Machine{Path: m.Path})
+	case "python":
+		known := false
+		if step, known = python(t, Machine{Path: m.Path}); !known {
+			step.Command = t.pip()
+		}
+	case "java":
+		step, _ = java(t, Machine{Path: m.Path, Home: at})
+	}
+	if step.Command != "" {
+		commands = append(commands, step.Command)
+	}
+	for _, n := range cached() {
+		if n.language != language || !t.has(n.manifest) || t.has("vendor/modules.txt") {
+			continue
+		}
+		if n.command != "" {
+			commands = append(commands, n.command)
+		}
+		variables = append(variables, strings.ReplaceAll(n.variable, "%s", path.Join(at, env.Caches)))
+	}
+	return commands, variables
+}
+
+// pip is the command that installs a package of Python that has neither a lock file nor requirements: itself, so that
+// its files stay those of the directory, with the extras for its tests.
+func (t tree) pip() string {
+	if !t.has("setup.py") && !t.has("pyproject.toml") && !t.has("setup.cfg") {
+		return ""
+	}
+	extras, groups := "", ""
+	manifest := string(t.read("pyproject.toml"))
+	grouped := ""
+	if _, after, found := strings.Cut(manifest, "[dependency-groups]"); found {
+		grouped, _, _ = strings.Cut(after, "\n[")
+		manifest = strings.Replace(manifest, grouped, "", 1)
+	}
+	all := manifest + "\n" + string(t.read("setup.py")) + "\n" + string(t.read("setup.cfg"))
+	for _, name := range []string{"test", "tests", "testing", "dev", "develop"} { // the best first
+		defined := regexp.MustCompile(`(?m)^\s*(?:extras_require\s*=\s*\{\s*)?["']?` + name + `["']?\s*[=:]\s*(?:[\[(]|$|EXTRA)`)
+		if extras == "" && defined.MatchString(all) {
+			extras = "[" + name + "]"
+		}
+		if groups == "" && defined.MatchString(grouped) {
+			groups = " --group " + name
+		}
+	}
+	command := "python3 -m venv .venv && .venv/bin/pip install -q -U pip && .venv/bin/pip install"
+	if t.has("setup.py") || strings.Contains(manifest, "[project]") || strings.Contains(manifest, "[build-system]") {
+		command += " -e " + env.ShellQuote("."+extras)
+	}
+	return command + groups + " pytest"
+}
+
+// Copies returns patterns of paths below a project's directory at which an installation keeps copies of the project
+// itself: a package that was not installed in place, or one that another package depends on.
+func Copies(dir string) (patterns []string) {
+	t := tree(dir)
+	var manifest struct{ Name string }
+	_ = json.Unmarshal(t.read("package.json"), &manifest) // without one there is no name
+	if manifest.Name != "" {
+		patterns = append(patterns, "*/node_modules/"+manifest.Name)
+	}
+	for _, place := range []string{"*/__init__.py", "src/*/__init__.py"} {
+		found, _ := filepath.Glob(t.path(place)) // the pattern is valid
+		for _, name := range found {
+			patterns = append(patterns, "*/site-packages/"+filepath.Base(filepath.Dir(name)))
+		}
+	}
+	return patterns
+}

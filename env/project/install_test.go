@@ -1,0 +1,69 @@
+package project
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"deepswe/env/testkit"
+)
+
+// What a project's tests need is installed below the project, or into caches that move with it, and a copy of the
+// project itself is known by its path.
+func TestInstall(t *testing.T) {
+	const venv = "python3 -m venv .venv && .venv/bin/pip install -q -U pip && .venv/bin/pip install"
+	for name, c := range map[string]struct {
+		language                    string
+		repo                        []string // names and contents
+		commands, variables, copies []string
+	}{
+		"a lock file": {
+			"typescript", []string{"package.json", `{"name": "a"}`, "package-lock.json", "", "go.mod", ""},
+			[]string{"npm ci"}, nil, []string{"*/node_modules/a"},
+		},
+		"an extra": {
+			"python", []string{"pyproject.toml", "[project]\n[project.optional-dependencies]\ndev = [\"tox\"]\ntests = [\n\"x\"]",
+				"src/a/__init__.py", ""},
+			[]string{venv + " -e '.[tests]' pytest"}, nil, []string{"*/site-packages/a"},
+		},
+		"an extra of setup.py": {
+			"python", []string{"setup.py", "EXTRAS = {\n    'dev': ['a'],\n}"}, []string{venv + " -e '.[dev]' pytest"}, nil, nil,
+		},
+		"a group": {
+			"python", []string{"pyproject.toml", "[build-system]\n[dependency-groups]\ntest = [\"x\"]\n\n[tool.x]\n"},
+			[]string{venv + " -e '.' --group test pytest"}, nil, nil,
+		},
+		"requirements": {
+			"python", []string{"requirements.txt", "x\n", "tests/test_a.py", "", "setup.cfg", ""},
+			[]string{"python3 -m venv .venv && .venv/bin/pip install -r requirements.txt pytest"}, nil, nil,
+		},
+		"go": {
+			"go", []string{"go.mod", ""}, []string{"go mod download"},
+			[]string{"GOMODCACHE=/testbed/.deps/go", "GOTOOLCHAIN=auto"}, nil,
+		},
+		"go, vendored": {"go", []string{"go.mod", "", "vendor/modules.txt", ""}, nil, nil, nil},
+		"rust": {
+			"rust", []string{"Cargo.toml", ""}, []string{"cargo fetch"}, []string{"CARGO_HOME=/testbed/.deps/cargo"}, nil,
+		},
+		"java": {
+			"java", []string{"pom.xml", "<project/>"},
+			[]string{"mvn -B -Dmaven.test.failure.ignore=true -Dsurefire.timeout=60 test"},
+			[]string{"MAVEN_OPTS=-Dmaven.repo.local=/testbed/.deps/m2"}, nil,
+		},
+		"nothing": {"c", []string{"CMakeLists.txt", ""}, nil, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i := 0; i+1 < len(c.repo); i += 2 {
+				testkit.WriteFile(t, filepath.Join(dir, c.repo[i]), c.repo[i+1])
+			}
+			commands, variables := Install(dir, "/testbed", c.language, Machine{})
+			if !slices.Equal(commands, c.commands) || !slices.Equal(variables, c.variables) {
+				t.Errorf("%q with %q, want %q with %q", commands, variables, c.commands, c.variables)
+			}
+			if copies := Copies(dir); !slices.Equal(copies, c.copies) {
+				t.Errorf("copies are at %q, want %q", copies, c.copies)
+			}
+		})
+	}
+}

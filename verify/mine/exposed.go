@@ -1,0 +1,56 @@
+package mine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"deepswe/env"
+	history "deepswe/env/mine"
+)
+
+// shortestShown is the length from which on a line of a change is not likely to be written twice by chance.
+const shortestShown = 20
+
+// searchTimeout limits the search for copies of a change.
+const searchTimeout = 2 * time.Minute
+
+// search prints the first file outside of the repository that has at least half of the lines in /tmp/lines. It looks at
+// files with the names of those that were changed, and at those below directories with the project's name.
+const search = `find / \( -path /proc -o -path /sys -o -path /dev -o -path %s/.git \) -prune -o -type f \( %s \) \
+-size -2000k -print0 2>/dev/null | xargs -0 -r grep -lIF -f /tmp/lines 2>/dev/null | sort | while read -r name; do
+if [ $((2 * $(grep -oF -f /tmp/lines -- "$name" | sort -u | wc -l))) -ge %d ]; then echo "$name"; break; fi; done`
+
+// exposed returns a file in the sandbox of a task that has the lines of its change; empty if there is none.
+func (m *Miner) exposed(ctx context.Context, c history.Candidate, t env.Task) (file string, err error) {
+	lines, err := m.Builder.NewLines(ctx, c, shortestShown)
+	if err != nil || len(lines) == 0 {
+		return "", err
+	}
+	s := t.Spec()
+	s.Run, s.Prepare, s.Grading = m.name(), t.Prepare, true
+	sb, err := m.Provider.Start(ctx, s)
+	if err != nil {
+		return "", fmt.Errorf("look for copies of the change: %w", err)
+	}
+	defer func() { err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))) }()
+	where := []string{fmt.Sprintf("-path %s", env.ShellQuote("*/"+m.Builder.Name+"[@/-]*"))}
+	for _, name := range c.SourceFiles() {
+		if is := "-name " + env.ShellQuote(path.Base(name)); !slices.Contains(where, is) {
+			where = append(where, is)
+		}
+	}
+	r, err := sb.Run(ctx, env.Command{
+		Line:    "cat >/tmp/lines; " + fmt.Sprintf(search, env.ShellQuote(t.Dir), strings.Join(where, " -o "), len(lines)),
+		Stdin:   []byte(strings.Join(lines, "\n") + "\n"),
+		Timeout: searchTimeout,
+	})
+	if err != nil {
+		return "", fmt.Errorf("look for copies of the change: %w", err)
+	}
+	return strings.TrimSpace(string(r.Stdout.Head)), nil
+}

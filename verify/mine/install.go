@@ -1,0 +1,120 @@
+package mine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"deepswe/agent/cli"
+	"deepswe/env"
+	history "deepswe/env/mine"
+	"deepswe/env/setup"
+)
+
+// erasDir has what was installed for eras, below the miner's directory.
+const erasDir = "eras"
+
+// eras are the set-ups of this process.
+type eras struct {
+	mu sync.Mutex
+	of map[string]*era
+}
+
+// era is a set-up that all candidates of an era share.
+type era struct {
+	mu sync.Mutex
+	// why says why it failed.
+	why string
+}
+
+func (e *eras) find(key string) *era {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.of == nil {
+		e.of = map[string]*era{}
+	}
+	if e.of[key] == nil {
+		e.of[key] = &era{}
+	}
+	return e.of[key]
+}
+
+// given reports whether the user has said how to set up.
+func (m *Miner) given() bool {
+	return len(m.Setup) > 0 && m.Setup[0] != cli.SetupAuto && m.Setup[0] != cli.SetupNone
+}
+
+// install installs what the candidate's tests need, unless that was done for another candidate of its era. why says why
+// there is nothing; it is empty where nobody knows what to install.
+func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.Installation, why string, err error) {
+	s, err := m.Builder.SetUp(ctx, c)
+	if err != nil {
+		return in, "", err
+	}
+	if m.given() {
+		s.Commands = m.Setup
+	}
+	if len(s.Commands) == 0 || slices.Equal(m.Setup, []string{cli.SetupNone}) {
+		return in, "", nil
+	}
+	hash := sha256.Sum256(fmt.Append(nil, s.Commands, s.Variables, m.Builder.Image))
+	key := c.Labels["era"] + "-" + hex.EncodeToString(hash[:4])
+	e := m.eras.find(key)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.why != "" {
+		return in, e.why, nil
+	}
+	at, err := filepath.Abs(filepath.Join(m.Dir.Path(), erasDir))
+	if err != nil {
+		return in, "", err
+	}
+	store := setup.Store{Dir: at, Lasting: true}
+	kept, _, err := store.Get(ctx, key, func(dir string) (env.Installed, error) {
+		m.Note("setting up %s, and others with the same manifests: %s", m.id(c), strings.Join(s.Commands, "; "))
+		return env.Installed{Dir: dir}, m.fill(ctx, s, dir)
+	})
+	failed, failure := errors.AsType[*env.SetupError](err)
+	switch {
+	case failure:
+		e.why, _ = setup.Explain(failed)
+		e.why = "set-up: " + e.why
+	case errors.Is(err, env.ErrUnsupported):
+		e.why = "set-up: not possible in these sandboxes"
+	default:
+		return history.Installation{Dir: kept.Dir, Variables: s.Variables}, "", err
+	}
+	return in, e.why, nil
+}
+
+// mostTries is how often a set-up is tried, with what the tools suggest where it fails.
+const mostTries = 3
+
+// fill runs a set-up in a sandbox, and keeps what it installs in dir.
+func (m *Miner) fill(ctx context.Context, s history.SetUp, dir string) (err error) {
+	s.Spec.Run = m.name()
+	s.Spec.Shown = []env.Shown{{Host: dir, Path: history.Kept, Writable: true}}
+	commands := slices.Clone(s.Commands)
+	for range mostTries {
+		err = setup.Fill(ctx, m.Provider, s.Spec, env.Setup{
+			Dir: dir, Env: s.Variables, Commands: slices.Concat(s.Before, commands, s.After),
+		})
+		failed, failure := errors.AsType[*env.SetupError](err)
+		if !failure {
+			return err
+		}
+		_, next := setup.Explain(failed)
+		i := slices.Index(commands, failed.Line)
+		if next == "" || i < 0 {
+			return err
+		}
+		commands[i] = next
+	}
+	return err
+}
