@@ -67,3 +67,18 @@ func TestInstall(t *testing.T) {
 		})
 	}
 }
+
+// What a package builds ahead of its tests is built ahead of some of them, too.
+func TestBuild(t *testing.T) {
+	for manifest, want := range map[string][]string{
+		`{"scripts": {"pretest": "npm run build && npm run lint", "test": "mocha"}}`: {"npm run build >/dev/null 2>&1"},
+		`{"scripts": {"test": "yarn build:node && jest"}}`:                           {"npm run build:node >/dev/null 2>&1"},
+		`{"scripts": {"build": "tsc", "test": "jest"}}`:                              nil,
+	} {
+		dir := t.TempDir()
+		testkit.WriteFile(t, filepath.Join(dir, "package.json"), manifest)
+		if got := Build(dir, "javascript"); !slices.Equal(got, want) {
+			t.Errorf("%s is built by %q, want %q", manifest, got, want)
+		}
+	}
+}

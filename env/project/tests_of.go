@@ -110,6 +110,23 @@ func javaScriptTestsOf(t tree, files []string) string {
 	return ""
 }
 
+// builds matches a script that a package runs ahead of its tests, and that builds what they load.
+var builds = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)? (build[\w:.-]*)`)
+
+// Build returns the command lines that a package runs ahead of its tests to build what they load; what they print is not
+// shown.
+func Build(dir, language string) []string {
+	var manifest struct{ Scripts map[string]string }
+	_ = json.Unmarshal(tree(dir).read("package.json"), &manifest) // without one there are no scripts
+	for _, script := range []string{manifest.Scripts["pretest"], manifest.Scripts["test"]} {
+		m := builds().FindStringSubmatch(script)
+		if m != nil && (language == "javascript" || language == "typescript") {
+			return []string{"npm run " + m[1] + " >/dev/null 2>&1"}
+		}
+	}
+	return nil
+}
+
 var (
 	// inTestFolder matches JavaScript directly in a folder of tests, all of which Mocha and Node's runner start.
 	inTestFolder = env.Pattern(`(^|/)(tests?|__tests__|specs?)/[^/]+\.[cm]?[jt]sx?$`)

@@ -14,6 +14,7 @@ var telling = []*regexp.Regexp{
 	regexp.MustCompile(`(?m)^npm (?:error|ERR!) ([^\s c].*|c[^o].*)$`), // not its code
 	regexp.MustCompile(`(?m)(ERR_PNPM_\w+.*|YN\d{4}: .*)$`),
 	regexp.MustCompile(`(?m)^ *(?:ERROR|[Ee]rror):? (.+)$`),
+	regexp.MustCompile(`(?m)^(?:\x1b\[[\d;]*m)*\[(?:\x1b\[[\d;]*m)*ERROR(?:\x1b\[[\d;]*m)*\] (.+)$`), // Maven
 }
 
 // remedies are what tools suggest where they have failed: what they say, the part of the command, and what to put in
@@ -28,6 +29,7 @@ var remedies = []struct {
 	{regexp.MustCompile(`lockfile needs to be updated`), " --frozen-lockfile", ""},
 	{regexp.MustCompile(`YN0028`), "--immutable", "--no-immutable"},
 	{regexp.MustCompile(`--locked was passed`), " --locked", ""},
+	{regexp.MustCompile(`maven-enforcer-plugin.*enforce`), "", " -Denforcer.skip=true"},
 	{regexp.MustCompile(`pyproject\.toml changed significantly`), "poetry install", "poetry lock && poetry install"},
 }
 

@@ -44,6 +44,12 @@ func TestExplain(t *testing.T) {
 			line: "pip install x", stderr: "ERROR: Could not find a version that satisfies the requirement x\nERROR: No matching\n",
 			reason: "Could not find a version that satisfies the requirement x",
 		},
+		"maven": {
+			line: "mvn -B test", stdout: "\x1b[0m\x1b[0m[ERROR] Failed to execute goal org.apache.maven.plugins:" +
+				"maven-enforcer-plugin:3.6.3:enforce (x) on project a: \n[ERROR] Rule 0: RequireMavenVersion\n\x1b[0m\x1b[0m\n",
+			reason: "Failed to execute goal org.apache.maven.plugins:maven-enforcer-plugin:3.6.3:enforce (x) on project a:",
+			next:   "mvn -B test -Denforcer.skip=true",
+		},
 		"another":            {line: "make deps", stdout: "step 1\n", stderr: "it broke\n\n", reason: "it broke"},
 		"the remedy as well": {line: "npm ci --legacy-peer-deps", stderr: "try --legacy-peer-deps", reason: "try --legacy-peer-deps"},
 		"nothing":            {line: "false"},

@@ -184,8 +184,12 @@ func (m *Miner) installed(ctx context.Context, c history.Candidate, before Judge
 		return Judged{Reason: NeverRuns, Detail: why}, nil
 	}
 	if in.Dir == "" {
-		if before.Reason == NeverRuns && why != "" {
+		switch {
+		case why == "":
+		case before.Reason == NeverRuns:
 			before.Detail = why
+		default:
+			before.Detail = strings.TrimPrefix(before.Detail+"; "+why, "; ")
 		}
 		return before, nil
 	}
