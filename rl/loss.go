@@ -120,10 +120,11 @@ func checkShapes(rows []Row, current, old [][]float64, o Objective, grad [][]flo
 		r := &rows[i]
 		n := len(r.IDs)
 		ok := len(r.Mask) == n && len(r.Logprobs) == n && len(current[i]) == n
+		ok = ok && (r.Advantages == nil || len(r.Advantages) == n)
 		ok = ok && (!o.Decoupled || len(old[i]) == n) && (grad == nil || len(grad[i]) == n)
 		if !ok {
 			return fmt.Errorf("loss: row %d of task %s attempt %d has %d ids, "+
-				"but a mask, logprobs or gradient of another length", r.Row, r.Task, r.Attempt, n)
+				"but a mask, logprobs, advantages or gradient of another length", r.Row, r.Task, r.Attempt, n)
 		}
 	}
 	return nil
@@ -136,6 +137,7 @@ type rowLoss struct {
 	grad         []float64
 	o            *Objective
 	whole        rowRatio // of GSPO
+	advantage    float64  // of the token that is evaluated
 }
 
 func (r *rowLoss) evaluate() Stats {
@@ -147,7 +149,6 @@ func (r *rowLoss) evaluate() Stats {
 	if r.o.Corrections != (Corrections{}) {
 		weight, keep = r.correct(&s)
 	}
-	coef := r.row.Advantage * r.row.Scale
 	limit := r.o.Corrections.TruncateToken
 	if r.o.Surrogate == GSPO {
 		r.whole = r.rowRatio()
@@ -159,12 +160,13 @@ func (r *rowLoss) evaluate() Stats {
 			}
 			continue
 		}
+		r.advantage = r.row.AdvantageOf(t)
 		d := clampLog(r.current[t] - r.old[t])
 		ratio := math.Exp(d)
 		s.observeToken(d, ratio)
 		var value, slope float64
 		if keep && r.keepsToken(&s, t) {
-			value, slope = r.surrogate(&s, r.current[t], d, ratio, coef)
+			value, slope = r.surrogate(&s, r.current[t], d, ratio, r.advantage*r.row.Scale)
 			w := weight
 			if limit > 0 {
 				w = min(math.Exp(clampLog(r.trainer(t)-r.row.Logprobs[t])), limit)
@@ -263,11 +265,11 @@ func (r *rowLoss) keepsToken(s *Stats, t int) bool {
 		return true
 	}
 	p, q := math.Exp(min(0, r.current[t])), math.Exp(min(0, r.row.Logprobs[t]))
-	if r.row.Advantage > 0 && p <= q || r.row.Advantage < 0 && p >= q || r.row.Advantage == 0 {
+	if r.advantage > 0 && p <= q || r.advantage < 0 && p >= q || r.advantage == 0 {
 		return true
 	}
 	bound := max(c.DivergenceTV, c.DivergenceKL) // one of them is on
-	if r.row.Advantage < 0 && c.DivergenceLow > 0 {
+	if r.advantage < 0 && c.DivergenceLow > 0 {
 		bound = c.DivergenceLow
 	}
 	if c.DivergenceTV > 0 && math.Abs(p-q) > bound || c.DivergenceKL > 0 && binaryKL(q, p) > bound {

@@ -74,6 +74,14 @@ func TestGradientIsTheSlopeOfTheLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			rows, current, old := randomRows(rng, 12, 9, 0.4)
+			if o.Surrogate != GSPO { // whose ratio is that of the whole row, held still for every other token
+				for i := range rows[:6] {
+					rows[i].Advantages = make([]float64, len(rows[i].IDs))
+					for k := range rows[i].Advantages {
+						rows[i].Advantages[k] = rng.NormFloat64()
+					}
+				}
+			}
 			grad := like(current)
 			if _, err := Loss(rows, current, old, o, grad); err != nil {
 				t.Fatal(err)

@@ -164,13 +164,16 @@ func merge(r Rollout, spans []span, maxLength int) []Row {
 	return rows
 }
 
-// row builds one row. Its three arrays are exactly as long as they need to be: a batch of them is most of the memory.
+// row builds one row, whose advantages are the turns' own. Its arrays are exactly as long as they need to be: a batch of them is most of the memory.
 func (s span) row(r Rollout, maxLength int) Row {
 	_, n := s.lengths(r.Turns, maxLength)
 	row := Row{
 		Task: r.Task, Group: r.Group, Attempt: r.Attempt, IDForm: r.IDForm,
 		IDs: make([]int32, n), Mask: make([]uint8, n), Logprobs: make([]float64, n),
 		NotGraded: r.NotGraded, StopReason: r.StopReason, PolicyVersion: r.PolicyVersion, Trained: true,
+	}
+	if slices.ContainsFunc(r.Turns[s.first:s.last+1], func(t Turn) bool { return t.Advantage != 0 }) {
+		row.Advantages = make([]float64, n)
 	}
 	row.Oldest, row.Newest = r.Versions()
 	if r.Reward != nil {
@@ -186,6 +189,9 @@ func (s span) row(r Rollout, maxLength int) Row {
 		}
 		for k := range copy(row.Logprobs[at:], t.Logprobs) {
 			row.Mask[at+k] = 1
+			if row.Advantages != nil {
+				row.Advantages[at+k] = t.Advantage
+			}
 		}
 	}
 	return row

@@ -97,9 +97,13 @@ func (p Placement) rows(r Rollout, spans []span, maxLength int) []Row {
 	for i := range rows {
 		row := &rows[i]
 		row.Advantage, row.Scale = p.Advantage, p.Scale
+		for t := range row.Advantages {
+			row.Advantages[t] += p.Advantage * float64(row.Mask[t])
+		}
 		if row.Trained = p.Disposition == Trained; !row.Trained {
 			clear(row.Mask)
 			clear(row.Logprobs)
+			row.Advantages = nil
 		}
 	}
 	return rows

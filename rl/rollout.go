@@ -35,8 +35,8 @@ type Rollout struct {
 // Turn is one call of the model.
 type Turn = trajectory.Sample
 
-// Row is one training sequence: a line of rows.jsonl. IDs, Mask and Logprobs have the same length. The loss
-// coefficient of token t is Advantage * Scale * Mask[t].
+// Row is one training sequence: a line of rows.jsonl. IDs, Mask and Logprobs have the same length, and so have
+// Advantages unless they are nil. The loss coefficient of token t is AdvantageOf(t) * Scale * Mask[t].
 type Row struct {
 	Task, Group string
 	Attempt     int
@@ -48,7 +48,9 @@ type Row struct {
 	// Logprobs are the sampler's where Mask is 1, and 0 elsewhere.
 	Logprobs         []float64
 	Advantage, Scale float64
-	Reward           float64
+	// Advantages are those of single tokens, in place of Advantage; nil where all have the same.
+	Advantages []float64
+	Reward     float64
 	// NotGraded is set if the rollout was not to be graded, so that there is no Reward.
 	NotGraded  bool
 	StopReason trajectory.StopReason
@@ -59,6 +61,24 @@ type Row struct {
 	// Trained is false for a row whose rollout was masked by a filter: its mask is zero everywhere.
 	Trained bool
 	IDForm  IDForm
+}
+
+// AdvantageOf returns the advantage of a trained token.
+func (r *Row) AdvantageOf(t int) float64 {
+	if r.Advantages == nil {
+		return r.Advantage
+	}
+	return r.Advantages[t]
+}
+
+// Effective reports whether any trained token has an advantage that is not 0.
+func (r *Row) Effective() bool {
+	for t, m := range r.Mask {
+		if m != 0 && r.AdvantageOf(t) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // IDForm keeps how a harness wrote its ids, so that one that numbers its tasks or groups finds the same numbers in the
@@ -192,6 +212,9 @@ func validateTurn(t *Turn, at string) error {
 	case len(t.Logprobs) != len(t.CompletionIDs):
 		return fieldError(at+".logprobs", "%d for %d completion_ids; every sampled token needs its own",
 			len(t.Logprobs), len(t.CompletionIDs))
+	}
+	if math.IsNaN(t.Advantage) || math.IsInf(t.Advantage, 0) {
+		return fieldError(at+".advantage", "%v is not a finite number", t.Advantage)
 	}
 	for i, lp := range t.Logprobs {
 		if !(lp <= maxLogprob) || lp < -math.MaxFloat64 {

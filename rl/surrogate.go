@@ -36,13 +36,13 @@ func (r *rowLoss) surrogate(s *Stats, logprob, d, ratio, coef float64) (value, s
 // clipped is PPO's. A level ratio is one that was clamped, and has no slope.
 func (r *rowLoss) clipped(s *Stats, ratio, coef float64, level bool) (value, slope float64) {
 	switch {
-	case r.row.Advantage > 0 && ratio > 1+r.o.ClipHigh:
+	case r.advantage > 0 && ratio > 1+r.o.ClipHigh:
 		s.ClippedHigh++
 		return coef * (1 + r.o.ClipHigh), 0
-	case r.row.Advantage < 0 && ratio < 1-r.o.ClipLow:
+	case r.advantage < 0 && ratio < 1-r.o.ClipLow:
 		s.ClippedLow++
 		return coef * (1 - r.o.ClipLow), 0
-	case r.row.Advantage < 0 && r.o.DualClip > 0 && ratio > r.o.DualClip:
+	case r.advantage < 0 && r.o.DualClip > 0 && ratio > r.o.DualClip:
 		s.DualClipped++
 		return coef * r.o.DualClip, 0
 	case level:
@@ -54,7 +54,7 @@ func (r *rowLoss) clipped(s *Stats, ratio, coef float64, level bool) (value, slo
 // gated is SAPO's: f(r) = 4/t sigmoid(t (r-1)), so f'(1) = 1.
 func (r *rowLoss) gated(ratio, coef float64, level bool) (value, slope float64) {
 	steep := r.o.GateNegative
-	if r.row.Advantage > 0 {
+	if r.advantage > 0 {
 		steep = r.o.GatePositive
 	}
 	gate := 1 / (1 + math.Exp(-steep*(ratio-1)))

@@ -97,6 +97,8 @@ func (s *scanner) turn() (t rl.Turn, shared *int, err error) {
 			t.Logprobs, err = scalars(s, parseNumber)
 		case "format_error":
 			err = s.value(&t.FormatError)
+		case "advantage":
+			err = s.value(&t.Advantage)
 		case "policy_version":
 			err = s.value(&t.PolicyVersion)
 		default:

@@ -56,6 +56,10 @@ func (e *encoder) row(r *rl.Row) {
 	appendArray(e, r.Logprobs, e.number)
 	e.raw(`,"advantage":`)
 	e.number(r.Advantage)
+	if r.Advantages != nil {
+		e.raw(`,"advantages":`)
+		appendArray(e, r.Advantages, e.number)
+	}
 	e.raw(`,"scale":`)
 	e.number(r.Scale)
 	e.raw(`,"reward":`)
@@ -128,6 +132,10 @@ func (e *encoder) turn(t rl.Turn, shared int) {
 	appendArray(e, t.Logprobs, e.number)
 	if t.FormatError {
 		e.raw(`,"format_error":true`)
+	}
+	if t.Advantage != 0 {
+		e.raw(`,"advantage":`)
+		e.number(t.Advantage)
 	}
 	if t.PolicyVersion != nil {
 		e.raw(`,"policy_version":`)

@@ -177,6 +177,9 @@ func drawRollout(t *rapid.T) rl.Rollout {
 		if rapid.Bool().Draw(t, "versioned") {
 			r.Turns[i].PolicyVersion = new(rapid.Int64Min(5).Draw(t, "version"))
 		}
+		if rapid.Bool().Draw(t, "credited") {
+			r.Turns[i].Advantage = rapid.Float64Range(-9, 9).Draw(t, "credit")
+		}
 		for k := range r.Turns[i].Logprobs {
 			r.Turns[i].Logprobs[k] = -math.Abs(rapid.Float64().Draw(t, "logprob"))
 		}
@@ -236,6 +239,7 @@ type wireRow struct {
 	Mask          []int
 	Logprobs      []float64
 	Advantage     float64
+	Advantages    []float64
 	Scale         float64
 	Reward        float64
 	StopReason    string `json:"stop_reason"`
@@ -252,7 +256,7 @@ func TestRowsAreJSON(t *testing.T) {
 			row.Advantage, row.Scale = rapid.Float64Range(-9, 9).Draw(t, "advantage"), rapid.Float64Range(0, 1).Draw(t, "scale")
 			want := wireRow{
 				Task: row.Task, Group: row.Group, Attempt: row.Attempt, Row: row.Row, IDs: row.IDs, Logprobs: row.Logprobs,
-				Advantage: row.Advantage, Scale: row.Scale, Reward: row.Reward, StopReason: string(row.StopReason),
+				Advantage: row.Advantage, Advantages: row.Advantages, Scale: row.Scale, Reward: row.Reward, StopReason: string(row.StopReason),
 				PolicyVersion: 4.0, Trained: true,
 			}
 			for _, m := range row.Mask {
@@ -282,6 +286,12 @@ func TestBytesOfARow(t *testing.T) {
 	want := `{"task":"a<b","group":"","attempt":0,"row":0,"ids":[1,2],"mask":[0,1],` +
 		`"logprobs":[0,-0.25],"advantage":1e-09,"scale":1e+30,"reward":0,"stop_reason":"",` +
 		`"policy_version":null,"policy_version_oldest":null,"policy_version_newest":null,"trained":true}`
+	if string(e.b) != want || e.err != nil {
+		t.Errorf("got\n%s, %v, want\n%s", e.b, e.err, want)
+	}
+	row.Advantages, e = []float64{0, -2.5}, encoder{}
+	e.row(&row)
+	want = strings.Replace(want, `"scale"`, `"advantages":[0,-2.5],"scale"`, 1)
 	if string(e.b) != want || e.err != nil {
 		t.Errorf("got\n%s, %v, want\n%s", e.b, e.err, want)
 	}

@@ -147,12 +147,13 @@ func (e *encoder) scored(rows []rl.Row) {
 	appendArray(e, rows, func(r rl.Row) { e.number(r.Reward) })
 	e.raw(`,"advantages":`)
 	appendArray(e, rows, func(r rl.Row) {
+		t := -1
 		appendArray(e, r.Mask, func(m uint8) {
-			if m == 0 {
+			if t++; m == 0 {
 				e.raw("0")
 				return
 			}
-			e.number(r.Advantage)
+			e.number(r.AdvantageOf(t))
 		})
 	})
 	e.raw(`,"inference_logprobs":`)

@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	"deepswe/agent/run"
@@ -156,7 +157,7 @@ func (u *update) part(ctx context.Context, size int) error {
 		}
 		rows, rollouts = append(rows, chunk...), append(rollouts, played...)
 		u.planned += u.now().Sub(start)
-		if effective = effective || batch.Groups.Effective > 0; !effective {
+		if effective = effective || slices.ContainsFunc(chunk, func(r rl.Row) bool { return r.Effective() }); !effective {
 			continue
 		}
 		s, err := u.forward(ctx, rows, rollouts)

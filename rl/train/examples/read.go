@@ -209,7 +209,7 @@ func (r *reader) conversation(e *rowfile.Example) error {
 // addRow checks and adds a row.
 func (r *reader) addRow(row rl.Row, where string) error {
 	e := Example{row, where}
-	e.Row.Logprobs, e.Row.Advantage = nil, 0
+	e.Row.Logprobs, e.Row.Advantage, e.Row.Advantages = nil, 0, nil
 	switch {
 	case e.Trained() == 0:
 		return fmt.Errorf("%s: no token is trained; to fix: leave the line out, or look at its mask, labels or weights",

@@ -68,6 +68,12 @@ func batch(t testing.TB, p *Trainer, conversations, turns int) []rl.Row {
 		for _, row := range (rl.Placement{Disposition: rl.Trained}).Rows(conversation(t, p, turns, int64(i+1)), 0) {
 			row.Advantage = float64(i%3) - 0.8
 			row.Scale = 1 / float64(10+i)
+			if i%2 == 1 {
+				row.Advantages = make([]float64, len(row.IDs))
+				for k := range row.Advantages {
+					row.Advantages[k] = float64(k%4) - 1.4
+				}
+			}
 			rows = append(rows, row)
 		}
 	}

@@ -208,6 +208,8 @@ func (c *conformance) refusals(t *testing.T) {
 		"beyond the vocabulary": func(r *rl.Row) { r.IDs[2] = int32(c.Vocabulary) },
 		"NaN logprob":           func(r *rl.Row) { r.Logprobs[1] = math.NaN() },
 		"NaN advantage":         func(r *rl.Row) { r.Advantage = math.NaN() },
+		"an advantage missing":  func(r *rl.Row) { r.Advantages = []float64{0, 1} },
+		"a NaN of advantages":   func(r *rl.Row) { r.Advantages = []float64{0, 1, math.NaN()} },
 		"infinite scale":        func(r *rl.Row) { r.Scale = math.Inf(1) },
 		"too long": func(r *rl.Row) {
 			r.IDs, r.Mask, r.Logprobs = make([]int32, 9), make([]uint8, 9), make([]float64, 9)

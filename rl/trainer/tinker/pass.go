@@ -34,16 +34,22 @@ func (l limits) check(r *rl.Row) error {
 			detail += "; to fix: lower algorithm.max_length and the environment's context"
 		}
 		return &Error{Operation: at, Kind: errLong, Detail: detail}
-	case infinite(r.Advantage * r.Scale):
-		return invalidf(at, "advantage %v and scale %v: want finite numbers", r.Advantage, r.Scale)
+	case r.Advantages != nil && len(r.Advantages) != n:
+		return invalidf(at, "%d ids and %d advantages: want the same number", n, len(r.Advantages))
 	}
 	for t, id := range r.IDs {
 		if id < 0 || l.vocabulary > 0 && int(id) >= l.vocabulary {
 			return invalidf(at, "token %d has the id %d, and the trainer's model has %d ids: it is from another model or "+
 				"tokenizer", t, id, l.vocabulary)
 		}
-		if lp := r.Logprobs[t]; r.Mask[t] != 0 && infinite(lp) {
+		if r.Mask[t] == 0 {
+			continue
+		}
+		if lp := r.Logprobs[t]; infinite(lp) {
 			return invalidf(at, "the logprob of token %d is %v", t, lp)
+		}
+		if a := r.AdvantageOf(t); infinite(a * r.Scale) {
+			return invalidf(at, "advantage %v of token %d and scale %v: want finite numbers", a, t, r.Scale)
 		}
 	}
 	return nil

@@ -116,6 +116,36 @@ func learn(t *testing.T, trainer *tinker.Trainer) error {
 	return err
 }
 
+// A row whose tokens have advantages of their own teaches what two rows do that have a part of the tokens each.
+func TestAdvantagesOfTokens(t *testing.T) {
+	t.Parallel()
+	whole := lesson(9, 5, 6, 7, 8)
+	whole.Advantages = []float64{0, 0, 0, 0, 1, 1, -0.5, -0.5}
+	first, second := lesson(1, 5, 6, 7, 8), lesson(-0.5, 5, 6, 7, 8)
+	clear(first.Mask[6:])
+	clear(second.Mask[:6])
+	var after [2][][]float64
+	for way, rows := range [][]rl.Row{{whole}, {first, second}} {
+		_, trainer := server(t, trainertest.Options{}, nil)
+		_, err := trainer.ForwardBackward(t.Context(), rows, rl.Objective{})
+		if err == nil {
+			_, err = trainer.Step(t.Context(), rl.Optimizer{LearningRate: 0.05})
+		}
+		if err == nil {
+			after[way], err = trainer.Forward(t.Context(), []rl.Row{whole})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d := far(after[0], after[1]); d > trainertest.Tolerance {
+		t.Errorf("logprobs differ by %.3g after the step: %v and %v", d, after[0], after[1])
+	}
+	if lp := after[0][0]; !(lp[4] > whole.Logprobs[4]+0.1 && lp[7] < whole.Logprobs[7]-0.1) {
+		t.Errorf("after the step the logprobs are %v, and were %v", lp, whole.Logprobs)
+	}
+}
+
 // Whatever is lost on the way, no update is executed twice: either the server recognises the second request, or the
 // trainer says that it is lost.
 func TestLostReplies(t *testing.T) {
