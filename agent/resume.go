@@ -47,11 +47,18 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 		if stop, err := r.again(ctx, turn, i == len(past.turns)-1); stop != "" {
 			return stop, err
 		}
+		if r.differs && i < rec.Header.Prefix {
+			return SandboxError, fmt.Errorf("resume the rollout: turn %d: %w", i+1, ErrPrefix)
+		}
 	}
 	r.replaying = false
 	r.emit(Event{Kind: EventResumed})
 	return r.instruct(rec.Header)
 }
+
+// ErrPrefix reports that what another rollout began with cannot be continued, because a call has another result in the
+// new sandbox.
+var ErrPrefix = errors.New("a call of another rollout's beginning has a different result when it is run again")
 
 // settle makes the repository appear to the model at the path that the conversation uses, wherever it is in the new
 // sandbox.
@@ -297,6 +304,7 @@ func (r *rollout) restore(results []callResult, turn trajectory.Turn) {
 		if !sameOutput(recorded[i].Output, valid(c.result.Output)) {
 			result := c.result
 			r.emit(Event{Kind: EventDifference, Call: &c.action.Call, Result: &result, Text: recorded[i].Output})
+			r.differs = true
 			r.log.Info("a repeated call has a different result", "step", r.out.Steps, "tool", c.action.Call.Name)
 		}
 		c.result.Output = recorded[i].Output

@@ -44,8 +44,9 @@ type rollout struct {
 	opened     bool // the header and first messages are recorded
 	// declined is what is told about calls of a recorded turn that are not run, by their IDs.
 	declined map[string]string
-	// replaying is set while recorded turns are replayed.
+	// replaying is set while recorded turns are replayed, and differs once a call of one has had another result.
 	replaying bool
+	differs   bool
 	// unbounded is set once the server has rejected our own limit on a reply.
 	unbounded bool
 	out       Outcome

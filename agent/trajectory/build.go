@@ -45,6 +45,7 @@ func NewDocument(events []Event) (*Document, error) {
 	}
 	events = inOrder(events)
 	d := documentOf(events[0].Header)
+	copied := events[0].Header.Prefix
 	var compactions []Compaction // compactions since the last reply
 	for _, e := range events[1:] {
 		delete(d.Extra, extraStop) // the rollout was continued after its end
@@ -56,6 +57,9 @@ func NewDocument(events []Event) (*Document, error) {
 			if len(compactions) > 0 {
 				s.Extra[extraCompactions] = compactions
 				compactions = nil
+			}
+			if copied > 0 {
+				s.IsCopiedContext, copied = new(true), copied-1
 			}
 			d.Steps = append(d.Steps, s)
 		case KindCompaction:

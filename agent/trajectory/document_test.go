@@ -207,6 +207,40 @@ func TestSamples(t *testing.T) {
 	}
 }
 
+// A rollout that goes on from the beginning of another one has only its own replies to learn from.
+func TestBeginning(t *testing.T) {
+	t.Parallel()
+	events := rollout()
+	for _, i := range []int{3, 5, 7} {
+		events[i].Reply.Tokens = &trajectory.Sample{
+			PromptIDs: []int32{1}, CompletionIDs: []int32{int32(i)}, Logprobs: []float64{-1},
+		}
+	}
+	begun := trajectory.Beginning(events, 2)
+	if len(begun) != 7 || begun[0].Header.Prefix != 2 || events[0].Header.Prefix != 0 {
+		t.Fatalf("%d events, and a header %+v of %+v", len(begun), begun[0].Header, events[0].Header)
+	}
+	if all := trajectory.Beginning(events, 99); all[0].Header.Prefix != 3 || all[len(all)-1].Kind == trajectory.KindStop {
+		t.Errorf("the whole rollout has the header %+v and ends with %s", all[0].Header, all[len(all)-1].Kind)
+	}
+	again := slices.Concat(begun, events[7:])
+	_, encoded := document(t, again)
+	fromLog, err := trajectory.Record(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromDocument, err := trajectory.Parse(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, r := range map[string]*trajectory.Recording{"log": fromLog, "document": fromDocument} {
+		got, ok := r.Samples()
+		if diff := cmp.Diff([]trajectory.Sample{*events[7].Reply.Tokens}, got); !ok || diff != "" {
+			t.Errorf("samples of the %s (-want +got), all known: %v:\n%s", name, ok, diff)
+		}
+	}
+}
+
 func TestRecordingOfAnotherAgentsDocument(t *testing.T) {
 	t.Parallel()
 	r, err := trajectory.Open(filepath.Join("testdata", "foreign.json"))

@@ -59,6 +59,8 @@ type Header struct {
 	// Tools are the definitions that were offered to the model, in the form of OpenAI's function tools.
 	Tools []json.RawMessage `json:"tools,omitempty"`
 	Task  string            `json:"task,omitempty"`
+	// Prefix is how many replies at the beginning are those of another rollout, from which this one goes on.
+	Prefix int `json:"prefix,omitempty"`
 	// Extra contains whatever else the agent wants to store: sampling, limits, the prompt pack, the image.
 	Extra map[string]any `json:"extra,omitempty"`
 }

@@ -60,7 +60,8 @@ func Record(events []Event) (*Recording, error) {
 			r.Messages = append(r.Messages, *e.Message)
 		case KindReply:
 			r.Messages = append(r.Messages, e.Reply.Message)
-			r.Turns = append(r.Turns, Turn{Reply: *e.Reply, Untrained: untrained[e.Seq]})
+			copied := len(r.Turns) < r.Header.Prefix
+			r.Turns = append(r.Turns, Turn{Reply: *e.Reply, Untrained: copied || untrained[e.Seq]})
 		case KindObservation:
 			if len(r.Turns) == 0 {
 				return nil, fmt.Errorf("%w: event %d is an observation, but no reply precedes it", ErrLog, e.Seq)
@@ -76,6 +77,39 @@ func Record(events []Event) (*Recording, error) {
 		}
 	}
 	return r, nil
+}
+
+// Beginning returns the events of a rollout up to what answered so many of its replies, as the past of another one, which
+// goes on from there.
+func Beginning(events []Event, replies int) []Event {
+	var begun []Event
+	for _, e := range events {
+		if e.Kind == KindReply {
+			replies--
+		}
+		if replies < 0 {
+			break
+		}
+		if e.Kind != KindStop {
+			if e.Reply != nil {
+				own := *e.Reply
+				own.Elapsed, e.Reply = 0, &own // nobody waits for it again
+			}
+			e.Time = time.Time{}
+			begun = append(begun, e)
+		}
+	}
+	if len(begun) > 0 && begun[0].Header != nil {
+		own := *begun[0].Header
+		own.Prefix = 0
+		for _, e := range begun {
+			if e.Kind == KindReply {
+				own.Prefix++
+			}
+		}
+		begun[0].Header = &own
+	}
+	return begun
 }
 
 // Open reads a recording from a file, which may be an event log or an ATIF document.

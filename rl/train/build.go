@@ -32,6 +32,7 @@ type inputs struct {
 	environment part.Environment
 	gates       run.Gates
 	stages      *stages
+	prefixes    *prefixes // nil if every rollout begins with its task
 	// data is what the run imitates; nil if it plays.
 	data *examples.Set
 	dir  *run.Dir
@@ -60,6 +61,9 @@ func open(ctx context.Context, c config.Config, o Options) (in *inputs, err erro
 		}
 	}
 	in.dir, in.text, err = o.OpenDir(c)
+	if in.prefixes != nil {
+		in.prefixes.dir = in.dir
+	}
 	return in, err
 }
 
@@ -83,7 +87,19 @@ func (in *inputs) openEnvironment(ctx context.Context) (err error) {
 		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: in.gates, Workers: c.Rollouts.Workers,
 		Grades: in.stages.grades, Limits: in.stages.limits, World: in.options.World,
 	}
-	if in.environment, err = c.Environment.Open(ctx, o); err == nil && c.Objective == config.Imitation {
+	if in.stages.prefixes() {
+		in.prefixes = &prefixes{}
+		o.Prefix = in.prefixes.of
+	}
+	if in.environment, err = c.Environment.Open(ctx, o); err != nil {
+		return err
+	}
+	if in.prefixes != nil {
+		if in.prefixes.write = in.environment.Beginning; in.prefixes.write == nil {
+			return errors.New("prefix.on: its rollouts cannot be played again; want the environment swe with deepswe's own agent")
+		}
+	}
+	if c.Objective == config.Imitation {
 		err = in.closeEnvironment()
 		in.environment = part.Environment{Language: in.environment.Language}
 	}
@@ -166,7 +182,7 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 	}
 	p := player{in.environment, in.gates, c.Rollouts, o.World.Log, o.World.Abandon}
 	x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: c.Algorithm.MaxLength}
-	l.beginCourse = plan{site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, seed: c.Seed}.beginCourse
+	l.beginCourse = plan{site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, prefixes: in.prefixes, seed: c.Seed}.beginCourse
 	return l, in.watch(l)
 }
 

@@ -24,9 +24,13 @@ type tasks struct {
 	// log records every choice. A resumed run repeats the recorded ones, whatever was learned after the groups had
 	// begun.
 	log    *disk.Log
-	chosen map[int]string
+	chosen map[int]choice
 	list   []*knowledge // in the order of order.tasks
 	warned bool
+
+	prefixes *prefixes // nil if every rollout begins with its task
+	// saved are the beginnings that the newest checkpoint needs.
+	saved map[string]bool
 }
 
 // tasksFile has a line for each group of a run with a curriculum, in the order of admission.
@@ -36,6 +40,8 @@ const tasksFile = "tasks.jsonl"
 type choice struct {
 	Group int    `json:"group"`
 	Task  string `json:"task"`
+	// Prefix is what its rollouts begin with; nil is the task.
+	Prefix *prefix `json:"prefix,omitempty"`
 }
 
 // curriculumState is the part of a checkpoint that a curriculum needs.
@@ -57,6 +63,11 @@ type knowledge struct {
 	// Same is the number of visits in a row in which all rollouts solved it, or none, as Last says.
 	Same int     `json:"same"`
 	Last float64 `json:"last"`
+	// Level is the share of an earlier rollout that the next group begins with: of the one that solved the task where it
+	// is above 0, of the one that did not where it is below.
+	Level   float64 `json:"level,omitempty"`
+	Success *donor  `json:"success,omitempty"`
+	Failure *donor  `json:"failure,omitempty"`
 
 	name  string
 	place uint64 // its position in the round
@@ -74,7 +85,7 @@ func openTasks(g *stages, step int, all order, path string, kept *curriculumStat
 		return nil, errors.New("the environment has no tasks to learn from")
 	}
 	t := &tasks{settings: g.at(step).Curriculum, order: all}
-	if !g.curriculum() {
+	if !g.any(func(c *config.Config) bool { return c.Curriculum.On || c.Prefix.On }) {
 		return t, nil
 	}
 	var known map[string]*knowledge
@@ -91,36 +102,39 @@ func openTasks(g *stages, step int, all order, path string, kept *curriculumStat
 		t.Tasks[name] = k
 		t.list = append(t.list, k)
 	}
-	t.chosen = map[int]string{}
+	t.chosen = map[int]choice{}
+	t.saved = t.donors()
 	var err error
 	t.log, err = disk.OpenLog(path, func(line []byte) error {
 		var c choice
 		err := json.Unmarshal(line, &c)
-		t.chosen[c.Group] = c.Task
+		t.chosen[c.Group] = c
 		return err
 	})
 	return t, err
 }
 
-// at returns the task of a group. Groups must be asked for in order, each with the settings of its step.
-func (t *tasks) at(number int, settings config.Curriculum) (string, error) {
-	t.settings = settings
+// at returns the task of a group, and what it begins with. Groups must be asked for in order, each with the settings of
+// its step.
+func (t *tasks) at(number int, now *config.Config) (choice, error) {
+	t.settings = now.Curriculum
 	if t.Tasks == nil {
-		return t.order.at(number), nil
+		return choice{Group: number, Task: t.order.at(number)}, nil
 	}
-	name, known := t.chosen[number]
-	if !known || t.Tasks[name] == nil {
-		name = t.nextTask()
+	c, known := t.chosen[number]
+	if !known || t.Tasks[c.Task] == nil {
+		name := t.nextTask()
+		c = choice{number, name, t.Tasks[name].prefix(now.Prefix)}
 	}
 	if number >= t.Chosen {
-		t.visit(name)
+		t.visit(c.Task)
 		t.Chosen = number + 1
 	}
 	if known {
-		return name, nil
+		return c, nil
 	}
-	t.chosen[number] = name
-	return name, t.log.Append(choice{number, name})
+	t.chosen[number] = c
+	return c, t.log.Append(c)
 }
 
 // nextTask returns the task that comes next: the first of the earliest round. Tasks that never come again come last.
@@ -234,6 +248,7 @@ func (t *tasks) state() *curriculumState {
 			s.Tasks[k.name] = &own
 		}
 	}
+	t.saved = t.donors()
 	return &s
 }
 

@@ -20,6 +20,7 @@ type plan struct {
 	examiner examiner
 	keeper   *keeper
 	stages   *stages
+	prefixes *prefixes // nil if every rollout begins with its task
 	seed     uint64
 }
 
@@ -57,6 +58,7 @@ func (d plan) beginCourse(ctx context.Context, s *state, resumed bool, history [
 	if p.tasks, err = openTasks(d.stages, s.Step+1, all, d.dir.Path(tasksFile), s.Curriculum); err != nil {
 		return course{}, err
 	}
+	p.tasks.prefixes = d.prefixes
 	if p.visits, err = record.OpenVisits(d.dir, s.weights()); err != nil {
 		return course{}, err
 	}
@@ -132,7 +134,9 @@ func (p *practice) observeStep(at metrics.Point) ([]string, error) {
 func (p *practice) remember(s *state) { s.Curriculum, s.Stages = p.tasks.state(), p.stages.begun() }
 
 // note records how the rollouts of each group of an update ended. What was not graded says nothing about its task.
-func (p *practice) note(step int, groups []*group, values map[string]float64) error {
+func (p *practice) note(step int, groups []*group, done place, values map[string]float64) error {
+	now := p.stages.at(step).Prefix
+	m := prefixMetrics{}
 	for _, g := range groups {
 		first := g.outcomes[0]
 		v := record.Visit{Update: step, Step: record.StepOf(first.Group), Group: first.Group, Task: first.Task}
@@ -146,13 +150,23 @@ func (p *practice) note(step int, groups []*group, values map[string]float64) er
 				solved++
 			}
 		}
-		p.tasks.observeVisit(v.Task, solved, graded)
+		continued, err := p.tasks.observePrefix(v.Task, g, solved, graded, now, m)
+		if err != nil {
+			return err
+		}
+		if !continued {
+			p.tasks.observeVisit(v.Task, solved, graded)
+		}
 		if err := p.visits.Append(v); err != nil {
 			return err
 		}
 	}
 	maps.Copy(values, p.tasks.values())
-	return nil
+	if p.tasks.prefixes == nil {
+		return nil
+	}
+	maps.Copy(values, m)
+	return p.tasks.tidy(done)
 }
 
 // measure starts a measurement beside training, or takes it.

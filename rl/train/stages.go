@@ -133,12 +133,15 @@ func (s *stages) complete(at place, step int) int {
 	return step
 }
 
-// curriculum reports whether any stage has one.
-func (s *stages) curriculum() bool {
+// any reports whether a stage has what is asked for.
+func (s *stages) any(has func(*config.Config) bool) bool {
 	for n := range len(s.config.Stages) + 1 {
-		if s.config.Stage(n).Curriculum.On {
+		if has(s.config.Stage(n)) {
 			return true
 		}
 	}
 	return false
 }
+
+// prefixes reports whether any stage begins with earlier rollouts.
+func (s *stages) prefixes() bool { return s.any(func(c *config.Config) bool { return c.Prefix.On }) }

@@ -119,13 +119,14 @@ func (s *supply) admit(at place, limit int, slot func(number int) (int, int)) ([
 			return nil, err
 		}
 		now := s.stages.at(step)
-		task, err := s.tasks.at(n, now.Curriculum)
+		chosen, err := s.tasks.at(n, now)
 		if err != nil {
 			return nil, err
 		}
 		g := &group{number: n, name: record.GroupName(step, slot)}
+		s.tasks.prefixes.begin(g.name, chosen.Prefix)
 		for i := range now.Rollouts.Group {
-			g.jobs = append(g.jobs, run.Job{Task: task, Group: g.name, Index: i})
+			g.jobs = append(g.jobs, run.Job{Task: chosen.Task, Group: g.name, Index: i})
 		}
 		groups = append(groups, g)
 	}

@@ -44,7 +44,7 @@ func (p *practice) step(ctx context.Context, step int, from place) (learned, err
 	values["time/step"] = now.Sub(start).Seconds()
 	p.supply.waited(values)
 	speeds(values, now.Sub(start))
-	if err := p.note(step, u.groups, values); err != nil {
+	if err := p.note(step, u.groups, done.place, values); err != nil {
 		return learned{}, err
 	}
 	if err := p.supply.journals.CloseBefore(p.stages.complete(done.place, step) + 1); err != nil {

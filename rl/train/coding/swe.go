@@ -259,6 +259,9 @@ func (s *Settings) Open(ctx context.Context, o part.EnvironmentOptions) (part.En
 		return part.Environment{}, errors.Join(err, e.provider.Close())
 	}
 	opened := part.Environment{Player: e, Source: e.source, Prepare: e.prepare, Close: e.provider.Close}
+	if e.attempt.Player == nil {
+		opened.Beginning = e.beginning
+	}
 	for _, suite := range s.Suites {
 		opened.Suites = append(opened.Suites, part.Split(suite.Name))
 	}
@@ -315,10 +318,16 @@ func (e *sweEnvironment) Runner(s part.Split, m agent.Model) run.Runner {
 	}
 	return run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
 		own, l := *r, limits(j)
+		if err := e.begin(s, j); err != nil {
+			return run.Result{}, run.Abort(err)
+		}
 		own.Attempt.Limits.Steps = cmp.Or(l.Steps, own.Attempt.Limits.Steps)
 		own.Attempt.Limits.Context = cmp.Or(l.Context, own.Attempt.Limits.Context)
 		own.Attempt.Model = turnsOf{own.Attempt.Model, fmt.Sprintf("%s/%s/%d", j.Group, j.Task, j.Index)}
 		res, err := own.Run(ctx, j)
+		if errors.Is(err, agent.ErrPrefix) {
+			return run.Result{StopReason: agent.SandboxError, Metrics: map[string]float64{part.PrefixDiffers: 1}}, nil
+		}
 		if err != nil {
 			return res, err
 		}
@@ -371,10 +380,12 @@ func (e *sweEnvironment) complete(s part.Split, j run.Job, res *run.Result) erro
 		return run.Abort(err)
 	}
 	var ok bool
+	own := rec.Turns[min(rec.Header.Prefix, len(rec.Turns)):]
 	learned := func(t trajectory.Turn) bool { return !t.Untrained }
-	if res.Turns, ok = rec.Samples(); !ok && slices.ContainsFunc(rec.Turns, learned) && s == part.Train {
+	if res.Turns, ok = rec.Samples(); !ok && slices.ContainsFunc(own, learned) && s == part.Train {
 		return run.Abort(fmt.Errorf("attempt %d at %s: %w", j.Index, j.Task, errNoTokens))
 	}
+	rec.Turns = own
 	behaviour(res.Metrics, rec)
 	return nil
 }

@@ -38,6 +38,7 @@ type Config struct {
 	Checkpoint Checkpoint `yaml:"checkpoint"`
 	Guards     Guards     `yaml:"guards"`
 	Curriculum Curriculum `yaml:"curriculum"`
+	Prefix     Prefix     `yaml:"prefix"`
 	// Stages change settings during the run.
 	Stages []Stage `yaml:"stages"`
 
@@ -165,6 +166,7 @@ func defaults() Config {
 			Entropy: Entropy{Min: 0.3, Max: 1, Action: Warn},
 		},
 		Curriculum: Curriculum{After: 2, Every: 8, MaxRate: 1, Exhausted: Warn},
+		Prefix:     Prefix{Step: 0.25, Slack: 0.25, Most: 0.75},
 	}
 }
 
@@ -172,7 +174,7 @@ func defaults() Config {
 func (c *Config) validate() error {
 	return errors.Join(
 		Bounds("", c), c.Rollouts.refills(), c.Optimizer.validate(c.Rollouts.Tasks), c.checkStages(), c.Guards.validate(),
-		c.simulates(),
+		c.simulates(), c.Prefix.validate(),
 	)
 }
 

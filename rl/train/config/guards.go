@@ -21,6 +21,25 @@ type Curriculum struct {
 	Exhausted Action `yaml:"exhausted"`
 }
 
+// Prefix lets groups begin with a part of an earlier rollout at the same task, which is not learned from: of one that
+// solved it where most rollouts fail, and of one that failed where most solve it, so that half of them solve it.
+type Prefix struct {
+	On bool `yaml:"on"`
+	// Step is how much longer or shorter the part becomes, as a share of the earlier rollout's replies, after a group
+	// whose share of successes is further than Slack from a half. Most is the longest part.
+	Step  float64 `yaml:"step" most:"1"`
+	Slack float64 `yaml:"slack" most:"0.499"`
+	Most  float64 `yaml:"most" most:"1"`
+}
+
+func (p Prefix) validate() error {
+	if p.On && (p.Step == 0 || p.Most < p.Step) {
+		return fmt.Errorf("prefix.step is %g, and prefix.most is %g: want a step above 0, and as much or more at most", p.Step,
+			p.Most)
+	}
+	return nil
+}
+
 // Guards watch a run for known failures: gradients that are not finite, a trainer that disagrees with its sampler, a
 // sustained collapse of the reward.
 type Guards struct {

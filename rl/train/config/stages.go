@@ -35,6 +35,7 @@ type Stage struct {
 func stageable() []string {
 	return []string{
 		"algorithm.preset", "algorithm.set", "optimizer", "rollouts.tasks", "rollouts.group", "rollouts.refill", "curriculum",
+		"prefix",
 	}
 }
 

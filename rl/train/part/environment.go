@@ -30,8 +30,11 @@ type Environment struct {
 	Source func(task string) string
 	// Prepare checks the tasks before training, in the run's directory. It is called before the first call of Tasks, also
 	// when a run is resumed.
-	Prepare  func(ctx context.Context, dir *run.Dir) error
-	Language Language
+	Prepare func(ctx context.Context, dir *run.Dir) error
+	// Beginning writes what a training rollout began with to a file, for [EnvironmentOptions.Prefix], and returns the
+	// number of its replies. It is nil where no rollout can go on from another one.
+	Beginning func(j run.Job, path string) (replies int, err error)
+	Language  Language
 	// Close releases what the environment has opened. No other call follows it.
 	Close func() error
 }
@@ -66,8 +69,21 @@ type EnvironmentOptions struct {
 	Grades func(agent.StopReason) bool
 	// Limits returns those of a training rollout where a stage of the run has others than the environment's settings.
 	Limits func(run.Job) Limits
+	// Prefix returns what a training rollout begins with. It is nil where each begins with its task.
+	Prefix func(run.Job) Prefix
 	World  cli.World
 }
+
+// Prefix is the beginning of an earlier rollout at the same task: its first replies, with what came of them. The file is
+// one that [Environment.Beginning] has written. The zero value is the beginning of the task.
+type Prefix struct {
+	File    string
+	Replies int
+}
+
+// PrefixDiffers is the metric of a rollout that was given up, and has no reward, because its beginning could not be
+// played again as it was.
+const PrefixDiffers = "prefix/differs"
 
 // Limits of a rollout. A zero field leaves the environment's.
 type Limits struct {
