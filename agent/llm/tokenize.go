@@ -3,6 +3,7 @@ package llm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -164,6 +165,34 @@ func (c *Client) Tokenize(ctx context.Context, text string) ([]int32, error) {
 	}
 	err = c.ask(ctx, p, "/tokenize", &textBody{Model: served.ID, Prompt: text}, &answer)
 	return answer.Tokens, err
+}
+
+// ErrOtherTokenizer reports that a server has other ids for a text than a model does.
+var ErrOtherTokenizer = errors.New("the tokenizers differ")
+
+// SameTokenizer refuses a server that reads ids in another way than the model that has written them. They are a prompt,
+// marks included, with a passage in it.
+func (c *Client) SameTokenizer(ctx context.Context, ids []int32, passage string) error {
+	served, err := c.discover(ctx, c.patience(agent.Request{}))
+	if err != nil {
+		return err
+	}
+	text, err := c.detokenize(ctx, c.patience(agent.Request{}), served.ID, ids)
+	if failed, ok := errors.AsType[*Error](err); ok && failed.Status == http.StatusBadRequest {
+		return fmt.Errorf("%w: %w", ErrOtherTokenizer, err) // an id beyond the vocabulary
+	}
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(text, passage) {
+		return fmt.Errorf("%w: the ids of a prompt are another text at %s", ErrOtherTokenizer, c.name)
+	}
+	again, err := c.Tokenize(ctx, text)
+	if err == nil && !slices.Equal(again, ids) {
+		err = fmt.Errorf("%w: %s has other ids for a prompt: %d of them, not %d, or others", ErrOtherTokenizer, c.name,
+			len(again), len(ids))
+	}
+	return err
 }
 
 type detokenizeBody struct {

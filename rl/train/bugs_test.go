@@ -111,10 +111,10 @@ func difference(a, b []string) (wrong, right string) {
 	}
 }
 
-// teacher is a model that gives these replies, one after the other. Its tokens are bytes.
-type teacher []string
+// reciter is a model that gives these replies, one after the other. Its tokens are bytes.
+type reciter []string
 
-func (replies teacher) Complete(_ context.Context, r agent.Request) (agent.Reply, error) {
+func (replies reciter) Complete(_ context.Context, r agent.Request) (agent.Reply, error) {
 	turn, sample := 0, &agent.Sample{}
 	for _, message := range r.Messages {
 		if message.Role == agent.RoleAssistant {
@@ -230,7 +230,7 @@ func write(t *testing.T, path string, ids []string, tasks map[string]env.Task, t
 	}
 	taught := run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
 		own := r
-		own.Attempt.Model = teacher(teach[j.Task])
+		own.Attempt.Model = reciter(teach[j.Task])
 		return own.Run(ctx, j)
 	})
 	played, err := (&run.Engine{Runner: taught, Options: run.Options{Workers: 4}}).Run(t.Context(), run.Plan(ids, 1))

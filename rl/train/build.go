@@ -181,8 +181,14 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 		return nil, err
 	}
 	p := player{in.environment, in.gates, c.Rollouts, o.World.Log, o.World.Abandon}
+	taught, err := openTeacher(c.Teacher, o.World)
+	if err != nil {
+		return nil, err
+	}
 	x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: c.Algorithm.MaxLength}
-	l.beginCourse = plan{site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, prefixes: in.prefixes, seed: c.Seed}.beginCourse
+	l.beginCourse = plan{
+		site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, prefixes: in.prefixes, teacher: taught, seed: c.Seed,
+	}.beginCourse
 	return l, in.watch(l)
 }
 

@@ -21,6 +21,7 @@ type plan struct {
 	keeper   *keeper
 	stages   *stages
 	prefixes *prefixes // nil if every rollout begins with its task
+	teacher  *teacher  // nil if there is none
 	seed     uint64
 }
 
@@ -73,6 +74,9 @@ func (d plan) beginCourse(ctx context.Context, s *state, resumed bool, history [
 		beside: p.validator, close: p.close,
 	}
 	if err := p.publishFirst(ctx, s, resumed, history); err != nil {
+		return course{}, err
+	}
+	if err := p.teacher.check(ctx, &p.publisher.live); err != nil {
 		return course{}, err
 	}
 	p.supply = openSupply(ctx, d.site, d.examiner.player, &p.publisher, p.tasks, d.stages, d.examiner.steps, *s)

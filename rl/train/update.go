@@ -77,6 +77,8 @@ type update struct {
 	// kept holds the parts for further epochs.
 	kept  []keptPart
 	probe probe
+	// lesson is what the teacher has said of the rows.
+	lesson lesson
 	// begun is set once the trainer holds a part of the update.
 	begun bool
 }
@@ -145,6 +147,9 @@ func (u *update) part(ctx context.Context, size int) error {
 		start := u.now()
 		chunk, batch, err := u.algorithm.Rows(played)
 		if err != nil {
+			return err
+		}
+		if err := u.teach(ctx, chunk); err != nil {
 			return err
 		}
 		divisor := u.algorithm.Divisor(batch)
@@ -277,6 +282,7 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	if u.rollouts.MaxStaleness == 0 {
 		values["time/rollouts"], values["time/rows"] = u.waited.Seconds(), u.planned.Seconds()
 	}
+	u.lesson.describe(values)
 	compared, err := u.probe.values(ctx, u.trainer)
 	maps.Copy(values, compared)
 	return values, err

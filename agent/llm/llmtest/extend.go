@@ -30,7 +30,8 @@ func (s *Server) serveTokens(w http.ResponseWriter, r *http.Request) {
 func (s *Server) serveTokenize(w http.ResponseWriter, _ *http.Request, raw []byte) {
 	req := Request{Body: raw, dropsThoughts: s.DropsThoughts}
 	var more struct {
-		AddGenerationPrompt bool `json:"add_generation_prompt"`
+		AddGenerationPrompt bool    `json:"add_generation_prompt"`
+		Prompt              *string `json:"prompt"`
 	}
 	if json.Unmarshal(raw, &req) != nil || json.Unmarshal(raw, &more) != nil {
 		refuse(w, http.StatusBadRequest, "body is not JSON", "BadRequestError")
@@ -39,6 +40,9 @@ func (s *Server) serveTokenize(w http.ResponseWriter, _ *http.Request, raw []byt
 	ids := req.conversation()
 	if more.AddGenerationPrompt {
 		ids = req.PromptTokens()
+	}
+	if more.Prompt != nil {
+		ids = text(*more.Prompt)
 	}
 	writeJSON(w, http.StatusOK, map[string]any{
 		"count": len(ids), "max_model_len": s.models()[0].context(), "tokens": ids,
@@ -82,7 +86,9 @@ func scores(ids []int32) map[string]any {
 	list := []any{nil}
 	for _, id := range ids[1:] {
 		key := string(encode(id))
-		list = append(list, map[string]any{key: map[string]any{"logprob": Logprob(id), "rank": 1}})
+		list = append(list, map[string]any{key: map[string]any{
+			"logprob": Logprob(id), "rank": 1, "decoded_token": Detokenize([]int32{id}),
+		}})
 	}
 	return map[string]any{"choices": []any{map[string]any{"text": "", "prompt_logprobs": list}}}
 }

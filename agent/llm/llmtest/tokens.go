@@ -90,6 +90,24 @@ func (r Request) conversation() []int32 {
 	return ids
 }
 
+// text are the ids of a text in which marks may be, as those of a conversation: a role is tokenised apart from what
+// follows it.
+func text(s string) []int32 {
+	var ids []int32
+	for i, part := range strings.Split(s, "<|im_start|>") {
+		if i > 0 {
+			role, _, _ := strings.Cut(part, "\n")
+			ids = append(append(ids, imStart), Tokenize(part[:min(len(role)+1, len(part))])...)
+			part = part[min(len(role)+1, len(part)):]
+		}
+		said, after, ended := strings.Cut(part, "<|im_end|>")
+		if ids = append(ids, Tokenize(said)...); ended {
+			ids = append(append(ids, imEnd), Tokenize(after)...)
+		}
+	}
+	return ids
+}
+
 // spoken reads the messages of a prompt in tokens, the last of which is the beginning of the reply.
 func spoken(ids []int32) []Message {
 	var messages []Message

@@ -39,6 +39,7 @@ type Config struct {
 	Guards     Guards     `yaml:"guards"`
 	Curriculum Curriculum `yaml:"curriculum"`
 	Prefix     Prefix     `yaml:"prefix"`
+	Teacher    Teacher    `yaml:"teacher"`
 	// Stages change settings during the run.
 	Stages []Stage `yaml:"stages"`
 
@@ -167,6 +168,7 @@ func defaults() Config {
 		},
 		Curriculum: Curriculum{After: 2, Every: 8, MaxRate: 1, Exhausted: Warn},
 		Prefix:     Prefix{Step: 0.25, Slack: 0.25, Most: 0.75},
+		Teacher:    Teacher{Scale: 1},
 	}
 }
 
@@ -174,7 +176,7 @@ func defaults() Config {
 func (c *Config) validate() error {
 	return errors.Join(
 		Bounds("", c), c.Rollouts.refills(), c.Optimizer.validate(c.Rollouts.Tasks), c.checkStages(), c.Guards.validate(),
-		c.simulates(), c.Prefix.validate(),
+		c.simulates(), c.Prefix.validate(), c.Teacher.validate(),
 	)
 }
 

@@ -40,6 +40,30 @@ func (p Prefix) validate() error {
 	return nil
 }
 
+// Teacher is a model with the policy's tokenizer, behind an endpoint that scores prompts, from which the policy is
+// distilled on its own rollouts: a token's advantage is how much likelier it is to the teacher.
+type Teacher struct {
+	// URL is the endpoint; empty means that there is no teacher. Model is served there.
+	URL   string `yaml:"url"`
+	Model string `yaml:"model"`
+	// Scale is the factor of the difference of the log-probabilities. Clip bounds a token's difference on both sides
+	// before it is scaled; 0 means not at all.
+	Scale float64 `yaml:"scale" most:"1e6"`
+	Clip  float64 `yaml:"clip" most:"1e6"`
+	// Reward adds the advantage that the rollout's reward gives. Otherwise, rewards are only measured.
+	Reward bool `yaml:"reward"`
+}
+
+func (t Teacher) validate() error {
+	switch {
+	case t.URL == "" && t.Model != "":
+		return errors.New("teacher.model is given without teacher.url: want the address of an endpoint that scores prompts")
+	case t.URL != "" && t.Scale == 0:
+		return errors.New("teacher.scale is 0, and nothing would be learned from the teacher; want a number above 0")
+	}
+	return nil
+}
+
 // Guards watch a run for known failures: gradients that are not finite, a trainer that disagrees with its sampler, a
 // sustained collapse of the reward.
 type Guards struct {
