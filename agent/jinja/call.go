@@ -1,0 +1,406 @@
+package jinja
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// call holds the arguments of a call.
+type call struct {
+	args  []any
+	names []string
+	named []any
+}
+
+// given reports whether a parameter has an argument.
+func (c call) given(i int, name string) bool {
+	return i < len(c.args) || slices.Contains(c.names, name)
+}
+
+// bind returns arguments in the order of parameters, nil for those that are not given.
+func (s *state) bind(what string, c call, parameters ...string) []any {
+	if len(c.args) > len(parameters) {
+		s.fail("%s takes %d arguments", what, len(parameters))
+	}
+	out := make([]any, len(parameters))
+	copy(out, c.args)
+	for i, name := range c.names {
+		at := slices.Index(parameters, name)
+		if at < len(c.args) {
+			s.fail("%s has no argument %s, or it is given twice", what, name)
+		}
+		out[at] = c.named[i]
+	}
+	return out
+}
+
+// call calls a value.
+func (s *state) call(f any, c call) any {
+	switch f := f.(type) {
+	case *macro:
+		return f.call(s, c)
+	case method:
+		if len(c.names) > 0 {
+			s.refuse("the method %s with arguments by name", f.name)
+		}
+		switch of := f.of.(type) {
+		case string:
+			return s.textMethod(of, f.name, c.args)
+		case *Dict:
+			return s.dictMethod(of, f.name, c.args)
+		}
+		s.refuse("the method %s of %s", f.name, kind(f.of))
+	case function:
+		return s.function(string(f), c)
+	case *loop:
+		s.refuse("a recursive loop")
+	case undefined:
+		s.fail("%s, and cannot be called", f.why)
+	}
+	s.fail("%s cannot be called", kind(f))
+	return nil
+}
+
+func (s *state) function(name string, c call) any {
+	switch name {
+	case "range":
+		return s.span(c)
+	case "dict", "namespace":
+		d := NewDict()
+		if len(c.args) > 0 {
+			from, ok := c.args[0].(*Dict)
+			if !ok || len(c.args) > 1 {
+				s.refuse("%s of anything but a dict", name)
+			}
+			for _, k := range from.keys {
+				d.set(k, from.values[same(k)])
+			}
+		}
+		for i, key := range c.names {
+			d.set(key, c.named[i])
+		}
+		if name == "dict" {
+			return d
+		}
+		for _, key := range d.keys {
+			if text, _ := key.(string); strings.HasPrefix(text, "_") {
+				s.refuse("the attribute %s", text)
+			}
+		}
+		return &namespace{d}
+	case "raise_exception":
+		panic(fmt.Errorf("%w: %s", ErrRaised, s.text(s.bind(name, c, "message")[0])))
+	}
+	format, ok := s.bind(name, c, "format")[0].(string)
+	if !ok {
+		s.refuse("strftime_now without a format")
+	}
+	return s.strftime(format)
+}
+
+// strftime writes the time as the C library does in its own language.
+func (s *state) strftime(format string) string {
+	var b strings.Builder
+	for format != "" {
+		before, after, found := strings.Cut(format, "%")
+		b.WriteString(before)
+		if !found {
+			break
+		}
+		n := 1
+		if strings.HasPrefix(after, "-") {
+			n = 2
+		}
+		layout, ok := map[string]string{
+			"d": "02", "-d": "2", "m": "01", "-m": "1", "Y": "2006", "y": "06", "H": "15", "M": "04", "S": "05", "B": "January",
+			"b": "Jan", "A": "Monday", "a": "Mon", "I": "03", "p": "PM", "j": "002", "%": "%",
+		}[after[:min(n, len(after))]]
+		if !ok {
+			s.refuse("strftime_now with %%%s", after[:min(n, len(after))])
+		}
+		b.WriteString(s.now.Format(layout))
+		format = after[n:]
+	}
+	return b.String()
+}
+
+func (s *state) span(c call) any {
+	bounds := []int64{0, 0, 1}
+	if n := len(c.args); n < 1 || n > 3 || len(c.names) > 0 {
+		s.fail("range of %d arguments", n)
+	}
+	for i, v := range c.args {
+		n, ok := whole(v)
+		if !ok {
+			s.fail("range of %s", kind(v))
+		}
+		bounds[i] = n
+	}
+	if len(c.args) == 1 {
+		bounds[0], bounds[1] = 0, bounds[0]
+	}
+	out := span{}
+	for at := bounds[0]; bounds[2] > 0 && at < bounds[1] || bounds[2] < 0 && at > bounds[1]; at += bounds[2] {
+		if out = append(out, at); len(out) > 100_000 {
+			s.fail("a range beyond the sandbox's 100000")
+		}
+	}
+	if bounds[2] == 0 {
+		s.fail("a range by steps of 0")
+	}
+	return out
+}
+
+var (
+	textMethods = strings.Fields(`capitalize casefold center count encode endswith expandtabs find format format_map index
+		isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join
+		ljust lower lstrip maketrans partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip
+		split splitlines startswith strip swapcase title translate upper zfill`)
+	dictMethods = strings.Fields("copy fromkeys get items keys values clear pop popitem setdefault update")
+	listMethods = strings.Fields("copy count index append clear extend insert pop remove reverse sort")
+	// unsafe are the methods that the sandbox hides.
+	unsafe = strings.Fields("clear pop popitem setdefault update append extend insert remove reverse sort")
+	// methods are those that may be called in a template. The unsafe ones fail when they are.
+	methods = append(strings.Fields(`capitalize count endswith find format items keys values get join lower lstrip replace
+		rsplit rstrip split splitlines startswith strip title upper`), unsafe...)
+)
+
+// hasMethod reports whether Python's object has a method, and whether the sandbox lets templates see it.
+func hasMethod(v any, name string) (has, safe bool) {
+	var all []string
+	switch v.(type) {
+	case string:
+		return slices.Contains(textMethods, name), true
+	case *Dict:
+		all = dictMethods
+	case List:
+		all = listMethods
+	case tuple:
+		all = []string{"count", "index"}
+	}
+	return slices.Contains(all, name), !slices.Contains(unsafe, name)
+}
+
+func (s *state) dictMethod(d *Dict, name string, args []any) any {
+	c := call{args: args}
+	switch name {
+	case "get":
+		a := s.bind(name, c, "key", "default")
+		if len(args) == 0 || !hashable(a[0]) {
+			s.fail("get of %s", kind(a[0]))
+		}
+		if v, ok := d.get(a[0]); ok {
+			return v
+		}
+		return a[1]
+	case "items", "keys", "values":
+		s.bind(name, c)
+		s.spend(len(d.keys))
+		out := view(d.items())
+		for i, v := range out {
+			switch pair, _ := v.(tuple); name {
+			case "keys":
+				out[i] = pair[0]
+			case "values":
+				out[i] = pair[1]
+			}
+		}
+		return out
+	}
+	s.refuse("the method %s of a dict", name)
+	return nil
+}
+
+// texts returns arguments that have to be strings.
+func (s *state) texts(name string, args []any, least, most int) []string {
+	if len(args) < least || len(args) > most {
+		s.refuse("the method %s with %d arguments", name, len(args))
+	}
+	out := make([]string, len(args))
+	for i, v := range args {
+		text, ok := v.(string)
+		if !ok {
+			s.refuse("the method %s with %s", name, kind(v))
+		}
+		out[i] = text
+	}
+	return out
+}
+
+func (s *state) textMethod(v, name string, args []any) any {
+	s.spend(len(v) / 16)
+	switch name {
+	case "strip", "lstrip", "rstrip":
+		if len(args) == 1 && args[0] == nil {
+			args = nil
+		}
+		return strip(v, name, s.texts(name, args, 0, 1))
+	case "split", "rsplit", "splitlines":
+		return s.split(v, name, args)
+	case "startswith", "endswith":
+		if len(args) == 1 && isType[tuple](args[0]) {
+			several := args[0].(tuple)
+			return slices.ContainsFunc(several, func(one any) bool { return truth(s.textMethod(v, name, []any{one})) })
+		}
+		part := s.texts(name, args, 1, 1)[0]
+		return name[0] == 's' && strings.HasPrefix(v, part) || name[0] == 'e' && strings.HasSuffix(v, part)
+	case "upper", "lower", "capitalize", "title":
+		s.texts(name, args, 0, 0)
+		return s.cased(v, name)
+	case "replace":
+		n := -1
+		if len(args) == 3 {
+			count, ok := whole(args[2])
+			if !ok {
+				s.fail("replace %s times", kind(args[2]))
+			}
+			n, args = int(max(count, -1)), args[:2]
+		}
+		a := s.texts(name, args, 2, 2)
+		return s.replace(v, a[0], a[1], n)
+	case "find", "count":
+		part := s.texts(name, args, 1, 1)[0]
+		if name == "count" {
+			return int64(strings.Count(v, part))
+		}
+		at := strings.Index(v, part)
+		return int64(len([]rune(v[:max(at, 0)])) + min(at, 0))
+	case "join":
+		if len(args) != 1 {
+			s.fail("join of %d arguments", len(args))
+		}
+		return s.sized(strings.Join(s.texts(name, s.items(args[0]), 0, mostWork), v))
+	case "format":
+		return s.format(v, args)
+	}
+	s.refuse("the method %s is not known here", name)
+	return nil
+}
+
+func strip(v, name string, chars []string) string {
+	cut := isSpace
+	if len(chars) > 0 {
+		cut = func(r rune) bool { return strings.ContainsRune(chars[0], r) }
+	}
+	if name != "rstrip" {
+		v = strings.TrimLeftFunc(v, cut)
+	}
+	if name != "lstrip" {
+		v = strings.TrimRightFunc(v, cut)
+	}
+	return v
+}
+
+func (s *state) replace(v, old, with string, n int) string {
+	count := strings.Count(v, old)
+	if n >= 0 {
+		count = min(count, n)
+	}
+	s.spend(count * max(0, len(with)-len(old)))
+	return s.sized(strings.Replace(v, old, with, n))
+}
+
+func (s *state) split(v, name string, args []any) any {
+	most := -1
+	if len(args) == 2 {
+		n, ok := whole(args[1])
+		if !ok {
+			s.fail("split %s times", kind(args[1]))
+		}
+		most, args = int(max(n, -1)), args[:1]
+	}
+	var parts []string
+	switch {
+	case name == "splitlines":
+		s.texts(name, args, 0, 0)
+		parts = splitLines(v)
+	case len(args) == 0 || args[0] == nil:
+		if most >= 0 {
+			s.refuse("%s at spaces with a limit", name)
+		}
+		parts = strings.FieldsFunc(v, isSpace)
+	default:
+		sep := s.texts(name, args, 1, 1)[0]
+		if sep == "" {
+			s.fail("%s at nothing", name)
+		}
+		parts = strings.Split(v, sep)
+		if extra := len(parts) - most - 1; most >= 0 && extra > 0 && name == "split" {
+			parts = append(parts[:most:most], strings.Join(parts[most:], sep))
+		} else if most >= 0 && extra > 0 {
+			parts = append([]string{strings.Join(parts[:extra+1], sep)}, parts[extra+1:]...)
+		}
+	}
+	s.spend(len(parts))
+	out := List{}
+	for _, part := range parts {
+		out = append(out, part)
+	}
+	return out
+}
+
+// splitLines cuts at all that Python takes for the end of a line.
+func splitLines(v string) []string {
+	var lines []string
+	v = strings.ReplaceAll(v, "\r\n", "\n")
+	for v != "" {
+		at := strings.IndexFunc(v, func(r rune) bool {
+			return r >= '\n' && r <= '\r' || r >= 0x1c && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
+		})
+		if at < 0 {
+			return append(lines, v)
+		}
+		lines = append(lines, v[:at])
+		_, n, _ := strings.Cut(v[at:], string([]rune(v[at:min(len(v), at+4)])[0]))
+		v = n
+	}
+	return lines
+}
+
+// cased changes between upper and lower case. Where Unicode has more than one letter for one, or looks at what is
+// beside it, it is refused.
+func (s *state) cased(v, name string) string {
+	for _, r := range v {
+		if r >= 0x80 && (name != "lower" || r == 'İ' || r == 'Σ') {
+			s.refuse("%s of letters beyond ASCII", name)
+		}
+	}
+	switch name {
+	case "upper":
+		return strings.ToUpper(v)
+	case "lower":
+		return strings.ToLower(v)
+	case "capitalize":
+		return strings.ToUpper(v[:min(1, len(v))]) + strings.ToLower(v[min(1, len(v)):])
+	}
+	after := false
+	return strings.Map(func(r rune) rune {
+		defer func() { after = unicode.IsLetter(r) }()
+		if after {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, v)
+}
+
+// format is Python's, for {} only.
+func (s *state) format(v string, args []any) string {
+	parts := strings.Split(v, "{}")
+	if len(parts)-1 > len(args) {
+		s.fail("format of %d arguments", len(args))
+	}
+	var b strings.Builder
+	for i, part := range parts {
+		if strings.ContainsAny(part, "{}") {
+			s.refuse("format with more than {} in %s", strconv.Quote(v))
+		}
+		b.WriteString(part)
+		if i+1 < len(parts) {
+			b.WriteString(s.text(args[i]))
+		}
+	}
+	return s.sized(b.String())
+}

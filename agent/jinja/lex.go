@@ -1,0 +1,244 @@
+package jinja
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// token is a piece of a template. The kind of an operator, and of a tag's beginning and end, is its text.
+type token struct {
+	kind, text string
+	line       int
+}
+
+// The other kinds of tokens.
+const (
+	kindData   = "data"
+	kindName   = "name"
+	kindString = "string"
+	kindInt    = "integer"
+	kindFloat  = "float"
+	kindEnd    = "end of template"
+
+	blockBegin, blockEnd       = "{%", "%}"
+	variableBegin, variableEnd = "{{", "}}"
+)
+
+var (
+	rawBegin   = regexp.MustCompile(`^\{%[-+]?[\s\x{85}\x{a0}]*raw\s*-?%\}`)
+	rawEnd     = regexp.MustCompile(`\{%([-+]?)\s*endraw\s*[-+]?%\}`)
+	commentEnd = regexp.MustCompile(`[-+]?#\}`)
+	tagEnds    = map[string]*regexp.Regexp{
+		blockBegin: regexp.MustCompile(`^[-+]?%\}`), variableBegin: regexp.MustCompile(`^-?\}\}`),
+	}
+	tagTokens = []struct {
+		kind    string
+		pattern *regexp.Regexp
+	}{
+		{kindFloat, regexp.MustCompile(`^(\d+_)*\d+((\.(\d+_)*\d+)?[eE][+-]?(\d+_)*\d+|\.(\d+_)*\d+)`)},
+		{kindInt, regexp.MustCompile(`^([1-9](_?\d)*|0(_?0)*)`)},
+		{kindName, regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*`)},
+		{kindString, regexp.MustCompile(`(?s)^('[^'\\]*(\\.[^'\\]*)*'|"[^"\\]*(\\.[^"\\]*)*")`)},
+		{"", regexp.MustCompile(`^(//|\*\*|==|!=|>=|<=|[-+/*%~\[\](){}><=.:|,;])`)},
+	}
+)
+
+// lexer cuts a template into tokens, as jinja2's does with trim_blocks and lstrip_blocks.
+type lexer struct {
+	rest   string
+	line   int
+	begun  bool // what was read last ends with a line
+	tokens []token
+}
+
+func lex(source string) []token {
+	source = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source)
+	if !utf8.ValidString(source) {
+		refuse("the template is not UTF-8")
+	}
+	l := &lexer{rest: strings.TrimSuffix(source, "\n"), line: 1, begun: true}
+	for l.rest != "" {
+		l.text()
+	}
+	l.add(kindEnd, "")
+	return l.tokens
+}
+
+func (l *lexer) add(kind, text string) { l.tokens = append(l.tokens, token{kind, text, l.line}) }
+
+func (l *lexer) skip(n int) {
+	if n > 0 {
+		l.line += strings.Count(l.rest[:n], "\n")
+		l.begun = l.rest[n-1] == '\n'
+		l.rest = l.rest[n:]
+	}
+}
+
+// text reads up to a tag, and the tag.
+func (l *lexer) text() {
+	at := 0
+	for at < len(l.rest) && (l.rest[at] != '{' || !strings.ContainsAny(l.rest[at+1:min(at+2, len(l.rest))], "{%#")) {
+		at++
+	}
+	if at == len(l.rest) {
+		l.add(kindData, l.rest)
+		l.skip(at)
+		return
+	}
+	tag := l.rest[at : at+2]
+	sign := l.rest[at+2 : min(at+3, len(l.rest))]
+	l.data(l.rest[:at], sign, tag == variableBegin)
+	l.skip(at)
+	if raw := rawBegin.FindString(l.rest); raw != "" {
+		l.skip(len(raw))
+		l.strip(strings.HasSuffix(raw, "-%}"), false)
+		l.raw()
+		return
+	}
+	l.skip(2)
+	if sign == "-" || sign == "+" {
+		l.skip(1)
+	}
+	if tag == "{#" {
+		end := commentEnd.FindStringIndex(l.rest)
+		if end == nil {
+			refuse("line %d: a comment without its end", l.line)
+		}
+		sign := l.rest[end[0]]
+		l.skip(end[1])
+		l.strip(sign == '-', sign == '#')
+		return
+	}
+	l.add(tag, "")
+	l.inside(tag)
+}
+
+// data adds the text before a tag, whose sign or lstrip_blocks takes spaces away.
+func (l *lexer) data(text, sign string, variable bool) {
+	if sign == "-" {
+		text = strings.TrimRightFunc(text, isSpace)
+	} else if sign != "+" && !variable {
+		at := strings.LastIndexByte(text, '\n') + 1
+		if (at > 0 || l.begun) && strings.TrimLeftFunc(text[at:], isSpace) == "" {
+			text = text[:at]
+		}
+	}
+	if text != "" {
+		l.add(kindData, text)
+	}
+}
+
+// strip skips what a tag's end takes with it: all spaces after a minus, or else one line break.
+func (l *lexer) strip(minus, trim bool) {
+	if minus {
+		l.skip(len(l.rest) - len(strings.TrimLeftFunc(l.rest, isSpace)))
+	} else if trim && strings.HasPrefix(l.rest, "\n") {
+		l.skip(1)
+	}
+}
+
+func (l *lexer) raw() {
+	at := rawEnd.FindStringSubmatchIndex(l.rest)
+	if at == nil {
+		refuse("line %d: a raw block without its end", l.line)
+	}
+	l.data(l.rest[:at[0]], l.rest[at[2]:at[3]], false)
+	sign := l.rest[at[1]-3]
+	l.skip(at[1])
+	l.strip(sign == '-', sign != '+')
+}
+
+// inside reads the tokens of a tag up to its end. A tag does not end within brackets.
+func (l *lexer) inside(tag string) {
+	var open []string
+	for {
+		l.skip(len(l.rest) - len(strings.TrimLeftFunc(l.rest, isSpace)))
+		if l.rest == "" {
+			return // the parser misses the end
+		}
+		if end := tagEnds[tag].FindString(l.rest); end != "" && len(open) == 0 {
+			l.add(end[len(end)-2:], "")
+			l.skip(len(end))
+			l.strip(end[0] == '-', end[0] == '%')
+			return
+		}
+		kind, text := "", ""
+		for _, t := range tagTokens {
+			after := l.tokens[len(l.tokens)-1].kind
+			if text = t.pattern.FindString(l.rest); text != "" && (t.kind != kindFloat || after != ".") {
+				kind = t.kind
+				break
+			}
+		}
+		switch kind {
+		case "":
+			if text == "" {
+				refuse("line %d: %q in a tag", l.line, l.rest[:min(len(l.rest), 10)])
+			}
+			open = l.balance(open, text)
+			l.add(text, "")
+		case kindString:
+			l.add(kind, l.unescape(text[1:len(text)-1]))
+		default:
+			l.add(kind, strings.ReplaceAll(text, "_", map[bool]string{true: "_"}[kind == kindName]))
+		}
+		l.skip(len(text))
+		if next, _ := utf8.DecodeRuneInString(l.rest); kind != "" && kind != kindString && next >= utf8.RuneSelf {
+			refuse("line %d: a name beyond ASCII", l.line)
+		}
+	}
+}
+
+func (l *lexer) balance(open []string, op string) []string {
+	switch op {
+	case "(":
+		return append(open, ")")
+	case "[":
+		return append(open, "]")
+	case "{":
+		return append(open, "}")
+	case ")", "]", "}":
+		if len(open) == 0 || open[len(open)-1] != op {
+			refuse("line %d: unexpected %s", l.line, op)
+		}
+		return open[:len(open)-1]
+	}
+	return open
+}
+
+// unescape reads a string literal as Python's codec unicode-escape does.
+func (l *lexer) unescape(s string) string {
+	var b strings.Builder
+	for s != "" {
+		at := strings.IndexByte(s, '\\')
+		if at < 0 {
+			b.WriteString(s)
+			break
+		}
+		b.WriteString(s[:at])
+		c := s[at+1]
+		s = s[at+2:]
+		if digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]; digits > 0 {
+			r, err := strconv.ParseUint(s[:min(digits, len(s))], 16, 32)
+			if len(s) < digits || err != nil || !utf8.ValidRune(rune(r)) {
+				refuse("line %d: \\%c without a character's number", l.line, c)
+			}
+			b.WriteRune(rune(r))
+			s = s[digits:]
+			continue
+		}
+		switch i := strings.IndexByte("\n\\'\"abfnrtv", c); {
+		case i == 0:
+		case i > 0:
+			b.WriteByte("\n\\'\"\a\b\f\n\r\t\v"[i])
+		case c == 'N' || c >= '0' && c <= '7' || c >= utf8.RuneSelf:
+			refuse("line %d: the escape \\%c", l.line, c)
+		default:
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}

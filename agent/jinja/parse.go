@@ -1,0 +1,398 @@
+package jinja
+
+import (
+	"slices"
+	"strconv"
+)
+
+type (
+	// expr is a compiled expression.
+	expr func(*scope) any
+	// stmt is a compiled statement. It returns whether a loop is to be left or continued.
+	stmt func(*scope) flow
+	flow int
+)
+
+const (
+	goOn flow = iota
+	breakLoop
+	continueLoop
+)
+
+// parser compiles a template into functions. It is jinja2's parser, tags apart that chat templates do not use.
+type parser struct {
+	tokens []token
+	at     int
+	names  *symbols
+	// later finds out the hidden names of blocks, once all names are known.
+	later []func()
+	// unknown are the filters and tests that nobody has.
+	unknown []string
+	// inLoop says that break and continue have a loop, soft that what is parsed may never run.
+	inLoop, soft bool
+}
+
+func (p *parser) peek() token { return p.tokens[p.at] }
+
+func (p *parser) next() token {
+	t := p.tokens[p.at]
+	p.at = min(p.at+1, len(p.tokens)-1)
+	return t
+}
+
+// is reports whether the current token is one of some operators or words.
+func (p *parser) is(kinds ...string) bool {
+	t := p.peek()
+	return slices.Contains(kinds, t.kind) || t.kind == kindName && slices.Contains(kinds, t.text)
+}
+
+func (p *parser) skip(kind string) bool {
+	if !p.is(kind) {
+		return false
+	}
+	p.next()
+	return true
+}
+
+func (p *parser) want(kind string) token {
+	if !p.is(kind) {
+		p.refuse("found %s, want %s", describe(p.peek()), kind)
+	}
+	return p.next()
+}
+
+func (p *parser) refuse(format string, args ...any) {
+	refuse("line %d: "+format, append([]any{p.peek().line}, args...)...)
+}
+
+func describe(t token) string {
+	if t.text != "" {
+		return strconv.Quote(t.text)
+	}
+	return t.kind
+}
+
+// body parses up to a tag with one of some words, and returns the word.
+func (p *parser) body(ends ...string) (stmt, string) {
+	var all []stmt
+	for {
+		t := p.next()
+		switch t.kind {
+		case kindData:
+			all = append(all, func(s *scope) flow { s.write(t.text); return goOn })
+		case variableBegin:
+			e := p.tuple(true, variableEnd)
+			p.want(variableEnd)
+			all = append(all, func(s *scope) flow { s.line = t.line; s.write(s.text(e(s))); return goOn })
+		case blockBegin:
+			if p.is(ends...) {
+				return sequence(all), p.next().text
+			}
+			one := p.statement()
+			p.want(blockEnd)
+			all = append(all, func(s *scope) flow { s.line = t.line; return one(s) })
+		default:
+			if t.kind == kindEnd && len(ends) == 0 {
+				return sequence(all), ""
+			}
+			p.refuse("found %s, want %v", describe(t), ends)
+		}
+	}
+}
+
+func sequence(all []stmt) stmt {
+	return func(s *scope) flow {
+		for _, one := range all {
+			if f := one(s); f != goOn {
+				return f
+			}
+		}
+		return goOn
+	}
+}
+
+// block parses the body of a tag, after which its end follows.
+func (p *parser) block(ends ...string) (stmt, string) {
+	p.skip(":")
+	p.want(blockEnd)
+	return p.body(ends...)
+}
+
+// own parses with parse a block that has variables of its own. prepare gives it them when it runs.
+func (p *parser) own(function bool, parse func()) (prepare func(*scope) *scope) {
+	outer := *p
+	p.names, p.soft = newSymbols(outer.names.whole), false
+	if function {
+		p.inLoop = false
+	}
+	names, hidden := p.names, []string(nil)
+	p.later = append(p.later, func() { hidden = names.hidden() })
+	parse()
+	p.names, p.soft, p.inLoop = outer.names, outer.soft, outer.inLoop
+	return func(s *scope) *scope { return s.inner(hidden) }
+}
+
+func (p *parser) statement() stmt {
+	t := p.next()
+	switch t.text {
+	case "if":
+		return p.ifs()
+	case "for":
+		return p.loop()
+	case "set":
+		return p.set()
+	case "macro":
+		return p.macro()
+	case "filter":
+		return p.filterBlock()
+	case "generation":
+		var run stmt
+		prepare := p.own(true, func() { run, _ = p.block("endgeneration") })
+		return func(s *scope) flow { s.write(s.capture(prepare(s), run)); return goOn }
+	case "break", "continue":
+		if !p.inLoop {
+			p.refuse("%s without a loop of its own", t.text)
+		}
+		f := map[string]flow{"break": breakLoop, "continue": continueLoop}[t.text]
+		return func(*scope) flow { return f }
+	}
+	p.refuse("the tag %s is not known here", describe(t))
+	return nil
+}
+
+func (p *parser) ifs() stmt {
+	soft := p.soft
+	p.soft = true
+	defer func() { p.soft = soft }()
+	type branch struct {
+		test expr
+		run  stmt
+	}
+	var branches []branch
+	before, copies := p.names, [3]*symbols{}
+	test, end := p.tuple(false), "elif"
+	for i := range copies {
+		copies[i] = before.copy()
+	}
+	for at := 0; ; at = 1 {
+		p.names = copies[at]
+		if at == 1 {
+			test = p.tuple(false)
+		}
+		var b branch
+		b.test = test
+		b.run, end = p.block("elif", "else", "endif")
+		branches = append(branches, b)
+		if end != "elif" {
+			break
+		}
+	}
+	if end == "else" {
+		p.names = copies[2]
+		otherwise, _ := p.block("endif")
+		branches = append(branches, branch{func(*scope) any { return true }, otherwise})
+	}
+	p.names = before
+	before.merge(copies[:])
+	return func(s *scope) flow {
+		for _, b := range branches {
+			if truth(b.test(s)) {
+				return b.run(s)
+			}
+		}
+		return goOn
+	}
+}
+
+// target parses what is assigned to: a name, several, or an attribute of a namespace.
+func (p *parser) target(namespace bool, end string) (assign func(*scope, any), names []string) {
+	var all []func(*scope, any)
+	several := false
+	for !p.is(end, blockEnd, ")") {
+		if p.skip("(") {
+			one, more := p.target(false, ")")
+			p.want(")")
+			all, names = append(all, one), append(names, more...)
+		} else {
+			name := p.want(kindName).text
+			if namespace && p.skip(".") {
+				all = append(all, p.attribute(name, p.want(kindName).text))
+			} else {
+				names = append(names, name)
+				all = append(all, func(s *scope, v any) { s.vars[name] = v })
+			}
+		}
+		if !p.skip(",") {
+			break
+		}
+		several = true
+	}
+	if slices.Contains(names, "loop") || len(all) == 0 || slices.ContainsFunc(names, isLiteral) {
+		p.refuse("an assignment to %v", names)
+	}
+	if !several {
+		return all[0], names
+	}
+	return func(s *scope, v any) {
+		items := s.items(v)
+		if len(items) != len(all) {
+			s.fail("%d values for %d names", len(items), len(all))
+		}
+		for i, one := range all {
+			one(s, items[i])
+		}
+	}, names
+}
+
+func isLiteral(name string) bool {
+	return slices.Contains([]string{"true", "false", "none", "True", "False", "None"}, name)
+}
+
+func (p *parser) attribute(name, attribute string) func(*scope, any) {
+	p.names.load(name)
+	if attribute[0] == '_' {
+		p.refuse("the attribute %s", attribute)
+	}
+	return func(s *scope, v any) {
+		ns, ok := s.lookup(name).(*namespace)
+		if !ok {
+			s.fail("%s is not a namespace", name)
+		}
+		ns.vars.set(attribute, v)
+	}
+}
+
+func (p *parser) set() stmt {
+	assign, names := p.target(true, "=")
+	stored := func() {
+		for _, name := range names {
+			p.names.store(name)
+		}
+	}
+	if p.skip("=") {
+		value := p.tuple(true)
+		stored()
+		return func(s *scope) flow { assign(s, value(s)); return goOn }
+	}
+	stored()
+	filter := p.filters(false)
+	var run stmt
+	prepare := p.own(true, func() { run, _ = p.block("endset") })
+	return func(s *scope) flow {
+		assign(s, filter(s, s.capture(prepare(s), run)))
+		return goOn
+	}
+}
+
+func (p *parser) filterBlock() stmt {
+	filter := p.filters(true)
+	var run stmt
+	prepare := p.own(true, func() { run, _ = p.block("endfilter") })
+	return func(s *scope) flow {
+		s.write(s.text(filter(s, s.capture(prepare(s), run))))
+		return goOn
+	}
+}
+
+func (p *parser) loop() stmt {
+	line := p.peek().line
+	assign, names := p.target(false, "in")
+	p.want("in")
+	from := p.tuple(false)
+	var keep expr
+	var run, otherwise stmt
+	end := ""
+	var filtered func(*scope) *scope
+	if p.skip("if") {
+		filtered = p.own(false, func() {
+			p.declare(names)
+			keep = p.expression(true)
+			if _, ok := p.names.known["loop"]; ok {
+				p.refuse("loop in the condition of a for")
+			}
+		})
+	}
+	if p.is("recursive") {
+		p.refuse("a recursive loop")
+	}
+	prepare := p.own(false, func() {
+		p.declare(append(names, "loop"))
+		p.inLoop = true
+		run, end = p.block("endfor", "else")
+	})
+	if end == "else" {
+		alone := p.own(false, func() { otherwise, _ = p.block("endfor") })
+		inner := otherwise
+		otherwise = func(s *scope) flow { return inner(alone(s)) }
+	}
+	return func(s *scope) flow {
+		l := s.newLoop(from(s))
+		if keep != nil {
+			l.filter(func(v any) bool {
+				in := filtered(s)
+				assign(in, v)
+				return truth(keep(in))
+			})
+		}
+		ended := false // jinja2 does not count an iteration that is left or continued
+		for l.advance() {
+			s.line = line
+			s.spend(1)
+			in := prepare(s)
+			in.vars["loop"] = l
+			assign(in, l.current)
+			f := run(in)
+			if f == breakLoop {
+				break
+			}
+			ended = ended || f == goOn
+		}
+		if otherwise != nil && !ended {
+			return otherwise(s)
+		}
+		return goOn
+	}
+}
+
+// declare notes names that have a value when a block begins.
+func (p *parser) declare(names []string) {
+	for _, name := range names {
+		p.names.known[name] = false
+	}
+}
+
+func (p *parser) macro() stmt {
+	m := &macro{name: p.want(kindName).text}
+	p.names.store(m.name)
+	m.prepare = p.own(true, func() {
+		p.want("(")
+		var parameters []string
+		for !p.skip(")") {
+			if len(m.parameters) > 0 {
+				p.want(",")
+			}
+			name := p.want(kindName).text
+			m.parameters, parameters = append(m.parameters, name), append(parameters, name)
+			var value expr
+			if p.skip("=") {
+				value = p.expression(true)
+			} else if n := len(m.defaults); n > 0 && m.defaults[n-1] != nil {
+				p.refuse("a parameter without a value after one with it")
+			}
+			m.defaults = append(m.defaults, value)
+		}
+		p.declare(parameters)
+		m.run, _ = p.block("endmacro")
+		for _, name := range []string{"varargs", "kwargs", "caller"} {
+			if _, ok := p.names.known[name]; ok && !slices.Contains(parameters, name) {
+				p.refuse("%s in a macro", name)
+			}
+		}
+	})
+	return func(s *scope) flow {
+		own := *m
+		own.scope = s
+		s.vars[m.name] = &own
+		return goOn
+	}
+}

@@ -1,0 +1,259 @@
+package jinja
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Template is a parsed template.
+type Template struct {
+	run    stmt
+	hidden []string
+}
+
+// ErrUnknown means that a template, or a value that it is given, needs something that is not known here.
+var ErrUnknown = errors.New("the chat template cannot be rendered exactly")
+
+// ErrTemplate means that the template fails in Python, too; ErrRaised, that it does so on purpose.
+var (
+	ErrTemplate = errors.New("the chat template fails")
+	ErrRaised   = errors.New("the chat template refuses the conversation")
+)
+
+func refuse(format string, args ...any) {
+	panic(fmt.Errorf("%w: %s", ErrUnknown, fmt.Sprintf(format, args...)))
+}
+
+// caught turns a panic with one of this package's errors into the error.
+func caught(err *error) {
+	switch v := recover().(type) {
+	case nil:
+	case error:
+		if !errors.Is(v, ErrUnknown) && !errors.Is(v, ErrTemplate) && !errors.Is(v, ErrRaised) {
+			panic(v)
+		}
+		*err = v
+	default:
+		panic(v)
+	}
+}
+
+// Parse reads a template. The error wraps [ErrUnknown].
+func Parse(source string) (t *Template, err error) {
+	defer caught(&err)
+	p := &parser{tokens: lex(source), names: newSymbols(nil)}
+	t = &Template{}
+	t.run, _ = p.body()
+	if len(p.unknown) > 0 {
+		refuse("the %s is not known here", p.unknown[0])
+	}
+	for _, find := range p.later {
+		find()
+	}
+	t.hidden = p.names.hidden()
+	return t, nil
+}
+
+// Bounds of one rendering, because templates are downloaded: steps and bytes together, and nested calls or values.
+const (
+	mostWork = 1 << 28
+	deepest  = 100
+)
+
+// state is what a rendering has besides variables.
+type state struct {
+	out   *strings.Builder
+	now   time.Time
+	line  int
+	work  int
+	depth int
+}
+
+// Render writes the template with variables. now is the time that strftime_now tells. Errors wrap [ErrUnknown],
+// [ErrTemplate] or [ErrRaised].
+func (t *Template) Render(vars *Dict, now time.Time) (text string, err error) {
+	defer caught(&err)
+	s := &state{out: &strings.Builder{}, now: now}
+	outside := &scope{state: s, vars: map[string]any{}}
+	for _, name := range []function{"range", "dict", "namespace", "raise_exception", "strftime_now"} {
+		outside.vars[string(name)] = name
+	}
+	for _, key := range vars.keys {
+		outside.vars[s.text(key)] = vars.values[key]
+	}
+	t.run(outside.inner(t.hidden))
+	return s.out.String(), nil
+}
+
+// refuse ends a rendering that may come out otherwise than in Python.
+func (s *state) refuse(format string, args ...any) {
+	refuse("line %d: "+format, append([]any{s.line}, args...)...)
+}
+
+// fail ends a rendering that fails in Python, too.
+func (s *state) fail(format string, args ...any) {
+	panic(fmt.Errorf("%w: line %d: %s", ErrTemplate, s.line, fmt.Sprintf(format, args...)))
+}
+
+// spend counts work, so that no template goes on forever.
+func (s *state) spend(n int) {
+	if s.work += n; s.work > mostWork {
+		s.refuse("it does more than any chat template should")
+	}
+}
+
+// sized counts a string that was made.
+func (s *state) sized(text string) string {
+	s.spend(len(text))
+	return text
+}
+
+func (s *state) write(text string) { s.out.WriteString(s.sized(text)) }
+
+// capture returns what statements write.
+func (s *state) capture(in *scope, run stmt) string {
+	before := s.out
+	s.out = &strings.Builder{}
+	run(in)
+	text := s.out.String()
+	s.out = before
+	return text
+}
+
+// enter counts nested calls; the caller calls what it returns at the end.
+func (s *state) enter() func() {
+	if s.depth++; s.depth > deepest {
+		s.refuse("calls that are nested too deeply")
+	}
+	return func() { s.depth-- }
+}
+
+// macro is a macro with the variables around it.
+type macro struct {
+	name       string
+	parameters []string
+	defaults   []expr
+	run        stmt
+	prepare    func(*scope) *scope
+	scope      *scope
+}
+
+func (m *macro) call(s *state, c call) any {
+	defer s.enter()()
+	in := m.prepare(m.scope)
+	values := s.bind("macro "+m.name, c, m.parameters...)
+	for i, name := range m.parameters {
+		v := values[i]
+		if v == nil && !c.given(i, name) {
+			v = undefined{"parameter '" + name + "' was not provided"}
+			if m.defaults[i] != nil {
+				v = m.defaults[i](in)
+			}
+		}
+		in.vars[name] = v
+	}
+	line := s.line
+	text := s.capture(in, m.run)
+	s.line = line
+	return text
+}
+
+// loop is the variable of that name, and the iteration itself: it looks ahead only when it is asked, as jinja2's does.
+type loop struct {
+	*state
+	source        any
+	next          func() (any, bool)
+	index, size   int
+	ahead         []any
+	before        any
+	current       any
+	drained, some bool
+}
+
+func (s *state) newLoop(v any) *loop {
+	l := &loop{state: s, source: v, next: s.iterate(v), index: -1, size: -1}
+	if _, generated := v.(*iterator); !generated {
+		l.size, _ = length(v)
+	}
+	return l
+}
+
+// filter leaves out items before the loop sees them.
+func (l *loop) filter(keep func(any) bool) {
+	next := l.next
+	l.size = -1
+	l.next = func() (any, bool) {
+		for {
+			if v, ok := next(); !ok || keep(v) {
+				return v, ok
+			}
+		}
+	}
+}
+
+// peek reads an item ahead, if there is one.
+func (l *loop) peek() bool {
+	if len(l.ahead) == 0 {
+		if v, ok := l.next(); ok {
+			l.ahead = append(l.ahead, v)
+		}
+	}
+	return len(l.ahead) > 0
+}
+
+func (l *loop) advance() bool {
+	if !l.peek() {
+		return false
+	}
+	l.before, l.current = l.current, l.ahead[0]
+	l.ahead = l.ahead[1:]
+	l.index++
+	return true
+}
+
+func (l *loop) length() int {
+	if l.size < 0 {
+		for v, ok := l.next(); ok; v, ok = l.next() {
+			l.ahead = append(l.ahead, v)
+		}
+		l.size = l.index + 1 + len(l.ahead)
+	}
+	return l.size
+}
+
+func (l *loop) attribute(name string) any {
+	switch name {
+	case "index":
+		return int64(l.index + 1)
+	case "index0":
+		return int64(l.index)
+	case "first":
+		return l.index == 0
+	case "last":
+		return !l.peek()
+	case "length":
+		return int64(l.length())
+	case "revindex":
+		return int64(l.length() - l.index)
+	case "revindex0":
+		return int64(l.length() - l.index - 1)
+	case "depth":
+		return int64(1)
+	case "depth0":
+		return int64(0)
+	case "previtem":
+		if l.index > 0 {
+			return l.before
+		}
+		return undefined{"there is no previous item"}
+	case "nextitem":
+		if l.peek() {
+			return l.ahead[0]
+		}
+		return undefined{"there is no next item"}
+	}
+	l.refuse("loop.%s is not known here", name)
+	return nil
+}
