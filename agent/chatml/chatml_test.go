@@ -2,6 +2,7 @@ package chatml_test
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"slices"
 	"strings"
@@ -27,7 +28,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cases []struct {
-		Template   chatml.Template
+		Template   string
 		Messages   []agent.Message
 		Tools      []tools.Spec
 		Reply      bool
@@ -38,7 +39,11 @@ func TestGolden(t *testing.T) {
 		t.Fatalf("%d cases, %v", len(cases), err)
 	}
 	for i, c := range cases {
-		got, err := c.Template.Render(c.Messages, chatml.Options{Tools: c.Tools, Reply: c.Reply, NoThoughts: c.NoThoughts})
+		template, err := chatml.Named(c.Template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := template.Render(c.Messages, chatml.Options{Tools: c.Tools, Reply: c.Reply, NoThoughts: c.NoThoughts})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,8 +56,7 @@ func TestGolden(t *testing.T) {
 
 func TestUnknownTemplate(t *testing.T) {
 	t.Parallel()
-	if _, err := chatml.Template("llama").Render(nil, chatml.Options{}); err == nil ||
-		!strings.Contains(err.Error(), "want qwen2.5 or qwen3") {
+	if _, err := chatml.Named("llama"); err == nil || !strings.Contains(err.Error(), "want one of qwen2.5, qwen3") {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -103,7 +107,11 @@ func TestCodecExtends(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, template := range chatml.Templates() {
+	for _, name := range chatml.Names() {
+		template, err := chatml.Named(name)
+		if err != nil {
+			t.Fatal(err)
+		}
 		codec, err := chatml.NewCodec(tok, template)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +139,7 @@ func TestCodecExtends(t *testing.T) {
 			want := tok.Decode(first) + "<think>\nHm.\n</think>\n\nI  look." + written +
 				"<|im_end|>\n<|im_start|>user\nresult<|im_end|>\n<|im_start|>assistant\n"
 			if got := tok.Decode(second); got != want {
-				t.Errorf("%s, ended by %q: %q", template, end, got)
+				t.Errorf("%s, ended by %q: %q", name, end, got)
 			}
 			if whole := slices.Concat(first, sampled.CompletionIDs); !slices.Equal(second[:len(whole)], whole) {
 				t.Error("the prompt does not begin with what was sampled")
@@ -148,7 +156,11 @@ func TestCodecNeedsTheMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := chatml.NewCodec(tok, chatml.Qwen3); err == nil || !strings.Contains(err.Error(), "<|im_start|>") {
+	template, err := chatml.Named(chatml.Qwen3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := chatml.NewCodec(tok, template); !errors.Is(err, chatml.ErrNoExtension) {
 		t.Errorf("error = %v", err)
 	}
 }
@@ -156,6 +168,10 @@ func TestCodecNeedsTheMarks(t *testing.T) {
 func FuzzReply(f *testing.F) {
 	f.Add("<think>a</think>\n\n<tool_call>\n{\"name\": \"a\", \"arguments\": {}}\n</tool_call>", true)
 	f.Add("<tool_call><tool_call>{\"name\":", true)
+	template, err := chatml.Named(chatml.Qwen3)
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, text string, native bool) {
 		m := chatml.Reply(text, native, 1)
 		for _, c := range m.ToolCalls {
@@ -163,7 +179,7 @@ func FuzzReply(f *testing.F) {
 				t.Errorf("the model never wrote the name %q", c.Name)
 			}
 		}
-		if _, err := chatml.Qwen3.Render([]agent.Message{m}, chatml.Options{Reply: true}); err != nil {
+		if _, err := template.Render([]agent.Message{m}, chatml.Options{Reply: true}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -22,20 +22,20 @@ func (c *Codec) Sampled(messages []trajectory.Message, at int) (prompt, completi
 				"known", i)
 		}
 	}
-	before, err := c.Template.Render(messages[:at], Options{Reply: true})
+	before, err := c.render(messages[:at], Options{Reply: true})
 	if err != nil {
 		return nil, nil, err
 	}
-	text, err := c.Template.Render(messages[:at+1], Options{})
+	text, err := c.render(messages[:at+1], Options{})
 	if err != nil {
 		return nil, nil, err
 	}
 	reply, ok := strings.CutPrefix(text, before)
-	if !ok {
-		return nil, nil, fmt.Errorf("the chat template %s writes what comes before message %d otherwise after it",
-			c.Template, at)
+	end := strings.LastIndex(reply, c.end)
+	if !ok || end < 0 {
+		return nil, nil, fmt.Errorf("the chat template writes what comes before message %d otherwise after it", at)
 	}
-	return c.tokens.Encode(before), c.tokens.Encode(strings.TrimSuffix(reply, "\n")), nil
+	return c.tokens.Encode(before), c.tokens.Encode(reply[:end+len(c.end)]), nil
 }
 
 // errNotASCII reports a reply in which the offsets of tokens in the text are not certain.

@@ -1,200 +1,147 @@
 package chatml
 
 import (
+	"embed"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	"deepswe/agent/jinja"
 	"deepswe/agent/trajectory"
 	"deepswe/tools"
 )
 
-// Template names a chat template.
-type Template string
-
-// The supported templates: those of the instruction-tuned models of both families.
+// The templates that are known without a model's files: those of the instruction-tuned models of both families.
 const (
-	Qwen25 Template = "qwen2.5"
-	Qwen3  Template = "qwen3"
+	Qwen25 = "qwen2.5"
+	Qwen3  = "qwen3"
 )
 
-// Templates returns all of them.
-func Templates() []Template { return []Template{Qwen25, Qwen3} }
+// Names returns the names of these templates.
+func Names() []string { return []string{Qwen25, Qwen3} }
 
-// The marks of a message.
-const (
-	begin = "<|im_start|>"
-	// End ends a message.
-	End = "<|im_end|>"
-)
+// End is the mark at the end of these models' messages.
+const End = "<|im_end|>"
 
-// defaultSystem is Qwen2.5's system message for conversations without one.
-const defaultSystem = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+//go:embed templates
+var own embed.FS
 
-const (
-	toolsBefore = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n" +
-		"You are provided with function signatures within <tools></tools> XML tags:\n<tools>"
-	toolsAfter = "\n</tools>\n\nFor each function call, return a json object with function name and arguments within " +
-		"<tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": " +
-		"<args-json-object>}\n</tool_call>"
-)
+// Named returns one of these templates.
+func Named(name string) (*Template, error) {
+	if !slices.Contains(Names(), name) {
+		return nil, fmt.Errorf("unknown chat template %q: want one of %s", name, strings.Join(Names(), ", "))
+	}
+	source, err := own.ReadFile("templates/" + name + ".jinja")
+	if err != nil {
+		return nil, err
+	}
+	return New(string(source), "", nil)
+}
+
+// Template is a model's chat template with its special tokens.
+type Template struct {
+	plain, native *jinja.Template
+	special       map[string]string
+}
+
+// New reads a template. native is the one for conversations with tools; if it is empty, that is the same. special are
+// the tokens that it may name (bos_token, …). Errors wrap [jinja.ErrUnknown].
+func New(source, native string, special map[string]string) (*Template, error) {
+	t := &Template{special: special}
+	var err error
+	if t.plain, err = jinja.Parse(source); err != nil {
+		return nil, err
+	}
+	t.native = t.plain
+	if native != "" {
+		t.native, err = jinja.Parse(native)
+	}
+	return t, err
+}
 
 // Options are the inputs of a template in addition to the messages.
 type Options struct {
 	Tools []tools.Spec
 	// Reply ends the text with the beginning of a reply.
 	Reply bool
-	// NoThoughts begins the reply with an empty thought. Only Qwen3's template knows it.
+	// NoThoughts asks for a reply without a thought, which few templates know.
 	NoThoughts bool
+	// Now is the time for templates that tell it.
+	Now time.Time
 }
 
-// Render writes a conversation as the template does. Like the template it trusts what messages say: a mark in their
-// text is a mark. Arguments of calls are written as Python writes JSON, and {} in place of what is none, as vLLM does.
-func (t Template) Render(messages []trajectory.Message, o Options) (string, error) {
-	switch t {
-	case Qwen25, Qwen3:
-	default:
-		return "", fmt.Errorf("unknown chat template %q: want %s or %s", string(t), Qwen25, Qwen3)
-	}
-	w := writer{template: t, messages: messages}
-	if err := w.head(o.Tools); err != nil {
-		return "", err
-	}
-	asked := w.lastQuestion()
-	for i, m := range messages {
-		switch {
-		case m.Role == trajectory.RoleSystem && i == 0:
-		case m.Role == trajectory.RoleUser || m.Role == trajectory.RoleSystem:
-			w.add(begin, m.Role, "\n", m.Content, End, "\n")
-		case m.Role == trajectory.RoleAssistant:
-			w.assistant(i, m, i > asked)
-		case m.Role == trajectory.RoleTool:
-			w.observation(i, m)
-		}
-	}
-	if o.Reply {
-		w.add(begin, trajectory.RoleAssistant, "\n")
-		if o.NoThoughts && t == Qwen3 {
-			w.add("<think>\n\n</think>\n\n")
-		}
-	}
-	return w.text.String(), nil
-}
-
-// Next returns the text after a reply: the end of its message, the new messages, and the beginning of the next reply.
-func (t Template) Next(messages []trajectory.Message, o Options) (string, error) {
-	o.Tools, o.Reply = nil, true
-	// What comes before is only there to be cut off again.
-	known := []trajectory.Message{
-		{Role: trajectory.RoleSystem, Content: "s"}, {Role: trajectory.RoleUser, Content: "u"},
-		{Role: trajectory.RoleAssistant, Content: "reply"},
-	}
-	text, err := t.Render(append(known, messages...), o)
-	_, after, _ := strings.Cut(text, "reply")
-	return after, err
-}
-
-// writer writes one conversation.
-type writer struct {
-	template Template
-	messages []trajectory.Message
-	text     strings.Builder
-}
-
-func (w *writer) add(pieces ...string) {
-	for _, p := range pieces {
-		w.text.WriteString(p)
-	}
-}
-
-// head writes the system's message with the tools.
-func (w *writer) head(specs []tools.Spec) error {
-	system, given := "", false
-	if len(w.messages) > 0 && w.messages[0].Role == trajectory.RoleSystem {
-		system, given = w.messages[0].Content, true
-	} else if w.template == Qwen25 {
-		system, given = defaultSystem, true
-	}
-	switch {
-	case len(specs) > 0:
-		w.add(begin, trajectory.RoleSystem, "\n")
-		if given {
-			w.add(system, "\n\n")
-		}
-		w.add(toolsBefore)
-		for _, s := range specs {
-			text, err := describe(s)
+// Render writes a conversation as transformers does with the template, or returns an error that wraps one of
+// package jinja's. Like the template it trusts what messages say: a mark in their text is a mark. Arguments of calls that are
+// no JSON object become an empty one, as vLLM has it.
+func (t *Template) Render(messages []trajectory.Message, o Options) (string, error) {
+	vars := jinja.NewDict("messages", conversation(messages), "tools", nil, "documents", nil, "add_generation_prompt", o.Reply)
+	template := t.plain
+	if len(o.Tools) > 0 {
+		template = t.native
+		specs := jinja.List{}
+		for _, s := range o.Tools {
+			spec, err := describe(s)
 			if err != nil {
-				return fmt.Errorf("tool %s: %w", s.Name, err)
+				return "", fmt.Errorf("tool %s: %w", s.Name, err)
 			}
-			w.add("\n", text)
+			specs = append(specs, spec)
 		}
-		w.add(toolsAfter, End, "\n")
-	case given:
-		w.add(begin, trajectory.RoleSystem, "\n", system, End, "\n")
+		vars.Set("tools", specs)
 	}
-	return nil
+	for name, token := range t.special {
+		vars.Set(name, token)
+	}
+	if o.NoThoughts {
+		vars.Set("enable_thinking", false)
+	}
+	return template.Render(vars, o.Now)
 }
 
-// lastQuestion returns the index of the last user message that is not an observation. Qwen3's template leaves out the
-// thoughts before it.
-func (w *writer) lastQuestion() int {
-	for i := len(w.messages) - 1; i >= 0; i-- {
-		m := w.messages[i]
-		if m.Role == trajectory.RoleUser &&
-			(!strings.HasPrefix(m.Content, "<tool_response>") || !strings.HasSuffix(m.Content, "</tool_response>")) {
-			return i
+// conversation has messages as transformers hands them to templates.
+func conversation(messages []trajectory.Message) jinja.List {
+	out := jinja.List{}
+	for _, m := range messages {
+		d := jinja.NewDict()
+		if m.Reasoning != "" {
+			d.Set("thinking", m.Reasoning)
 		}
+		d.Set("role", m.Role)
+		d.Set("content", m.Content)
+		if len(m.ToolCalls) > 0 {
+			calls := jinja.List{}
+			for _, c := range m.ToolCalls {
+				arguments, err := jinja.JSON([]byte(c.Arguments))
+				if _, ok := arguments.(*jinja.Dict); !ok || err != nil {
+					arguments = jinja.NewDict()
+				}
+				calls = append(calls, jinja.NewDict("id", c.ID, "type", "function",
+					"function", jinja.NewDict("name", c.Name, "arguments", arguments)))
+			}
+			d.Set("tool_calls", calls)
+		}
+		if m.ToolCallID != "" {
+			d.Set("tool_call_id", m.ToolCallID)
+		}
+		if m.Name != "" {
+			d.Set("name", m.Name)
+		}
+		if m.Reasoning != "" {
+			d.Set("reasoning_content", m.Reasoning)
+		}
+		out = append(out, d)
 	}
-	return len(w.messages) - 1
+	return out
 }
 
-// assistant writes a reply. In Qwen3's template, recent ones keep their thoughts, and the last one has at least an
-// empty thought.
-func (w *writer) assistant(i int, m trajectory.Message, recent bool) {
-	w.add(begin, m.Role)
-	content := m.Content
-	if w.template == Qwen3 {
-		var thoughts string
-		thoughts, content = w.thoughts(m)
-		w.add("\n")
-		if recent && (i == len(w.messages)-1 || thoughts != "") {
-			w.add("<think>\n", strings.Trim(thoughts, "\n"), "\n</think>\n\n", strings.TrimLeft(content, "\n"))
-		} else {
-			w.add(content)
-		}
-	} else if content != "" || len(m.ToolCalls) == 0 {
-		w.add("\n", content)
+// describe returns a tool as OpenAI's function object.
+func describe(s tools.Spec) (*jinja.Dict, error) {
+	raw := s.Parameters
+	if len(raw) == 0 {
+		raw = json.RawMessage("null")
 	}
-	for k, c := range m.ToolCalls {
-		if w.template == Qwen25 || k > 0 || content != "" {
-			w.add("\n")
-		}
-		w.add("<tool_call>\n{\"name\": \"", c.Name, "\", \"arguments\": ", pythonObject(c.Arguments), "}\n</tool_call>")
-	}
-	w.add(End, "\n")
-}
-
-// thoughts takes the thoughts out of a message that still holds them.
-func (w *writer) thoughts(m trajectory.Message) (thoughts, content string) {
-	if m.Reasoning != "" || !strings.Contains(m.Content, "</think>") {
-		return m.Reasoning, m.Content
-	}
-	first, _, _ := strings.Cut(m.Content, "</think>")
-	last := m.Content[strings.LastIndex(m.Content, "</think>")+len("</think>"):]
-	first = strings.TrimRight(first, "\n")
-	if at := strings.LastIndex(first, "<think>"); at >= 0 {
-		first = first[at+len("<think>"):]
-	}
-	return strings.TrimLeft(first, "\n"), strings.TrimLeft(last, "\n")
-}
-
-// observation writes the result of a call. Those of one reply share a message.
-func (w *writer) observation(i int, m trajectory.Message) {
-	if i == 0 || w.messages[i-1].Role != trajectory.RoleTool {
-		w.add(begin, trajectory.RoleUser)
-	}
-	w.add("\n<tool_response>\n", m.Content, "\n</tool_response>")
-	if i == len(w.messages)-1 || w.messages[i+1].Role != trajectory.RoleTool {
-		w.add(End, "\n")
-	}
+	parameters, err := jinja.JSON(raw)
+	return jinja.NewDict("type", "function", "function",
+		jinja.NewDict("name", s.Name, "description", s.Description, "parameters", parameters)), err
 }

@@ -76,11 +76,11 @@ func (s *state) function(name string, c call) any {
 				s.refuse("%s of anything but a dict", name)
 			}
 			for _, k := range from.keys {
-				d.set(k, from.values[same(k)])
+				d.Set(k, from.values[same(k)])
 			}
 		}
 		for i, key := range c.names {
-			d.set(key, c.named[i])
+			d.Set(key, c.named[i])
 		}
 		if name == "dict" {
 			return d

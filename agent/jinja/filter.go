@@ -427,7 +427,7 @@ func (s *state) unique(v any) any {
 			s.refuse("unique of %s", kind(item))
 		}
 		_, known := seen.get(k)
-		seen.set(k, true)
+		seen.Set(k, true)
 		return item, !known
 	})
 }

@@ -64,7 +64,7 @@ func decode(d *json.Decoder) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			out.set(key, v)
+			out.Set(key, v)
 		}
 		_, err := d.Token()
 		return out, err

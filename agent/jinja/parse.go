@@ -258,7 +258,7 @@ func (p *parser) attribute(name, attribute string) func(*scope, any) {
 		if !ok {
 			s.fail("%s is not a namespace", name)
 		}
-		ns.vars.set(attribute, v)
+		ns.vars.Set(attribute, v)
 	}
 }
 

@@ -44,7 +44,7 @@ type Dict struct {
 func NewDict(pairs ...any) *Dict {
 	d := &Dict{values: map[any]any{}}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		d.set(pairs[i], pairs[i+1])
+		d.Set(pairs[i], pairs[i+1])
 	}
 	return d
 }
@@ -67,7 +67,8 @@ func same(key any) any {
 	return key
 }
 
-func (d *Dict) set(key, value any) {
+// Set sets a member. A key is a string here.
+func (d *Dict) Set(key, value any) {
 	k := same(key)
 	if _, ok := d.values[k]; !ok {
 		d.keys = append(d.keys, key)
@@ -104,7 +105,7 @@ func (s *state) put(d *Dict, key, value any) {
 	if !hashable(key) {
 		s.fail("a key that is %s", kind(key))
 	}
-	d.set(key, value)
+	d.Set(key, value)
 }
 
 // kind names the type of a value for messages.

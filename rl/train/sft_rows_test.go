@@ -35,19 +35,20 @@ func TestTokenizerOfTheTrainer(t *testing.T) {
 		}
 		return dir
 	}
-	const qwen25 = "<|im_start|> You are Qwen, created by Alibaba Cloud."
+	const own = "created by Alibaba{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" +
+		"{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 	rows := testkit.WriteFile(t, filepath.Join(t.TempDir(), "rows.jsonl"), `{"task":"a","messages":[`+
 		`{"role":"user","content":"Is it?"},{"role":"assistant","content":"Yes.","weight":1}]}`)
 	for _, tt := range []struct {
 		name, trainer, sft, want string
 	}{
-		{"the model's", "model: " + model(qwen25), "", "created by Alibaba"},
-		{"a tokenizer of the trainer", "model: m, tokenizer: " + model(qwen25), "", "created by Alibaba"},
+		{"the model's", "model: " + model(own), "", "created by Alibaba"},
+		{"a tokenizer of the trainer", "model: m, tokenizer: " + model(own), "", "created by Alibaba"},
 		{"a template of the trainer", "template: qwen2.5, model: " + model(""), "", "created by Alibaba"},
-		{"its own", "model: m, tokenizer: " + model(qwen25), "template: qwen3", "<|im_start|>user"},
-		{"its own tokenizer", "model: m", "tokenizer: " + model(qwen25), "created by Alibaba"},
+		{"its own", "model: m, tokenizer: " + model(own), "template: qwen3", "<|im_start|>user"},
+		{"its own tokenizer", "model: m", "tokenizer: " + model(own), "created by Alibaba"},
 		{"no template", "model: " + model(""), "", "<|im_start|>user"},
-		{"an unknown template", "model: " + model("<|start_header_id|>"), "", "sft.template: the chat template"},
+		{"a template that cannot be rendered", "model: " + model("{% include 'a' %}"), "", "the tag \"include\" is not known here"},
 		{"none", "model: m", "", "to fix: set sft.tokenizer"},
 	} {
 		c := mustLoad(t, fmt.Sprintf("objective: sft\ntrainer: {name: tinker, base_url: 'http://a', %s}\n"+

@@ -102,7 +102,7 @@ func TestSWEOverTheWire(t *testing.T) {
 	for _, tt := range []struct {
 		name     string
 		format   string
-		template chatml.Template
+		template string
 		set      []string
 		faults   func(*trainertest.Server)
 		vllm     bool
@@ -162,13 +162,13 @@ func TestSWEOverTheWire(t *testing.T) {
 	}
 }
 
-func codecOf(t *testing.T, model string, template chatml.Template) *chatml.Codec {
+func codecOf(t *testing.T, model string, template string) *chatml.Codec {
 	t.Helper()
 	tok, err := tokenizer.Load(filepath.Join(model, modelfiles.TokenizerFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	codec, err := chatml.NewCodec(tok, template)
+	codec, err := modelfiles.Codec(tok, model, template)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func codecOf(t *testing.T, model string, template chatml.Template) *chatml.Codec
 }
 
 // sampledAsWritten checks the rows of a run: their text is the chat template's, and their answers are the policy's.
-func sampledAsWritten(t *testing.T, dir, model string, template chatml.Template) {
+func sampledAsWritten(t *testing.T, dir, model string, template string) {
 	t.Helper()
 	tok, err := tokenizer.Load(filepath.Join(model, modelfiles.TokenizerFile))
 	if err != nil {
@@ -195,7 +195,11 @@ func sampledAsWritten(t *testing.T, dir, model string, template chatml.Template)
 		if !ok {
 			t.Fatalf("%s: not all turns have tokens", path)
 		}
-		opening, err := template.Render(rec.Messages[:2], chatml.Options{Tools: offered(t, rec), Reply: true})
+		named, err := chatml.Named(template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opening, err := named.Render(rec.Messages[:2], chatml.Options{Tools: offered(t, rec), Reply: true})
 		if err != nil {
 			t.Fatal(err)
 		}

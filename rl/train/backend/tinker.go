@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"deepswe/agent/chatml"
 	"deepswe/agent/tokenizer"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/modelfiles"
@@ -37,7 +36,7 @@ type Tinker struct {
 	// machine.
 	Tokenizer string `yaml:"tokenizer"`
 	// Template is the chat template: qwen3, qwen2.5, server for that of the samplers, or auto for the one in the
-	// tokenizer's directory, or the samplers' if that is not known here.
+	// tokenizer's directory, or the samplers' if that cannot be rendered here.
 	Template string `yaml:"template"`
 	// Samplers are OpenAI endpoints of vLLM that sample instead of the server, or SamplersFile names them, a line each,
 	// and may change while the run lasts; Adapters is the directory from which they load adapters.
@@ -95,7 +94,7 @@ func (s *Tinker) Complete(c *config.Config) error {
 	if c.SFT != nil { // conversations are encoded for the model that is trained
 		c.SFT.Tokenizer, c.SFT.Model = cmp.Or(c.SFT.Tokenizer, s.Tokenizer), s.Model
 		if c.SFT.Template == modelfiles.TemplateAuto && s.Template != modelfiles.TemplateServer {
-			c.SFT.Template = chatml.Template(s.Template)
+			c.SFT.Template = s.Template
 		}
 	}
 	return s.validate(c)
@@ -277,17 +276,13 @@ func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabul
 		return nil, fmt.Errorf("%s has %d ids, and the model %d; to fix: set trainer.tokenizer to the tokenizer of the "+
 			"model that is trained", path, tok.Size(), vocabulary)
 	}
-	template := chatml.Template(s.Template)
-	if s.Template == modelfiles.TemplateAuto {
-		template, err = modelfiles.TemplateOf(dir)
-		if err != nil && s.sampled() {
-			o.World.Logger().Info("the samplers write conversations: the model's chat template is not known here",
-				"model", s.Model)
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	codec, err := modelfiles.Codec(tok, dir, s.Template)
+	if err != nil && s.sampled() && s.Template == modelfiles.TemplateAuto {
+		o.World.Logger().Info("the samplers write conversations", "model", s.Model, "because", err)
+		return nil, nil
 	}
-	return chatml.NewCodec(tok, template)
+	if err != nil {
+		return nil, err
+	}
+	return codec, nil
 }

@@ -21,7 +21,7 @@ func TestTokenizerOfAnotherModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.WriteFile(t, filepath.Join(dir, modelfiles.TokenizerFile), string(data))
-	s := Tinker{Template: string(chatml.Qwen3)}
+	s := Tinker{Template: chatml.Qwen3}
 	for vocabulary, want := range map[int]string{
 		430: "has 431 ids, and the model 430; to fix: set trainer.tokenizer", 431: "", 512: "",
 	} {

@@ -9,7 +9,6 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"deepswe/agent/chatml"
 	"deepswe/rl/train/modelfiles"
 )
 
@@ -37,7 +36,7 @@ type SFT struct {
 	// Model is the trainer's base model. Its tokenizer encodes conversations if Tokenizer is empty.
 	Model string `yaml:"-"`
 	// Template is the chat template of conversations; auto is the trainer's.
-	Template chatml.Template `yaml:"template"`
+	Template string `yaml:"template"`
 	// MinReward is the minimum reward of a rollout of rows.jsonl that is imitated.
 	MinReward float64 `yaml:"min_reward"`
 	// TooLong decides what to do with examples that are longer than the trainer takes.
@@ -100,7 +99,7 @@ func (s *SFT) validate() error {
 		reward = fmt.Errorf("sft.min_reward is %v: want a number", s.MinReward)
 	}
 	return errors.Join(rows, reward,
-		oneOf("sft.template", string(s.Template), modelfiles.Templates()...), oneOf("sft.too_long", s.TooLong, Refuse, leave),
+		oneOf("sft.template", s.Template, modelfiles.Templates()...), oneOf("sft.too_long", s.TooLong, Refuse, leave),
 		oneOf("sft.mean", s.Mean, OverTokens, OverRows), oneOf("sft.schedule", s.Schedule, Constant, Linear, Cosine))
 }
 

@@ -94,15 +94,9 @@ func (r *reader) openCodec() (err error) {
 			return err
 		}
 	}
-	template := r.settings.Template
-	if template == modelfiles.TemplateAuto {
-		template, err = modelfiles.TemplateOf(r.files)
-		if errors.Is(err, fs.ErrNotExist) {
-			template, err = chatml.Qwen3, nil
-		}
-	}
-	if err == nil {
-		r.codec, err = chatml.NewCodec(r.tokens, template)
+	r.codec, err = modelfiles.Codec(r.tokens, r.files, r.settings.Template)
+	if r.settings.Template == modelfiles.TemplateAuto && errors.Is(err, fs.ErrNotExist) {
+		r.codec, err = modelfiles.Codec(r.tokens, r.files, chatml.Qwen3)
 	}
 	if err != nil {
 		return fmt.Errorf("sft.template: %w", err)

@@ -73,7 +73,7 @@ func TestConversations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, template := range chatml.Templates() {
+	for _, template := range chatml.Names() {
 		for _, test := range []struct{ label, word, want string }{
 			{`,"label":"YES"`, "YES", "YES"}, {`,"label":"NO"`, "NO", "NO"}, {"", "NO", "<judgement>NO</judgement><|im_end|>"},
 		} {

@@ -8,10 +8,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"deepswe/agent/chatml"
+	"deepswe/agent/tokenizer"
 )
 
 // The files of a model that define its tokenizer and chat template.
@@ -20,6 +20,8 @@ const (
 	tokenizerConfigFile = "tokenizer_config.json"
 	templateFile        = "chat_template.jinja"
 	modelConfigFile     = "config.json"
+
+	generationConfigFile = "generation_config.json"
 )
 
 const (
@@ -31,11 +33,7 @@ const (
 
 // Templates are the names of templates that are known here, and auto.
 func Templates() []string {
-	names := []string{TemplateAuto}
-	for _, t := range chatml.Templates() {
-		names = append(names, string(t))
-	}
-	return names
+	return append([]string{TemplateAuto}, chatml.Names()...)
 }
 
 // Find returns the directory with a model's tokenizer: the given one, the model's own, or the latest snapshot in
@@ -83,56 +81,121 @@ func Vocabulary(dir string) (int, error) {
 	return config.Size, nil
 }
 
-// TemplateOf recognises the template in a model's directory by characteristic strings. A template that only resembles a
-// known one is an error.
-func TemplateOf(dir string) (chatml.Template, error) {
-	text, err := templateText(dir)
+// Codec returns the codec of a model whose files are in dir, with one of [Templates]. The error wraps [fs.ErrNotExist] if
+// the directory has no template.
+func Codec(t *tokenizer.Tokenizer, dir, template string) (*chatml.Codec, error) {
+	if template != TemplateAuto {
+		named, err := chatml.Named(template)
+		if err != nil {
+			return nil, err
+		}
+		return chatml.NewCodec(t, named)
+	}
+	own, err := templateOf(dir)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	has := func(marks ...string) bool {
-		return !slices.ContainsFunc(marks, func(m string) bool { return !strings.Contains(text, m) })
+	stop, err := stopTokens(dir)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	// Thinking models of 2025-07 begin each reply with a thought.
-	case has("<|im_start|>", "multi_step_tool", "enable_thinking", "</think>") && !has(`assistant\n<think>\n'`):
-		return chatml.Qwen3, nil
-	case has("<|im_start|>", "You are Qwen, created by Alibaba Cloud.") && !has("<think>"):
-		return chatml.Qwen25, nil
+	codec, err := chatml.NewCodec(t, own, stop...)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; to fix: let vLLM sample and write conversations (trainer.samplers, template: server), "+
+			"or set the template to one of %v if the model may be spoken to in it", dir, err, chatml.Names())
 	}
-	return "", fmt.Errorf("the chat template in %s is not one that is known here; to fix: set trainer.template to one of "+
-		"%v if the model may be spoken to in it", dir, chatml.Templates())
+	return codec, nil
 }
 
-// templateText returns the template in a model's directory: from a file of its own, or from the tokenizer's
-// configuration.
-func templateText(dir string) (string, error) {
-	own, err := os.ReadFile(filepath.Join(dir, templateFile))
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return string(own), err
-	}
-	path := filepath.Join(dir, tokenizerConfigFile)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("find the chat template: %w; to fix: set trainer.template", err)
+// stopTokens returns the tokens at which the model's generation_config.json ends a reply.
+func stopTokens(dir string) ([]int32, error) {
+	data, err := os.ReadFile(filepath.Join(dir, generationConfigFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	var config struct {
-		Template json.RawMessage `json:"chat_template"`
+		End json.RawMessage `json:"eos_token_id"`
 	}
-	if err := json.Unmarshal(data, &config); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
+	if err == nil {
+		err = json.Unmarshal(data, &config)
 	}
-	var text string
-	if json.Unmarshal(config.Template, &text) == nil {
-		return text, nil
+	var one int32
+	var several []int32
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", generationConfigFile, err)
+	case json.Unmarshal(config.End, &several) == nil:
+		return several, nil
+	case json.Unmarshal(config.End, &one) == nil:
+		return []int32{one}, nil
+	}
+	return nil, nil
+}
+
+// specialTokens are those that transformers gives to templates.
+func specialTokens() []string {
+	return []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
+}
+
+// templateOf reads the chat template in a model's directory: from a file of its own, or from the tokenizer's
+// configuration, which also has the special tokens.
+func templateOf(dir string) (*chatml.Template, error) {
+	var config map[string]json.RawMessage
+	path := filepath.Join(dir, tokenizerConfigFile)
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(data, &config)
+	}
+	own, missing := os.ReadFile(filepath.Join(dir, templateFile))
+	source, native := string(own), ""
+	if missing != nil {
+		if err == nil {
+			source, native, err = templates(config["chat_template"])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find the chat template: %s: %w; to fix: set template to one of %v if the model may be "+
+				"spoken to in it", path, err, chatml.Names())
+		}
+	}
+	special := map[string]string{}
+	for _, name := range specialTokens() {
+		raw, known := config[name]
+		var token struct{ Content string }
+		switch {
+		case json.Unmarshal(raw, &token.Content) == nil || json.Unmarshal(raw, &token) == nil:
+			if token.Content != "" {
+				special[name] = token.Content
+			}
+		case !known && strings.Contains(source+native, name):
+			return nil, fmt.Errorf("the chat template in %s names %s, which %s does not have; to fix: add it, or null for none",
+				dir, name, tokenizerConfigFile)
+		}
+	}
+	t, err := chatml.New(source, native, special)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	return t, nil
+}
+
+// templates returns what a tokenizer's configuration has: one template, or several with names.
+func templates(raw json.RawMessage) (source, native string, err error) {
+	if json.Unmarshal(raw, &source) == nil && source != "" {
+		return source, "", nil
 	}
 	var named []struct{ Name, Template string }
-	if json.Unmarshal(config.Template, &named) == nil {
+	if json.Unmarshal(raw, &named) == nil {
 		for _, t := range named {
-			if t.Name == "default" {
-				return t.Template, nil
+			switch t.Name {
+			case "default":
+				source = t.Template
+			case "tool_use":
+				native = t.Template
 			}
 		}
 	}
-	return "", fmt.Errorf("%s has no chat template; to fix: set trainer.template", path)
+	if source == "" {
+		return "", "", errors.New("it has no chat template")
+	}
+	return source, native, nil
 }

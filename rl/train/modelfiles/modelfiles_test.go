@@ -1,41 +1,78 @@
 package modelfiles
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"deepswe/agent"
 	"deepswe/agent/chatml"
+	"deepswe/agent/tokenizer"
 	"deepswe/env/testkit"
 )
 
-func TestTemplateOf(t *testing.T) {
+const turns = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+
+// A model's own template writes its conversations, with its special tokens; what cannot be rendered exactly is refused.
+func TestCodec(t *testing.T) {
 	t.Parallel()
-	const qwen3 = "{{ '<|im_start|>' }} multi_step_tool {% if enable_thinking %}<think>\n\n</think>"
+	tok, err := tokenizer.Load("../../../agent/tokenizer/testdata/qwen.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted := func(text string) string {
+		raw, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	const tokens = `"eos_token": {"content": "<|endoftext|>"}, "bos_token": null`
 	for name, tt := range map[string]struct {
-		files map[string]string
-		want  chatml.Template
+		template string
+		files    map[string]string
+		want     string // of a conversation, or of the error
 	}{
-		"a file": {map[string]string{templateFile: qwen3}, chatml.Qwen3},
-		"configuration": {map[string]string{
-			tokenizerConfigFile: `{"chat_template": "<|im_start|> You are Qwen, created by Alibaba Cloud."}`}, chatml.Qwen25},
-		"several": {map[string]string{tokenizerConfigFile: `{"chat_template": [{"name": "rag", "template": "x"}, ` +
-			`{"name": "default", "template": "<|im_start|> You are Qwen, created by Alibaba Cloud."}]}`}, chatml.Qwen25},
-		"thinking only": {map[string]string{templateFile: qwen3 + `'<|im_start|>assistant\n<think>\n'`}, ""},
-		"another":       {map[string]string{templateFile: "<|start_header_id|>"}, ""},
-		"none":          {map[string]string{tokenizerConfigFile: `{}`}, ""},
-		"no file":       {nil, ""},
+		"a file": {files: map[string]string{templateFile: "A" + turns}, want: "A<|im_start|>user\nu<|im_end|>\n"},
+		"configuration": {files: map[string]string{
+			tokenizerConfigFile: `{"chat_template": ` + quoted("{{ bos_token }}{{ eos_token }}"+turns) + ", " + tokens + "}"},
+			want: "<|endoftext|><|im_start|>user\nu<|im_end|>\n"},
+		"several": {files: map[string]string{tokenizerConfigFile: `{"chat_template": [{"name": "rag", "template": "x"}, ` +
+			`{"name": "default", "template": ` + quoted("D"+turns) + `}, {"name": "tool_use", "template": ` + quoted("T"+turns) + `}]}`},
+			want: "D<|im_start|>user\nu<|im_end|>\n"},
+		"a name": {template: chatml.Qwen3, want: "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"},
+		"stop tokens": {files: map[string]string{templateFile: turns, generationConfigFile: `{"eos_token_id": [7, 9]}`},
+			want: "<|im_start|>user\nu<|im_end|>\n"},
+		"an unknown tag":    {files: map[string]string{templateFile: "{% include 'x' %}"}, want: `the tag "include" is not known here`},
+		"an unknown token":  {files: map[string]string{templateFile: "{{ bos_token }}" + turns}, want: "names bos_token"},
+		"no end of a reply": {files: map[string]string{templateFile: "{{ messages[-1].content }}"}, want: "cannot be extended"},
+		"no template":       {files: map[string]string{tokenizerConfigFile: `{}`}, want: "set template to one of"},
+		"no file":           {want: "set template to one of"},
 	} {
 		dir := t.TempDir()
 		for file, text := range tt.files {
 			testkit.WriteFile(t, filepath.Join(dir, file), text)
 		}
-		got, err := TemplateOf(dir)
-		if got != tt.want || (err == nil) != (tt.want != "") {
-			t.Errorf("%s: %q, %v", name, got, err)
+		codec, err := Codec(tok, dir, cmp.Or(tt.template, TemplateAuto))
+		got := fmt.Sprint(err)
+		if err == nil {
+			ids, err := codec.Prompt(t.Context(), agent.Request{Messages: []agent.Message{{Role: agent.RoleUser, Content: "u"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = tok.Decode(ids); got != tt.want {
+				t.Errorf("%s: %q, want %q", name, got, tt.want)
+			}
+			if name == "stop tokens" && !slices.Equal(codec.Stop()[len(codec.Stop())-2:], []int32{7, 9}) {
+				t.Errorf("it stops at %v", codec.Stop())
+			}
 		}
-		if err != nil && !strings.Contains(err.Error(), "trainer.template") {
-			t.Errorf("%s: %v", name, err)
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %s, want %s", name, got, tt.want)
 		}
 	}
 }
