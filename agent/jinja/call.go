@@ -44,7 +44,7 @@ func (s *state) call(f any, c call) any {
 		return f.call(s, c)
 	case method:
 		if len(c.names) > 0 {
-			s.refuse("the method %s with arguments by name", f.name)
+			s.fail("the method %s with arguments by name", f.name)
 		}
 		switch of := f.of.(type) {
 		case string:
@@ -52,11 +52,11 @@ func (s *state) call(f any, c call) any {
 		case *Dict:
 			return s.dictMethod(of, f.name, c.args)
 		}
-		s.refuse("the method %s of %s", f.name, kind(f.of))
+		s.fail("the method %s of %s", f.name, kind(f.of))
 	case function:
 		return s.function(string(f), c)
 	case *loop:
-		s.refuse("a recursive loop")
+		s.fail("a recursive loop")
 	case undefined:
 		s.fail("%s, and cannot be called", f.why)
 	}
@@ -73,7 +73,7 @@ func (s *state) function(name string, c call) any {
 		if len(c.args) > 0 {
 			from, ok := c.args[0].(*Dict)
 			if !ok || len(c.args) > 1 {
-				s.refuse("%s of anything but a dict", name)
+				s.fail("%s of anything but a dict", name)
 			}
 			for _, k := range from.keys {
 				d.Set(k, from.values[same(k)])
@@ -87,7 +87,7 @@ func (s *state) function(name string, c call) any {
 		}
 		for _, key := range d.keys {
 			if text, _ := key.(string); strings.HasPrefix(text, "_") {
-				s.refuse("the attribute %s", text)
+				s.fail("the attribute %s", text)
 			}
 		}
 		return &namespace{d}
@@ -96,7 +96,7 @@ func (s *state) function(name string, c call) any {
 	}
 	format, ok := s.bind(name, c, "format")[0].(string)
 	if !ok {
-		s.refuse("strftime_now without a format")
+		s.fail("strftime_now without a format")
 	}
 	return s.strftime(format)
 }
@@ -119,7 +119,7 @@ func (s *state) strftime(format string) string {
 			"b": "Jan", "A": "Monday", "a": "Mon", "I": "03", "p": "PM", "j": "002", "%": "%",
 		}[after[:min(n, len(after))]]
 		if !ok {
-			s.refuse("strftime_now with %%%s", after[:min(n, len(after))])
+			s.fail("strftime_now with %%%s", after[:min(n, len(after))])
 		}
 		b.WriteString(s.now.Format(layout))
 		format = after[n:]
@@ -142,7 +142,7 @@ func (s *state) span(c call) any {
 	if len(c.args) == 1 {
 		bounds[0], bounds[1] = 0, bounds[0]
 	}
-	out := span{}
+	out := view{}
 	for at := bounds[0]; bounds[2] > 0 && at < bounds[1] || bounds[2] < 0 && at > bounds[1]; at += bounds[2] {
 		if out = append(out, at); len(out) > 100_000 {
 			s.fail("a range beyond the sandbox's 100000")
@@ -165,65 +165,53 @@ var (
 	unsafe = strings.Fields("clear pop popitem setdefault update append extend insert remove reverse sort")
 	// methods are those that may be called in a template. The unsafe ones fail when they are.
 	methods = append(strings.Fields(`capitalize count endswith find format items keys values get join lower lstrip replace
-		rsplit rstrip split splitlines startswith strip title upper`), unsafe...)
+		rstrip split startswith strip title upper`), unsafe...)
 )
 
-// hasMethod reports whether Python's object has a method, and whether the sandbox lets templates see it.
-func hasMethod(v any, name string) (has, safe bool) {
-	var all []string
+// hasMethod reports whether Python's object has a method.
+func hasMethod(v any, name string) bool {
 	switch v.(type) {
 	case string:
-		return slices.Contains(textMethods, name), true
+		return slices.Contains(textMethods, name)
 	case *Dict:
-		all = dictMethods
+		return slices.Contains(dictMethods, name)
 	case List:
-		all = listMethods
-	case tuple:
-		all = []string{"count", "index"}
+		return slices.Contains(listMethods, name)
 	}
-	return slices.Contains(all, name), !slices.Contains(unsafe, name)
+	return name == "count" || name == "index"
 }
 
 func (s *state) dictMethod(d *Dict, name string, args []any) any {
-	c := call{args: args}
-	switch name {
-	case "get":
-		a := s.bind(name, c, "key", "default")
-		if len(args) == 0 || !hashable(a[0]) {
-			s.fail("get of %s", kind(a[0]))
-		}
-		if v, ok := d.get(a[0]); ok {
+	switch {
+	case name == "get" && len(args) > 0 && len(args) < 3 && hashable(args[0]):
+		if v, ok := d.get(args[0]); ok {
 			return v
 		}
-		return a[1]
-	case "items", "keys", "values":
-		s.bind(name, c)
+		return append(args, nil)[1]
+	case len(args) == 0 && (name == "items" || name == "keys" || name == "values"):
 		s.spend(len(d.keys))
 		out := view(d.items())
-		for i, v := range out {
-			switch pair, _ := v.(tuple); name {
-			case "keys":
-				out[i] = pair[0]
-			case "values":
-				out[i] = pair[1]
+		for i := range out {
+			if name != "items" {
+				out[i] = out[i].(tuple)[len(name)/6] // keys have 4 letters, values 6
 			}
 		}
 		return out
 	}
-	s.refuse("the method %s of a dict", name)
+	s.fail("the method %s of a dict", name)
 	return nil
 }
 
 // texts returns arguments that have to be strings.
 func (s *state) texts(name string, args []any, least, most int) []string {
 	if len(args) < least || len(args) > most {
-		s.refuse("the method %s with %d arguments", name, len(args))
+		s.fail("the method %s with %d arguments", name, len(args))
 	}
 	out := make([]string, len(args))
 	for i, v := range args {
 		text, ok := v.(string)
 		if !ok {
-			s.refuse("the method %s with %s", name, kind(v))
+			s.fail("the method %s with %s", name, kind(v))
 		}
 		out[i] = text
 	}
@@ -238,12 +226,11 @@ func (s *state) textMethod(v, name string, args []any) any {
 			args = nil
 		}
 		return strip(v, name, s.texts(name, args, 0, 1))
-	case "split", "rsplit", "splitlines":
-		return s.split(v, name, args)
+	case "split":
+		return s.split(v, args)
 	case "startswith", "endswith":
 		if len(args) == 1 && isType[tuple](args[0]) {
-			several := args[0].(tuple)
-			return slices.ContainsFunc(several, func(one any) bool { return truth(s.textMethod(v, name, []any{one})) })
+			return slices.ContainsFunc(args[0].(tuple), func(one any) bool { return truth(s.textMethod(v, name, []any{one})) })
 		}
 		part := s.texts(name, args, 1, 1)[0]
 		return name[0] == 's' && strings.HasPrefix(v, part) || name[0] == 'e' && strings.HasSuffix(v, part)
@@ -251,16 +238,9 @@ func (s *state) textMethod(v, name string, args []any) any {
 		s.texts(name, args, 0, 0)
 		return s.cased(v, name)
 	case "replace":
-		n := -1
-		if len(args) == 3 {
-			count, ok := whole(args[2])
-			if !ok {
-				s.fail("replace %s times", kind(args[2]))
-			}
-			n, args = int(max(count, -1)), args[:2]
-		}
 		a := s.texts(name, args, 2, 2)
-		return s.replace(v, a[0], a[1], n)
+		s.spend(strings.Count(v, a[0]) * len(a[1]))
+		return s.sized(strings.ReplaceAll(v, a[0], a[1]))
 	case "find", "count":
 		part := s.texts(name, args, 1, 1)[0]
 		if name == "count" {
@@ -269,14 +249,13 @@ func (s *state) textMethod(v, name string, args []any) any {
 		at := strings.Index(v, part)
 		return int64(len([]rune(v[:max(at, 0)])) + min(at, 0))
 	case "join":
-		if len(args) != 1 {
-			s.fail("join of %d arguments", len(args))
+		if len(args) == 1 {
+			return s.sized(strings.Join(s.texts(name, s.items(args[0]), 0, mostWork), v))
 		}
-		return s.sized(strings.Join(s.texts(name, s.items(args[0]), 0, mostWork), v))
 	case "format":
 		return s.format(v, args)
 	}
-	s.refuse("the method %s is not known here", name)
+	s.fail("the method %s of a string", name)
 	return nil
 }
 
@@ -294,45 +273,28 @@ func strip(v, name string, chars []string) string {
 	return v
 }
 
-func (s *state) replace(v, old, with string, n int) string {
-	count := strings.Count(v, old)
-	if n >= 0 {
-		count = min(count, n)
-	}
-	s.spend(count * max(0, len(with)-len(old)))
-	return s.sized(strings.Replace(v, old, with, n))
-}
-
-func (s *state) split(v, name string, args []any) any {
-	most := -1
+func (s *state) split(v string, args []any) any {
+	most := int64(-1)
 	if len(args) == 2 {
-		n, ok := whole(args[1])
-		if !ok {
-			s.fail("split %s times", kind(args[1]))
+		var ok bool
+		if most, ok = whole(args[1]); !ok || args[0] == nil {
+			s.fail("split with a limit that is %s", kind(args[1]))
 		}
-		most, args = int(max(n, -1)), args[:1]
+		args = args[:1]
 	}
 	var parts []string
-	switch {
-	case name == "splitlines":
-		s.texts(name, args, 0, 0)
-		parts = splitLines(v)
-	case len(args) == 0 || args[0] == nil:
-		if most >= 0 {
-			s.refuse("%s at spaces with a limit", name)
-		}
+	if len(args) == 0 || args[0] == nil {
 		parts = strings.FieldsFunc(v, isSpace)
-	default:
-		sep := s.texts(name, args, 1, 1)[0]
+	} else {
+		sep := s.texts("split", args, 1, 1)[0]
 		if sep == "" {
-			s.fail("%s at nothing", name)
+			s.fail("split at nothing")
 		}
-		parts = strings.Split(v, sep)
-		if extra := len(parts) - most - 1; most >= 0 && extra > 0 && name == "split" {
-			parts = append(parts[:most:most], strings.Join(parts[most:], sep))
-		} else if most >= 0 && extra > 0 {
-			parts = append([]string{strings.Join(parts[:extra+1], sep)}, parts[extra+1:]...)
+		n := -1
+		if most >= 0 {
+			n = int(min(most, mostWork)) + 1
 		}
+		parts = strings.SplitN(v, sep, n)
 	}
 	s.spend(len(parts))
 	out := List{}
@@ -342,30 +304,12 @@ func (s *state) split(v, name string, args []any) any {
 	return out
 }
 
-// splitLines cuts at all that Python takes for the end of a line.
-func splitLines(v string) []string {
-	var lines []string
-	v = strings.ReplaceAll(v, "\r\n", "\n")
-	for v != "" {
-		at := strings.IndexFunc(v, func(r rune) bool {
-			return r >= '\n' && r <= '\r' || r >= 0x1c && r <= 0x1e || r == 0x85 || r == 0x2028 || r == 0x2029
-		})
-		if at < 0 {
-			return append(lines, v)
-		}
-		lines = append(lines, v[:at])
-		_, n, _ := strings.Cut(v[at:], string([]rune(v[at:min(len(v), at+4)])[0]))
-		v = n
-	}
-	return lines
-}
-
 // cased changes between upper and lower case. Where Unicode has more than one letter for one, or looks at what is
 // beside it, it is refused.
 func (s *state) cased(v, name string) string {
 	for _, r := range v {
 		if r >= 0x80 && (name != "lower" || r == 'İ' || r == 'Σ') {
-			s.refuse("%s of letters beyond ASCII", name)
+			s.fail("%s of letters beyond ASCII", name)
 		}
 	}
 	switch name {
@@ -395,7 +339,7 @@ func (s *state) format(v string, args []any) string {
 	var b strings.Builder
 	for i, part := range parts {
 		if strings.ContainsAny(part, "{}") {
-			s.refuse("format with more than {} in %s", strconv.Quote(v))
+			s.fail("format with more than {} in %s", strconv.Quote(v))
 		}
 		b.WriteString(part)
 		if i+1 < len(parts) {

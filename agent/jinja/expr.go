@@ -59,25 +59,16 @@ func (p *parser) expression(conditional bool) expr {
 }
 
 func (p *parser) or() expr {
-	e := p.and()
-	for p.skip("or") {
-		a, b := e, p.and()
-		e = func(s *scope) any {
-			if v := a(s); truth(v) {
-				return v
-			}
-			return b(s)
-		}
-	}
-	return e
+	return p.logic("or", func() expr { return p.logic("and", p.not, false) }, true)
 }
 
-func (p *parser) and() expr {
-	e := p.not()
-	for p.skip("and") {
-		a, b := e, p.not()
+// logic parses and, or or: the first operand whose truth decides is the value.
+func (p *parser) logic(op string, operand func() expr, decides bool) expr {
+	e := operand()
+	for p.skip(op) {
+		a, b := e, operand()
 		e = func(s *scope) any {
-			if v := a(s); !truth(v) {
+			if v := a(s); truth(v) == decides {
 				return v
 			}
 			return b(s)
@@ -95,7 +86,7 @@ func (p *parser) not() expr {
 }
 
 func (p *parser) compare() expr {
-	first := p.sum()
+	first := p.binary(0)
 	var ops []string
 	var rest []expr
 	for {
@@ -109,10 +100,9 @@ func (p *parser) compare() expr {
 			p.next()
 			p.next()
 			op = "not in"
+		case len(ops) == 0:
+			return first
 		default:
-			if len(ops) == 0 {
-				return first
-			}
 			return func(s *scope) any {
 				left := first(s)
 				for i, op := range ops {
@@ -125,42 +115,25 @@ func (p *parser) compare() expr {
 				return true
 			}
 		}
-		ops, rest = append(ops, op), append(rest, p.sum())
+		ops, rest = append(ops, op), append(rest, p.binary(0))
 	}
 }
 
+// precedence are the operators between two values, the weakest first.
+var precedence = [][]string{{"+", "-"}, {"~"}, {"*", "/", "//", "%"}, {"**"}}
+
 // binary parses a chain of operators of one precedence.
-func (p *parser) binary(operand func() expr, ops ...string) expr {
-	e := operand()
-	for slices.Contains(ops, p.peek().kind) {
-		op, a, b := p.next().kind, e, operand()
+func (p *parser) binary(level int) expr {
+	if level == len(precedence) {
+		return p.unary(true)
+	}
+	e := p.binary(level + 1)
+	for slices.Contains(precedence[level], p.peek().kind) {
+		op, a, b := p.next().kind, e, p.binary(level+1)
 		e = func(s *scope) any { return s.arithmetic(op, a(s), b(s)) }
 	}
 	return e
 }
-
-func (p *parser) sum() expr { return p.binary(p.concat, "+", "-") }
-
-func (p *parser) concat() expr {
-	all := []expr{p.product()}
-	for p.skip("~") {
-		all = append(all, p.product())
-	}
-	if len(all) == 1 {
-		return all[0]
-	}
-	return func(s *scope) any {
-		out := ""
-		for _, v := range evaluate(s, all) {
-			out += s.text(v)
-		}
-		return s.sized(out)
-	}
-}
-
-func (p *parser) product() expr { return p.binary(p.power, "*", "/", "//", "%") }
-
-func (p *parser) power() expr { return p.binary(func() expr { return p.unary(true) }, "**") }
 
 func (p *parser) unary(filtered bool) expr {
 	var e expr
@@ -169,11 +142,11 @@ func (p *parser) unary(filtered bool) expr {
 		factor := map[string]int64{"-": -1, "+": 1}[p.next().kind]
 		operand := p.unary(false)
 		e = func(s *scope) any {
-			if v := operand(s); isNumber(v) {
-				return s.arithmetic("*", factor, v)
+			v := operand(s)
+			if !isNumber(v) {
+				s.fail("a sign before %s", kind(v))
 			}
-			s.fail("a sign before what is not a number")
-			return nil
+			return s.arithmetic("*", factor, v)
 		}
 	default:
 		e = p.primary()
@@ -195,6 +168,16 @@ func (p *parser) unary(filtered bool) expr {
 	return e
 }
 
+// commas parses things with commas between them, and perhaps at their end, up to a bracket.
+func (p *parser) commas(end string, one func()) {
+	for !p.skip(end) {
+		one()
+		if !p.is(end) {
+			p.want(",")
+		}
+	}
+}
+
 func constant(v any) expr { return func(*scope) any { return v } }
 
 func (p *parser) primary() expr {
@@ -211,7 +194,7 @@ func (p *parser) primary() expr {
 		case "cycler", "joiner", "lipsum":
 			p.refuse("the global %s is not known here", t.text)
 		}
-		p.names.load(t.text)
+		p.names.note(t.text, read)
 		return func(s *scope) any { return s.lookup(t.text) }
 	case kindString:
 		for p.peek().kind == kindString {
@@ -236,15 +219,7 @@ func (p *parser) primary() expr {
 		return e
 	case "[":
 		var all []expr
-		for !p.skip("]") {
-			if len(all) > 0 {
-				p.want(",")
-				if p.skip("]") {
-					break
-				}
-			}
-			all = append(all, p.expression(true))
-		}
+		p.commas("]", func() { all = append(all, p.expression(true)) })
 		return func(s *scope) any { return List(evaluate(s, all)) }
 	case "{":
 		return p.dict()
@@ -255,17 +230,11 @@ func (p *parser) primary() expr {
 
 func (p *parser) dict() expr {
 	var keys, values []expr
-	for !p.skip("}") {
-		if len(keys) > 0 {
-			p.want(",")
-			if p.skip("}") {
-				break
-			}
-		}
+	p.commas("}", func() {
 		keys = append(keys, p.expression(true))
 		p.want(":")
 		values = append(values, p.expression(true))
-	}
+	})
 	return func(s *scope) any {
 		d := NewDict()
 		for i, key := range keys {
@@ -342,21 +311,13 @@ type arguments struct {
 }
 
 func (a *arguments) evaluate(s *scope) call {
-	c := call{args: evaluate(s, a.list), names: a.names}
-	c.named = evaluate(s, a.named)
-	return c
+	return call{evaluate(s, a.list), a.names, evaluate(s, a.named)}
 }
 
 func (p *parser) arguments() *arguments {
 	a := &arguments{}
 	p.want("(")
-	for !p.skip(")") {
-		if len(a.list)+len(a.names) > 0 {
-			p.want(",")
-			if p.skip(")") {
-				break
-			}
-		}
+	p.commas(")", func() {
 		switch {
 		case p.is("*", "**"):
 			p.refuse("%s in a call", p.peek().kind)
@@ -372,7 +333,7 @@ func (p *parser) arguments() *arguments {
 		default:
 			a.list = append(a.list, p.expression(true))
 		}
-	}
+	})
 	return a
 }
 

@@ -27,8 +27,7 @@ const (
 )
 
 var (
-	rawBegin   = regexp.MustCompile(`^\{%[-+]?[\s\x{85}\x{a0}]*raw\s*-?%\}`)
-	rawEnd     = regexp.MustCompile(`\{%([-+]?)\s*endraw\s*[-+]?%\}`)
+	tagBegin   = regexp.MustCompile(`\{[{%#]`)
 	commentEnd = regexp.MustCompile(`[-+]?#\}`)
 	tagEnds    = map[string]*regexp.Regexp{
 		blockBegin: regexp.MustCompile(`^[-+]?%\}`), variableBegin: regexp.MustCompile(`^-?\}\}`),
@@ -37,8 +36,8 @@ var (
 		kind    string
 		pattern *regexp.Regexp
 	}{
-		{kindFloat, regexp.MustCompile(`^(\d+_)*\d+((\.(\d+_)*\d+)?[eE][+-]?(\d+_)*\d+|\.(\d+_)*\d+)`)},
-		{kindInt, regexp.MustCompile(`^([1-9](_?\d)*|0(_?0)*)`)},
+		{kindFloat, regexp.MustCompile(`^\d+((\.\d+)?[eE][+-]?\d+|\.\d+)`)},
+		{kindInt, regexp.MustCompile(`^(0|[1-9]\d*)`)},
 		{kindName, regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*`)},
 		{kindString, regexp.MustCompile(`(?s)^('[^'\\]*(\\.[^'\\]*)*'|"[^"\\]*(\\.[^"\\]*)*")`)},
 		{"", regexp.MustCompile(`^(//|\*\*|==|!=|>=|<=|[-+/*%~\[\](){}><=.:|,;])`)},
@@ -78,25 +77,17 @@ func (l *lexer) skip(n int) {
 
 // text reads up to a tag, and the tag.
 func (l *lexer) text() {
-	at := 0
-	for at < len(l.rest) && (l.rest[at] != '{' || !strings.ContainsAny(l.rest[at+1:min(at+2, len(l.rest))], "{%#")) {
-		at++
-	}
-	if at == len(l.rest) {
+	found := tagBegin.FindStringIndex(l.rest)
+	if found == nil {
 		l.add(kindData, l.rest)
-		l.skip(at)
+		l.skip(len(l.rest))
 		return
 	}
+	at := found[0]
 	tag := l.rest[at : at+2]
 	sign := l.rest[at+2 : min(at+3, len(l.rest))]
 	l.data(l.rest[:at], sign, tag == variableBegin)
 	l.skip(at)
-	if raw := rawBegin.FindString(l.rest); raw != "" {
-		l.skip(len(raw))
-		l.strip(strings.HasSuffix(raw, "-%}"), false)
-		l.raw()
-		return
-	}
 	l.skip(2)
 	if sign == "-" || sign == "+" {
 		l.skip(1)
@@ -139,17 +130,6 @@ func (l *lexer) strip(minus, trim bool) {
 	}
 }
 
-func (l *lexer) raw() {
-	at := rawEnd.FindStringSubmatchIndex(l.rest)
-	if at == nil {
-		refuse("line %d: a raw block without its end", l.line)
-	}
-	l.data(l.rest[:at[0]], l.rest[at[2]:at[3]], false)
-	sign := l.rest[at[1]-3]
-	l.skip(at[1])
-	l.strip(sign == '-', sign != '+')
-}
-
 // inside reads the tokens of a tag up to its end. A tag does not end within brackets.
 func (l *lexer) inside(tag string) {
 	var open []string
@@ -164,48 +144,42 @@ func (l *lexer) inside(tag string) {
 			l.strip(end[0] == '-', end[0] == '%')
 			return
 		}
-		kind, text := "", ""
-		for _, t := range tagTokens {
-			after := l.tokens[len(l.tokens)-1].kind
-			if text = t.pattern.FindString(l.rest); text != "" && (t.kind != kindFloat || after != ".") {
-				kind = t.kind
-				break
-			}
-		}
+		kind, text := l.token()
 		switch kind {
 		case "":
-			if text == "" {
-				refuse("line %d: %q in a tag", l.line, l.rest[:min(len(l.rest), 10)])
-			}
 			open = l.balance(open, text)
 			l.add(text, "")
 		case kindString:
 			l.add(kind, l.unescape(text[1:len(text)-1]))
 		default:
-			l.add(kind, strings.ReplaceAll(text, "_", map[bool]string{true: "_"}[kind == kindName]))
+			l.add(kind, text)
 		}
 		l.skip(len(text))
-		if next, _ := utf8.DecodeRuneInString(l.rest); kind != "" && kind != kindString && next >= utf8.RuneSelf {
-			refuse("line %d: a name beyond ASCII", l.line)
-		}
 	}
 }
 
-func (l *lexer) balance(open []string, op string) []string {
-	switch op {
-	case "(":
-		return append(open, ")")
-	case "[":
-		return append(open, "]")
-	case "{":
-		return append(open, "}")
-	case ")", "]", "}":
-		if len(open) == 0 || open[len(open)-1] != op {
-			refuse("line %d: unexpected %s", l.line, op)
+// token returns what the rest begins with. An operator has no kind.
+func (l *lexer) token() (kind, text string) {
+	for _, t := range tagTokens {
+		after := l.tokens[len(l.tokens)-1].kind
+		if text := t.pattern.FindString(l.rest); text != "" && (t.kind != kindFloat || after != ".") {
+			return t.kind, text
 		}
-		return open[:len(open)-1]
 	}
-	return open
+	refuse("line %d: %q in a tag", l.line, l.rest[:min(len(l.rest), 10)])
+	return "", ""
+}
+
+func (l *lexer) balance(open []string, op string) []string {
+	if at := strings.Index("([{", op); at >= 0 {
+		return append(open, ")]}"[at:at+1])
+	} else if !strings.Contains(")]}", op) {
+		return open
+	}
+	if len(open) == 0 || open[len(open)-1] != op {
+		refuse("line %d: unexpected %s", l.line, op)
+	}
+	return open[:len(open)-1]
 }
 
 // unescape reads a string literal as Python's codec unicode-escape does.

@@ -10,232 +10,175 @@ import (
 // attribute is a dot in a template: what Python's object has of that name, and then its member.
 func (s *state) attribute(v any, name string) any {
 	switch v := v.(type) {
-	case undefined:
-		s.fail("%s, and has no attribute %s", v.why, name)
 	case nil:
-		return undefined{"none has no attribute " + name}
 	case *namespace:
+		if s.keeping > 0 {
+			s.fail("the condition of a loop reads a namespace")
+		}
 		if value, ok := v.vars.get(name); ok {
 			return value
 		}
-		return undefined{"the namespace has no attribute " + name}
 	case *loop:
 		return v.attribute(name)
 	case string, List, tuple, *Dict:
-		switch has, safe := hasMethod(v, name); {
-		case has && safe:
+		if hasMethod(v, name) {
+			if slices.Contains(unsafe, name) {
+				return undefined{"the sandbox's method " + name}
+			}
 			return method{v, name}
-		case has:
-			return undefined{"the sandbox has no method " + name}
 		}
 		if d, ok := v.(*Dict); ok {
 			if value, ok := d.get(name); ok {
 				return value
 			}
 		}
-		return undefined{kind(v) + " has no attribute " + name}
+	default:
+		s.fail("the attribute %s of %s", name, kind(v))
 	}
-	s.refuse("the attribute %s of %s", name, kind(v))
-	return nil
+	return undefined{"the attribute " + name + " of " + kind(v)}
 }
 
 // item is a subscript: a member, or else what Python's object has of that name.
 func (s *state) item(v, key any) any {
+	name, named := key.(string)
+	at, numbered := whole(key)
 	switch v := v.(type) {
-	case undefined:
-		s.fail("%s, and has no members", v.why)
+	case nil:
 	case *Dict:
-		if value, ok := v.get(key); ok {
+		value, ok := v.get(key)
+		if ok {
 			return value
 		}
+		named = named && hasMethod(v, name)
 	case string, List, tuple:
-		if at, ok := whole(key); ok {
-			n, _ := length(v)
-			if at < 0 {
-				at += int64(n)
-			}
-			if at < 0 || at >= int64(n) {
-				return undefined{kind(v) + " has no such item"}
-			}
-			if text, ok := v.(string); ok && n == len(text) {
-				return text[at : at+1]
-			}
+		n, _ := length(v)
+		if at < 0 {
+			at += int64(n)
+		}
+		if text, ok := v.(string); ok && numbered && n == len(text) && at >= 0 && at < int64(n) {
+			return text[at : at+1]
+		}
+		if numbered && at >= 0 && at < int64(n) {
 			return s.items(v)[at]
 		}
-	case nil:
-	case *iterator, view:
-		if _, named := key.(string); !named {
-			return undefined{kind(v) + " has no items by number"}
+	case *iterator:
+		if numbered {
+			return undefined{"a generator's item"}
 		}
 	case *namespace, *loop:
 	default:
-		s.refuse("a member of %s", kind(v))
+		s.fail("a member of %s", kind(v))
 	}
-	if name, ok := key.(string); ok {
-		has, _ := hasMethod(v, name)
-		if _, isDict := v.(*Dict); !isDict || has {
-			return s.attribute(v, name)
-		}
+	if named {
+		return s.attribute(v, name)
 	}
-	return undefined{kind(v) + " has no such member"}
+	return undefined{"a member of " + kind(v)}
 }
 
 // slice is v[a:b:c].
 func (s *state) slice(v any, bounds [3]any) any {
 	var b [3]int64
-	var given [3]bool
 	for i, bound := range bounds {
-		if bound == nil {
-			continue
-		}
-		n, ok := whole(bound)
+		ok := bound == nil
 		if !ok {
-			s.fail("a slice by %s", kind(bound))
+			b[i], ok = whole(bound)
 		}
-		b[i], given[i] = n, true
-	}
-	switch v.(type) {
-	case string, List, tuple:
-	case markup, span, *Dict:
-		s.refuse("a slice of %s", kind(v))
-	default:
-		s.fail("a slice of %s", kind(v))
+		if !ok || !isType[string](v) && !isType[List](v) {
+			s.fail("a slice of %s by %s", kind(v), kind(bound))
+		}
 	}
 	items := s.items(v)
-	n, step := int64(len(items)), int64(1)
-	if given[2] {
-		step = b[2]
+	n, step := int64(len(items)), b[2]
+	if bounds[2] == nil {
+		step = 1
 	}
-	if step == 0 {
-		s.fail("a slice by steps of 0")
+	if step != 1 && step != -1 {
+		s.fail("a slice by steps of %d", step)
 	}
-	low, high := int64(0), n
-	if step < 0 {
-		low, high = -1, n-1
-	}
-	from, to := low, high
-	if step < 0 {
-		from, to = high, low
-	}
-	for i, at := range []*int64{&from, &to} {
-		if given[i] {
-			if b[i] < 0 {
-				b[i] += n
-			}
-			*at = max(low, min(high, b[i]))
+	// within clips a bound as Python does; low is the place in front of all items that are taken.
+	within := func(i int, otherwise, low, high int64) int64 {
+		at := b[i]
+		if bounds[i] == nil {
+			return otherwise
+		} else if at < 0 {
+			at += n
 		}
+		return max(low, min(high, at))
 	}
-	out := []any{}
-	for at := from; step > 0 && at < to || step < 0 && at > to; at += step {
-		out = append(out, items[at])
+	var out []any
+	if step == 1 {
+		from, to := within(0, 0, 0, n), within(1, n, 0, n)
+		out = slices.Clone(items[from:max(from, to)])
+	} else {
+		from, to := within(0, n-1, -1, n-1), within(1, -1, -1, n-1)
+		out = slices.Clone(items[min(from, to)+1 : from+1])
+		slices.Reverse(out)
 	}
-	switch v.(type) {
-	case string:
-		var b strings.Builder
-		for _, c := range out {
-			b.WriteString(c.(string))
-		}
-		return b.String()
-	case tuple:
-		return tuple(out)
+	if !isType[string](v) {
+		return List(out)
 	}
-	return List(out)
+	var text strings.Builder
+	for _, c := range out {
+		text.WriteString(c.(string))
+	}
+	return text.String()
 }
 
 // arithmetic is an operator on two values.
 func (s *state) arithmetic(op string, a, b any) any {
-	if isNumber(a) && isNumber(b) {
-		i, _ := whole(a)
-		j, _ := whole(b)
-		x, float1 := real(a)
-		y, float2 := real(b)
-		if float1 || float2 || op == "/" {
-			return s.floats(op, x, y)
-		}
-		return s.integers(op, i, j)
-	}
-	if op == "+" && isText(a) && isText(b) && (isType[markup](a) || isType[markup](b)) {
-		return markup(s.sized(s.text(s.escape(a)) + s.text(s.escape(b))))
-	}
-	switch x := a.(type) {
-	case markup, bigint:
-		s.refuse("%s %s %s", kind(a), op, kind(b))
-	case string:
-		if y, ok := b.(string); ok && op == "+" {
-			return s.sized(x + y)
-		}
-		if n, ok := whole(b); ok && op == "*" {
-			n = max(n, 0)
-			s.spend(int(min(n, mostWork)) * len(x))
-			return strings.Repeat(x, int(n))
-		}
-		if _, ok := b.(markup); ok || op == "%" {
-			s.refuse("%s %s %s", kind(a), op, kind(b))
-		}
-	case List:
-		if y, ok := b.(List); ok && op == "+" {
-			s.spend(len(x) + len(y))
-			return List(slices.Concat(x, y))
-		}
-		if isNumber(b) && op == "*" {
-			s.refuse("a list times a number")
-		}
-	case tuple:
-		if _, ok := b.(undefined); !ok {
-			s.refuse("a tuple %s %s", op, kind(b))
-		}
-	case *Dict, int64, bool, view, span, *loop:
-		if _, ok := b.(undefined); !ok && b != nil {
-			s.refuse("%s %s %s", kind(a), op, kind(b))
-		}
+	n, times := whole(b)
+	switch {
+	case op == "~":
+		return s.sized(s.text(a) + s.text(b))
+	case isNumber(a) && isNumber(b):
+		return s.number(op, a, b)
+	case op == "+" && isType[string](a) && isType[string](b):
+		return s.sized(a.(string) + b.(string))
+	case op == "+" && isText(a) && isText(b):
+		return markup(s.sized(string(s.escape(a) + s.escape(b))))
+	case op == "+" && isType[List](a) && isType[List](b):
+		s.spend(len(a.(List)) + len(b.(List)))
+		return List(slices.Concat(a.(List), b.(List)))
+	case op == "*" && isType[string](a) && times && n < mostWork:
+		s.spend(int(max(n, 0)) * len(a.(string)))
+		return strings.Repeat(a.(string), int(max(n, 0)))
 	}
 	s.fail("%s %s %s", kind(a), op, kind(b))
 	return nil
 }
 
-func (s *state) floats(op string, x, y float64) any {
+func (s *state) number(op string, a, b any) any {
+	x, _ := real(a)
+	y, _ := real(b)
+	i, whole1 := whole(a)
+	j, whole2 := whole(b)
+	const exact = 1 << 31 // beyond, results may not fit
+	whole := whole1 && whole2 && max(x, -x, y, -y) < exact
 	switch {
+	case whole1 && whole2 && !whole:
+	case whole && op == "+":
+		return i + j
+	case whole && op == "-":
+		return i - j
+	case whole && op == "*":
+		return i * j
+	case whole && (op == "//" || op == "%") && j != 0:
+		rest := (i%j + j) % j
+		if op == "%" {
+			return rest
+		}
+		return (i - rest) / j
+	case op == "/" && y != 0:
+		return x / y
+	case whole:
 	case op == "+":
 		return x + y
 	case op == "-":
 		return x - y
 	case op == "*":
 		return x * y
-	case op == "/" && y != 0:
-		return x / y
-	case op == "/":
-		s.fail("a division by zero")
 	}
-	s.refuse("%s of floats", op)
-	return nil
-}
-
-func (s *state) integers(op string, i, j int64) any {
-	const most = 1 << 31
-	if small := func(n int64) bool { return n > -most && n < most }; !small(i) || !small(j) {
-		s.refuse("%s of numbers that are large", op)
-	}
-	switch op {
-	case "+":
-		return i + j
-	case "-":
-		return i - j
-	case "*":
-		return i * j
-	case "//", "%":
-		if j == 0 {
-			s.fail("a division by zero")
-		}
-		down := i / j
-		if i%j != 0 && (i < 0) != (j < 0) {
-			down--
-		}
-		if op == "//" {
-			return down
-		}
-		return i - down*j
-	}
-	s.refuse("the operator %s", op)
+	s.fail("%v %s %v", a, op, b)
 	return nil
 }
 
@@ -252,62 +195,41 @@ func (s *state) compare(op string, a, b any) bool {
 		return !s.contains(b, a)
 	}
 	n := s.order(a, b)
-	return map[string]bool{"<": n < 0, "<=": n <= 0, ">": n > 0, ">=": n >= 0}[op]
+	return n != 0 && (op[0] == '<') == (n < 0) || n == 0 && len(op) == 2
 }
 
-// order compares what Python can order.
+// order compares numbers and strings.
 func (s *state) order(a, b any) int {
-	if isNumber(a) && isNumber(b) {
-		i, whole1 := whole(a)
-		j, whole2 := whole(b)
-		x, _ := real(a)
-		y, _ := real(b)
-		switch {
-		case math.IsNaN(x) || math.IsNaN(y):
-			s.refuse("the order of nan")
-		case whole1 && whole2:
-			return cmp.Compare(i, j)
-		}
-		return cmp.Compare(x, y)
+	i, whole1 := whole(a)
+	j, whole2 := whole(b)
+	x, _ := real(a)
+	y, _ := real(b)
+	switch {
+	case isType[string](a) && isType[string](b):
+		return strings.Compare(a.(string), b.(string))
+	case !isNumber(a) || !isNumber(b) || math.IsNaN(x) || math.IsNaN(y):
+		s.fail("the order of %s and %s", kind(a), kind(b))
+	case whole1 && whole2:
+		return cmp.Compare(i, j)
 	}
-	switch x := a.(type) {
-	case string:
-		if y, ok := b.(string); ok {
-			return strings.Compare(x, y)
-		}
-	case List, tuple, view, bigint, markup:
-		s.refuse("the order of %s and %s", kind(a), kind(b))
-	}
-	s.fail("%s and %s have no order", kind(a), kind(b))
-	return 0
+	return cmp.Compare(x, y)
 }
 
 // contains is Python's in.
 func (s *state) contains(where, what any) bool {
 	switch w := where.(type) {
 	case string:
-		switch v := what.(type) {
-		case string:
-			s.spend(len(w) / 16)
-			return strings.Contains(w, v)
-		case markup:
-			return strings.Contains(w, string(v))
+		if !isText(what) {
+			s.fail("%s in a string", kind(what))
 		}
-		s.fail("%s in a string", kind(what))
+		s.spend(len(w) / 16)
+		return strings.Contains(w, s.text(what))
 	case *Dict:
-		if !hashable(what) {
-			if _, ok := what.(undefined); ok {
-				return false
-			}
-			if _, ok := what.(tuple); ok {
-				s.refuse("a tuple in a dict")
-			}
+		if !hashable(what) && !isUndefined(what) {
 			s.fail("%s in a dict", kind(what))
 		}
 		_, ok := w.get(what)
 		return ok
-	case markup, *loop:
-		s.refuse("%s in %s", kind(what), kind(where))
 	}
 	next := s.iterate(where)
 	for v, ok := next(); ok; v, ok = next() {

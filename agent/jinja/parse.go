@@ -28,8 +28,9 @@ type parser struct {
 	later []func()
 	// unknown are the filters and tests that nobody has.
 	unknown []string
-	// inLoop says that break and continue have a loop, soft that what is parsed may never run.
-	inLoop, soft bool
+	// inLoop says that break and continue have a loop, soft and branch that
+	// what is parsed may never run, the latter in an if.
+	inLoop, soft, branch bool
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -121,14 +122,14 @@ func (p *parser) block(ends ...string) (stmt, string) {
 // own parses with parse a block that has variables of its own. prepare gives it them when it runs.
 func (p *parser) own(function bool, parse func()) (prepare func(*scope) *scope) {
 	outer := *p
-	p.names, p.soft = newSymbols(outer.names.whole), false
+	p.names, p.soft, p.branch = newSymbols(outer.names), false, false
 	if function {
 		p.inLoop = false
 	}
-	names, hidden := p.names, []string(nil)
+	names, hidden := p.names, map[string]use(nil)
 	p.later = append(p.later, func() { hidden = names.hidden() })
 	parse()
-	p.names, p.soft, p.inLoop = outer.names, outer.soft, outer.inLoop
+	p.names, p.soft, p.branch, p.inLoop = outer.names, outer.soft, outer.branch, outer.inLoop
 	return func(s *scope) *scope { return s.inner(hidden) }
 }
 
@@ -163,41 +164,24 @@ func (p *parser) statement() stmt {
 func (p *parser) ifs() stmt {
 	soft := p.soft
 	p.soft = true
-	defer func() { p.soft = soft }()
-	type branch struct {
-		test expr
-		run  stmt
-	}
-	var branches []branch
-	before, copies := p.names, [3]*symbols{}
-	test, end := p.tuple(false), "elif"
-	for i := range copies {
-		copies[i] = before.copy()
-	}
-	for at := 0; ; at = 1 {
-		p.names = copies[at]
-		if at == 1 {
-			test = p.tuple(false)
-		}
-		var b branch
-		b.test = test
-		b.run, end = p.block("elif", "else", "endif")
-		branches = append(branches, b)
-		if end != "elif" {
-			break
+	branch := p.branch
+	p.branch = true
+	defer func() { p.soft, p.branch = soft, branch }()
+	var tests []expr
+	var bodies []stmt
+	for end := "elif"; end == "elif"; {
+		tests = append(tests, p.tuple(false))
+		var body stmt
+		body, end = p.block("elif", "else", "endif")
+		if bodies = append(bodies, body); end == "else" {
+			otherwise, _ := p.block("endif")
+			tests, bodies = append(tests, constant(true)), append(bodies, otherwise)
 		}
 	}
-	if end == "else" {
-		p.names = copies[2]
-		otherwise, _ := p.block("endif")
-		branches = append(branches, branch{func(*scope) any { return true }, otherwise})
-	}
-	p.names = before
-	before.merge(copies[:])
 	return func(s *scope) flow {
-		for _, b := range branches {
-			if truth(b.test(s)) {
-				return b.run(s)
+		for i, test := range tests {
+			if truth(test(s)) {
+				return bodies[i](s)
 			}
 		}
 		return goOn
@@ -249,7 +233,7 @@ func isLiteral(name string) bool {
 }
 
 func (p *parser) attribute(name, attribute string) func(*scope, any) {
-	p.names.load(name)
+	p.names.note(name, read)
 	if attribute[0] == '_' {
 		p.refuse("the attribute %s", attribute)
 	}
@@ -262,11 +246,19 @@ func (p *parser) attribute(name, attribute string) func(*scope, any) {
 	}
 }
 
+func (p *parser) store(name string) {
+	how := assigned
+	if p.branch {
+		how = branched
+	}
+	p.names.note(name, how)
+}
+
 func (p *parser) set() stmt {
 	assign, names := p.target(true, "=")
 	stored := func() {
 		for _, name := range names {
-			p.names.store(name)
+			p.store(name)
 		}
 	}
 	if p.skip("=") {
@@ -307,7 +299,7 @@ func (p *parser) loop() stmt {
 		filtered = p.own(false, func() {
 			p.declare(names)
 			keep = p.expression(true)
-			if _, ok := p.names.known["loop"]; ok {
+			if _, ok := p.names.first["loop"]; ok {
 				p.refuse("loop in the condition of a for")
 			}
 		})
@@ -326,21 +318,24 @@ func (p *parser) loop() stmt {
 		otherwise = func(s *scope) flow { return inner(alone(s)) }
 	}
 	return func(s *scope) flow {
-		l := s.newLoop(from(s))
+		l := &loop{state: s.state, items: s.items(from(s))}
 		if keep != nil {
-			l.filter(func(v any) bool {
+			s.keeping++
+			l.items = slices.DeleteFunc(slices.Clone(l.items), func(v any) bool {
 				in := filtered(s)
 				assign(in, v)
-				return truth(keep(in))
+				return !truth(keep(in))
 			})
+			s.keeping--
 		}
 		ended := false // jinja2 does not count an iteration that is left or continued
-		for l.advance() {
+		for i, item := range l.items {
 			s.line = line
 			s.spend(1)
+			l.index = i
 			in := prepare(s)
 			in.vars["loop"] = l
-			assign(in, l.current)
+			assign(in, item)
 			f := run(in)
 			if f == breakLoop {
 				break
@@ -357,13 +352,13 @@ func (p *parser) loop() stmt {
 // declare notes names that have a value when a block begins.
 func (p *parser) declare(names []string) {
 	for _, name := range names {
-		p.names.known[name] = false
+		p.names.first[name] = read
 	}
 }
 
 func (p *parser) macro() stmt {
 	m := &macro{name: p.want(kindName).text}
-	p.names.store(m.name)
+	p.store(m.name)
 	m.prepare = p.own(true, func() {
 		p.want("(")
 		var parameters []string
@@ -384,7 +379,7 @@ func (p *parser) macro() stmt {
 		p.declare(parameters)
 		m.run, _ = p.block("endmacro")
 		for _, name := range []string{"varargs", "kwargs", "caller"} {
-			if _, ok := p.names.known[name]; ok && !slices.Contains(parameters, name) {
+			if _, ok := p.names.first[name]; ok && !slices.Contains(parameters, name) {
 				p.refuse("%s in a macro", name)
 			}
 		}

@@ -1,73 +1,46 @@
 package jinja
 
-import "maps"
-
-// symbols are the names of a block with variables of its own, as jinja2's compiler counts them. It decides before
-// anything runs which names a block assigns, and blocks inside it see such a name as undefined until then, even where
-// the conversation has one of that name.
+// symbols are the names of a block with variables of its own. jinja2 decides before anything runs which names a block
+// assigns: blocks inside it see such a name as undefined until then, even where the conversation has one of that name.
 type symbols struct {
 	parent *symbols
-	// whole is the block's, if these are a copy for a branch of it.
-	whole *symbols
-	// known holds each name that occurs: whether it is assigned before anything reads it.
-	known  map[string]bool
-	stores map[string]bool
+	// first tells of each name what happens to it first.
+	first map[string]use
 }
 
-func newSymbols(parent *symbols) *symbols {
-	s := &symbols{parent: parent, known: map[string]bool{}, stores: map[string]bool{}}
-	s.whole = s
-	return s
-}
+// use is what happens to a name: it is read, or assigned, or assigned in some branch of an if.
+type use int
 
-func (s *symbols) load(name string) {
-	if _, ok := s.known[name]; !ok {
-		s.known[name] = false
+const (
+	read use = iota
+	assigned
+	branched
+)
+
+func newSymbols(parent *symbols) *symbols { return &symbols{parent, map[string]use{}} }
+
+func (s *symbols) note(name string, how use) {
+	if _, ok := s.first[name]; !ok {
+		s.first[name] = how
 	}
 }
 
-func (s *symbols) store(name string) {
-	s.stores[name] = true
-	if _, ok := s.known[name]; !ok {
-		s.known[name] = true
-	}
-}
-
-func (s *symbols) copy() *symbols {
-	return &symbols{parent: s.parent, whole: s.whole, known: maps.Clone(s.known), stores: maps.Clone(s.stores)}
-}
-
-// merge takes over what three branches of an if know. A name that not all of them assign is looked up outside.
-func (s *symbols) merge(branches []*symbols) {
-	counts := map[string]int{}
-	for _, b := range branches {
-		for name := range b.stores {
-			if !s.stores[name] {
-				counts[name]++
-			}
+// knows reports whether a name occurs in a block or in those around it.
+func (s *symbols) knows(name string) bool {
+	for ; s != nil; s = s.parent {
+		if _, ok := s.first[name]; ok {
+			return true
 		}
 	}
-	for _, b := range branches {
-		maps.Copy(s.known, b.known)
-		maps.Copy(s.stores, b.stores)
-	}
-	for name, n := range counts {
-		if n < len(branches) {
-			s.known[name] = false
-		}
-	}
+	return false
 }
 
-// hidden returns the names that a block sees as undefined when it begins.
-func (s *symbols) hidden() []string {
-	var names []string
-	for name, undefined := range s.known {
-		for p := s.parent; p != nil && undefined; p = p.parent {
-			_, outer := p.known[name]
-			undefined = !outer
-		}
-		if undefined {
-			names = append(names, name)
+// hidden returns what a block takes its names for when it begins, where that is not what they are outside.
+func (s *symbols) hidden() map[string]use {
+	names := map[string]use{}
+	for name, how := range s.first {
+		if how != read && !s.parent.knows(name) {
+			names[name] = how
 		}
 	}
 	return names
@@ -80,25 +53,31 @@ type scope struct {
 	vars   map[string]any
 }
 
-// missing is the value of a variable that is not assigned yet.
-type missing struct{}
-
-func (s *scope) inner(hidden []string) *scope {
+func (s *scope) inner(hidden map[string]use) *scope {
 	in := &scope{state: s.state, parent: s, vars: map[string]any{}}
-	for _, name := range hidden {
-		in.vars[name] = missing{}
+	for name, how := range hidden {
+		in.vars[name] = how
 	}
 	return in
 }
 
 func (s *scope) lookup(name string) any {
+	var found any = undefined{"'" + name + "' is undefined"}
+	unsure := false
 	for at := s; at != nil; at = at.parent {
-		if v, ok := at.vars[name]; ok {
-			if v == any(missing{}) {
+		v, ok := at.vars[name]
+		if how, hidden := v.(use); hidden {
+			if how == assigned {
 				break
 			}
-			return v
+			unsure = unsure || at != s // which of them it is depends on what all branches assign
+		} else if ok {
+			found = v
+			if unsure {
+				s.fail("the variable %s, which is assigned later, and has a value before", name)
+			}
+			break
 		}
 	}
-	return undefined{"'" + name + "' is undefined"}
+	return found
 }

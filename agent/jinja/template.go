@@ -10,7 +10,7 @@ import (
 // Template is a parsed template.
 type Template struct {
 	run    stmt
-	hidden []string
+	hidden map[string]use
 }
 
 // ErrUnknown means that a template, or a value that it is given, needs something that is not known here.
@@ -64,11 +64,14 @@ const (
 
 // state is what a rendering has besides variables.
 type state struct {
-	out   *strings.Builder
-	now   time.Time
-	line  int
-	work  int
-	depth int
+	out  *strings.Builder
+	now  time.Time
+	line int
+	// keeping counts the loops that choose their items. Python does so while they run, so the choice may not depend on
+	// what changes meanwhile.
+	keeping int
+	work    int
+	depth   int
 }
 
 // Render writes the template with variables. now is the time that strftime_now tells. Errors wrap [ErrUnknown],
@@ -100,7 +103,7 @@ func (s *state) fail(format string, args ...any) {
 // spend counts work, so that no template goes on forever.
 func (s *state) spend(n int) {
 	if s.work += n; s.work > mostWork {
-		s.refuse("it does more than any chat template should")
+		s.fail("it does more than any chat template should")
 	}
 }
 
@@ -125,7 +128,7 @@ func (s *state) capture(in *scope, run stmt) string {
 // enter counts nested calls; the caller calls what it returns at the end.
 func (s *state) enter() func() {
 	if s.depth++; s.depth > deepest {
-		s.refuse("calls that are nested too deeply")
+		s.fail("calls that are nested too deeply")
 	}
 	return func() { s.depth-- }
 }
@@ -160,67 +163,11 @@ func (m *macro) call(s *state, c call) any {
 	return text
 }
 
-// loop is the variable of that name, and the iteration itself: it looks ahead only when it is asked, as jinja2's does.
+// loop is the variable of that name.
 type loop struct {
 	*state
-	source        any
-	next          func() (any, bool)
-	index, size   int
-	ahead         []any
-	before        any
-	current       any
-	drained, some bool
-}
-
-func (s *state) newLoop(v any) *loop {
-	l := &loop{state: s, source: v, next: s.iterate(v), index: -1, size: -1}
-	if _, generated := v.(*iterator); !generated {
-		l.size, _ = length(v)
-	}
-	return l
-}
-
-// filter leaves out items before the loop sees them.
-func (l *loop) filter(keep func(any) bool) {
-	next := l.next
-	l.size = -1
-	l.next = func() (any, bool) {
-		for {
-			if v, ok := next(); !ok || keep(v) {
-				return v, ok
-			}
-		}
-	}
-}
-
-// peek reads an item ahead, if there is one.
-func (l *loop) peek() bool {
-	if len(l.ahead) == 0 {
-		if v, ok := l.next(); ok {
-			l.ahead = append(l.ahead, v)
-		}
-	}
-	return len(l.ahead) > 0
-}
-
-func (l *loop) advance() bool {
-	if !l.peek() {
-		return false
-	}
-	l.before, l.current = l.current, l.ahead[0]
-	l.ahead = l.ahead[1:]
-	l.index++
-	return true
-}
-
-func (l *loop) length() int {
-	if l.size < 0 {
-		for v, ok := l.next(); ok; v, ok = l.next() {
-			l.ahead = append(l.ahead, v)
-		}
-		l.size = l.index + 1 + len(l.ahead)
-	}
-	return l.size
+	items []any
+	index int
 }
 
 func (l *loop) attribute(name string) any {
@@ -232,28 +179,20 @@ func (l *loop) attribute(name string) any {
 	case "first":
 		return l.index == 0
 	case "last":
-		return !l.peek()
+		return l.index == len(l.items)-1
 	case "length":
-		return int64(l.length())
-	case "revindex":
-		return int64(l.length() - l.index)
-	case "revindex0":
-		return int64(l.length() - l.index - 1)
-	case "depth":
-		return int64(1)
-	case "depth0":
-		return int64(0)
+		return int64(len(l.items))
 	case "previtem":
 		if l.index > 0 {
-			return l.before
+			return l.items[l.index-1]
 		}
 		return undefined{"there is no previous item"}
 	case "nextitem":
-		if l.peek() {
-			return l.ahead[0]
+		if l.index+1 < len(l.items) {
+			return l.items[l.index+1]
 		}
 		return undefined{"there is no next item"}
 	}
-	l.refuse("loop.%s is not known here", name)
+	l.fail("loop.%s is not known here", name)
 	return nil
 }

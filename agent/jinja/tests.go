@@ -47,24 +47,19 @@ var tests = map[string]*check{
 	"string":    is(isText),
 	"mapping":   is(isType[*Dict]),
 	"iterable":  is(iterable),
-	"sequence": is(func(v any) bool {
+	"sequence": {0, func(s *state, v any, _ []any) bool {
 		_, sized := length(v)
-		return sized && !isType[view](v) && !isType[*loop](v)
-	}),
+		if isType[view](v) {
+			s.fail("whether %s is a sequence", kind(v))
+		}
+		return sized && !isType[*loop](v)
+	}},
 	"callable": is(func(v any) bool {
 		return isType[function](v) || isType[method](v) || isType[*macro](v) || isUndefined(v) || isType[*loop](v)
 	}),
 	"odd": remainder(2, 1), "even": remainder(2, 0),
 	"divisibleby": {1, func(s *state, v any, args []any) bool { return s.equal(s.arithmetic("%", v, args[0]), int64(0)) }},
-	"sameas": {1, func(s *state, v any, args []any) bool {
-		for _, x := range []any{v, args[0]} {
-			if x != nil && !isType[bool](x) && !isUndefined(x) {
-				s.refuse("sameas of %s", kind(x))
-			}
-		}
-		return v == args[0] && !isUndefined(v)
-	}},
-	"in": compares("in"), "eq": compares("=="), "equalto": compares("=="), "ne": compares("!="),
+	"in":          compares("in"), "eq": compares("=="), "equalto": compares("=="), "ne": compares("!="),
 	"gt": compares(">"), "greaterthan": compares(">"), "ge": compares(">="),
 	"lt": compares("<"), "lessthan": compares("<"), "le": compares("<="),
 	"==": compares("=="), "!=": compares("!="), ">": compares(">"), ">=": compares(">="), "<": compares("<"), "<=": compares("<="),
@@ -72,12 +67,9 @@ var tests = map[string]*check{
 
 // test applies a test.
 func (s *state) test(name string, v any, c call) bool {
-	t, ok := tests[name]
-	if !ok {
-		s.fail("there is no test %s", name)
-	}
-	if len(c.args) != t.arguments || len(c.names) > 0 {
-		s.refuse("the test %s with %d arguments", name, len(c.args)+len(c.names))
+	t := tests[name]
+	if t == nil || len(c.args) != t.arguments || len(c.names) > 0 {
+		s.fail("there is no test %s of %d arguments", name, len(c.args)+len(c.names))
 	}
 	return t.holds(s, v, c.args)
 }

@@ -3,8 +3,6 @@ package jinja
 import (
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -20,12 +18,10 @@ type (
 	markup string
 	// bigint is a whole number beyond 64 bits. It can only be written.
 	bigint string
-	// view are the keys, values or items of a dict.
+	// view are the keys, values or items of a dict, or a range of numbers. It can be iterated over.
 	view []any
-	// iterator gives its values once.
-	iterator struct{ next func() (any, bool) }
-	// span is the range of a loop, as a value that cannot be written.
-	span      []any
+	// iterator gives its values once, as a generator of Python. They are computed in advance.
+	iterator  struct{ rest []any }
 	namespace struct{ vars *Dict }
 	method    struct {
 		of   any
@@ -134,18 +130,25 @@ func kind(v any) string {
 }
 
 func truth(v any) bool {
-	switch v := v.(type) {
-	case nil, undefined:
-		return false
-	case bool:
-		return v
-	case int64:
-		return v != 0
-	case float64:
-		return v != 0
+	if isNumber(v) {
+		f, _ := real(v)
+		return f != 0
 	}
-	n, ok := length(v)
-	return !ok || n > 0
+	n, sized := length(v)
+	return v != nil && (!sized || n > 0)
+}
+
+// elements returns what a list, or what is like one, is made of.
+func elements(v any) []any {
+	switch v := v.(type) {
+	case List:
+		return v
+	case tuple:
+		return v
+	case view:
+		return v
+	}
+	return nil
 }
 
 // length is Python's len.
@@ -157,18 +160,12 @@ func length(v any) (int, bool) {
 		return utf8.RuneCountInString(v), true
 	case markup:
 		return utf8.RuneCountInString(string(v)), true
-	case List:
-		return len(v), true
-	case tuple:
-		return len(v), true
-	case view:
-		return len(v), true
-	case span:
-		return len(v), true
+	case List, tuple, view:
+		return len(elements(v)), true
 	case *Dict:
 		return len(v.keys), true
 	case *loop:
-		return v.length(), true
+		return len(v.items), true
 	}
 	return 0, false
 }
@@ -206,14 +203,10 @@ func whole(v any) (int64, bool) {
 func (s *state) equal(a, b any) bool {
 	switch x := a.(type) {
 	case undefined:
-		_, ok := b.(undefined)
-		return ok
-	case List:
-		y, ok := b.(List)
-		return ok && slices.EqualFunc(x, y, s.equal)
-	case tuple:
-		y, ok := b.(tuple)
-		return ok && slices.EqualFunc(x, y, s.equal)
+		return isUndefined(b)
+	case List, tuple:
+		return isType[List](a) == isType[List](b) && isType[tuple](a) == isType[tuple](b) &&
+			slices.EqualFunc(elements(a), elements(b), s.equal)
 	case *Dict:
 		y, ok := b.(*Dict)
 		return ok && len(x.keys) == len(y.keys) && !slices.ContainsFunc(x.keys, func(k any) bool {
@@ -222,8 +215,8 @@ func (s *state) equal(a, b any) bool {
 		})
 	case *loop, *macro, *namespace, *iterator:
 		return a == b
-	case view, span, method, function:
-		s.refuse("a comparison with %s", kind(a))
+	case view, method, function:
+		s.fail("a comparison with %s", kind(a))
 	}
 	if !hashable(b) {
 		return false
@@ -238,171 +231,28 @@ func (s *state) equal(a, b any) bool {
 	return same(a) == same(b)
 }
 
-// text is Python's str.
-func (s *state) text(v any) string {
-	switch v := v.(type) {
-	case undefined:
-		return ""
-	case string:
-		return v
-	case markup:
-		return string(v)
-	}
-	var b strings.Builder
-	s.repr(&b, v, 0)
-	return b.String()
-}
-
-// repr is Python's.
-func (s *state) repr(b *strings.Builder, v any, depth int) {
-	s.spend(1)
-	if depth > deepest {
-		s.refuse("a value that is nested too deeply")
-	}
-	join := func(open, end string, items []any) {
-		b.WriteString(open)
-		for i, v := range items {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			s.repr(b, v, depth+1)
-		}
-		b.WriteString(end)
-	}
-	switch v := v.(type) {
-	case nil:
-		b.WriteString("None")
-	case bool:
-		b.WriteString(map[bool]string{true: "True", false: "False"}[v])
-	case int64:
-		b.WriteString(strconv.FormatInt(v, 10))
-	case bigint:
-		b.WriteString(string(v))
-	case float64:
-		b.WriteString(floatText(v))
-	case string:
-		s.quote(b, v)
-	case undefined:
-		b.WriteString("Undefined")
-	case List:
-		join("[", "]", v)
-	case tuple:
-		end := ")"
-		if len(v) == 1 {
-			end = ",)"
-		}
-		join("(", end, v)
-	case *Dict:
-		b.WriteByte('{')
-		for i, k := range v.keys {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			s.repr(b, k, depth+1)
-			b.WriteString(": ")
-			s.repr(b, v.values[same(k)], depth+1)
-		}
-		b.WriteByte('}')
-	default:
-		s.refuse("%s as a text", kind(v))
-	}
-}
-
-// floatText is Python's repr of a float.
-func floatText(f float64) string {
-	switch a := math.Abs(f); {
-	case math.IsInf(f, 0):
-		return strings.TrimPrefix(strings.ToLower(strconv.FormatFloat(f, 'f', -1, 64)), "+")
-	case math.IsNaN(f):
-		return "nan"
-	case a != 0 && (a < 1e-4 || a >= 1e16):
-		return strconv.FormatFloat(f, 'e', -1, 64)
-	}
-	text := strconv.FormatFloat(f, 'f', -1, 64)
-	if !strings.Contains(text, ".") {
-		text += ".0"
-	}
-	return text
-}
-
-// quote writes Python's repr of a string.
-func (s *state) quote(b *strings.Builder, text string) {
-	mark := '\''
-	if strings.Contains(text, "'") && !strings.Contains(text, `"`) {
-		mark = '"'
-	}
-	b.WriteRune(mark)
-	for _, r := range text {
-		at := strings.IndexRune("\n\r\t\\", r)
-		switch {
-		case at >= 0:
-			b.WriteString([]string{`\n`, `\r`, `\t`, `\\`}[at])
-		case r == mark:
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case unicode.IsPrint(r):
-			b.WriteRune(r)
-		case !unicode.In(r, unicode.C, unicode.Z):
-			s.refuse("the character %U, which Unicode may have gained meanwhile, in the text of a list or dict", r)
-		case r < 0x100:
-			b.WriteString(`\x` + hex(r, 2))
-		case r < 0x10000:
-			b.WriteString(`\u` + hex(r, 4))
-		default:
-			b.WriteString(`\U` + hex(r, 8))
-		}
-	}
-	b.WriteRune(mark)
-}
-
-func hex(r rune, digits int) string {
-	text := strconv.FormatInt(int64(r), 16)
-	return strings.Repeat("0", max(0, digits-len(text))) + text
-}
-
 // isSpace reports what Python takes for a space.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
 // iterate returns a function that gives a value's items in turn.
 func (s *state) iterate(v any) func() (any, bool) {
-	var items []any
-	switch v := v.(type) {
-	case *iterator:
-		return v.next
-	case undefined:
-	case string:
-		for _, r := range v {
-			items = append(items, string(r))
-		}
-	case List:
-		items = v
-	case tuple:
-		items = v
-	case view:
-		items = v
-	case span:
-		items = v
-	case *Dict:
-		items = v.keys
-	default:
-		if iterable(v) {
-			s.refuse("a loop over %s", kind(v))
-		}
-		s.fail("%s is not iterable", kind(v))
+	it, ok := v.(*iterator)
+	if !ok {
+		it = &iterator{s.items(v)}
 	}
-	i := -1
 	return func() (any, bool) {
-		if i++; i >= len(items) {
+		if len(it.rest) == 0 {
 			return nil, false
 		}
-		s.spend(1)
-		return items[i], true
+		v := it.rest[0]
+		it.rest = it.rest[1:]
+		return v, true
 	}
 }
 
 func iterable(v any) bool {
 	switch v.(type) {
-	case *iterator, undefined, string, markup, List, tuple, view, span, *Dict, *loop:
+	case *iterator, undefined, string, markup, List, tuple, view, *Dict, *loop:
 		return true
 	}
 	return false
@@ -410,10 +260,22 @@ func iterable(v any) bool {
 
 // items returns all of a value's items.
 func (s *state) items(v any) []any {
-	var out []any
-	next := s.iterate(v)
-	for item, ok := next(); ok; item, ok = next() {
-		out = append(out, item)
+	var items []any
+	switch v := v.(type) {
+	case *iterator:
+		items, v.rest = v.rest, nil
+	case undefined:
+	case string:
+		for _, r := range v {
+			items = append(items, string(r))
+		}
+	case List, tuple, view:
+		items = elements(v)
+	case *Dict:
+		items = v.keys
+	default:
+		s.fail("a loop over %s", kind(v))
 	}
-	return out
+	s.spend(len(items))
+	return items
 }
