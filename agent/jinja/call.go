@@ -161,6 +161,9 @@ var (
 		split splitlines startswith strip swapcase title translate upper zfill`)
 	dictMethods = strings.Fields("copy fromkeys get items keys values clear pop popitem setdefault update")
 	listMethods = strings.Fields("copy count index append clear extend insert pop remove reverse sort")
+	// numberMethods are all that numbers have, none of which is known here.
+	numberMethods = strings.Fields(`as_integer_ratio bit_count bit_length conjugate denominator from_bytes fromhex hex imag
+		is_integer numerator real to_bytes`)
 	// unsafe are the methods that the sandbox hides.
 	unsafe = strings.Fields("clear pop popitem setdefault update append extend insert remove reverse sort")
 	// methods are those that may be called in a template. The unsafe ones fail when they are.

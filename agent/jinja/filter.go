@@ -68,10 +68,13 @@ func (s *state) filter(name string, v any, c call) any {
 	case "string", "safe", "e", "escape":
 		return s.marked(name, v)
 	case "trim", "upper", "lower", "capitalize", "replace", "indent":
-		if isType[markup](v) {
-			s.fail("%s of a text that is escaped or safe", name)
+		if isType[markup](v) || name == "indent" && !isType[string](v) {
+			s.fail("%s of %s", name, kind(v))
 		}
 		return s.textFilter(name, s.text(v), c, a)
+	}
+	if name == "join" && !c.given(0, "d") {
+		a[0] = ""
 	}
 	return s.listFilter(name, v, a)
 }

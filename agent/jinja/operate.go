@@ -11,6 +11,10 @@ import (
 func (s *state) attribute(v any, name string) any {
 	switch v := v.(type) {
 	case nil:
+	case bool, int64, float64:
+		if slices.Contains(numberMethods, name) {
+			s.fail("the attribute %s of %s", name, kind(v))
+		}
 	case *namespace:
 		if s.keeping > 0 {
 			s.fail("the condition of a loop reads a namespace")
@@ -43,7 +47,7 @@ func (s *state) item(v, key any) any {
 	name, named := key.(string)
 	at, numbered := whole(key)
 	switch v := v.(type) {
-	case nil:
+	case nil, bool, int64, float64:
 	case *Dict:
 		value, ok := v.get(key)
 		if ok {
