@@ -187,7 +187,7 @@ func hasMethod(v any, name string) bool {
 func (s *state) dictMethod(d *Dict, name string, args []any) any {
 	switch {
 	case name == "get" && len(args) > 0 && len(args) < 3 && hashable(args[0]):
-		if v, ok := d.get(args[0]); ok {
+		if v, ok := d.Get(args[0]); ok {
 			return v
 		}
 		return append(args, nil)[1]

@@ -229,7 +229,7 @@ func (s *state) listFilter(name string, v any, a []any) any {
 		seen, key := NewDict(), s.folded(itself)
 		return &iterator{slices.DeleteFunc(items, func(v any) bool {
 			k := key(v)
-			_, known := seen.get(k)
+			_, known := seen.Get(k)
 			s.put(seen, k, true)
 			return known
 		})}

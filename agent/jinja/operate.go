@@ -19,7 +19,7 @@ func (s *state) attribute(v any, name string) any {
 		if s.keeping > 0 {
 			s.fail("the condition of a loop reads a namespace")
 		}
-		if value, ok := v.vars.get(name); ok {
+		if value, ok := v.vars.Get(name); ok {
 			return value
 		}
 	case *loop:
@@ -32,7 +32,7 @@ func (s *state) attribute(v any, name string) any {
 			return method{v, name}
 		}
 		if d, ok := v.(*Dict); ok {
-			if value, ok := d.get(name); ok {
+			if value, ok := d.Get(name); ok {
 				return value
 			}
 		}
@@ -49,7 +49,7 @@ func (s *state) item(v, key any) any {
 	switch v := v.(type) {
 	case nil, bool, int64, float64:
 	case *Dict:
-		value, ok := v.get(key)
+		value, ok := v.Get(key)
 		if ok {
 			return value
 		}
@@ -232,7 +232,7 @@ func (s *state) contains(where, what any) bool {
 		if !hashable(what) && !isUndefined(what) {
 			s.fail("%s in a dict", kind(what))
 		}
-		_, ok := w.get(what)
+		_, ok := w.Get(what)
 		return ok
 	}
 	next := s.iterate(where)

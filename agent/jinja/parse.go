@@ -331,7 +331,7 @@ func (p *parser) loop() stmt {
 		ended := false // jinja2 does not count an iteration that is left or continued
 		for i, item := range l.items {
 			s.line = line
-			s.spend(1)
+			s.spend(iteration)
 			l.index = i
 			in := prepare(s)
 			in.vars["loop"] = l

@@ -58,8 +58,10 @@ func Parse(source string) (t *Template, err error) {
 
 // Bounds of one rendering, because templates are downloaded: steps and bytes together, and nested calls or values.
 const (
-	mostWork = 1 << 28
+	mostWork = 1 << 27
 	deepest  = 100
+	// iteration is the work of one turn of a loop.
+	iteration = 128
 )
 
 // state is what a rendering has besides variables.

@@ -72,7 +72,8 @@ func (d *Dict) Set(key, value any) {
 	d.values[k] = value
 }
 
-func (d *Dict) get(key any) (any, bool) {
+// Get returns a member.
+func (d *Dict) Get(key any) (any, bool) {
 	if !hashable(key) {
 		return nil, false
 	}
@@ -210,7 +211,7 @@ func (s *state) equal(a, b any) bool {
 	case *Dict:
 		y, ok := b.(*Dict)
 		return ok && len(x.keys) == len(y.keys) && !slices.ContainsFunc(x.keys, func(k any) bool {
-			v, ok := y.get(k)
+			v, ok := y.Get(k)
 			return !ok || !s.equal(x.values[same(k)], v)
 		})
 	case *loop, *macro, *namespace, *iterator:
