@@ -37,6 +37,7 @@ func (d *Draft) push(ctx context.Context) error {
 		args = append(args, "-o", "topic="+d.Branch, "-o", "title="+title)
 	case d.Via == AGit && d.old == nil:
 		args = append(args, "-o", "merge_request.create", "-o", "merge_request.target="+d.Into,
+			"-o", "merge_request.target_project="+d.to.Path, // else that of a fork's parent
 			"-o", "merge_request.title="+title, "-o", "merge_request.remove_source_branch")
 	}
 	args = append(args, r.url.String(), d.Commit+":"+ref)

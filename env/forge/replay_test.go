@@ -72,6 +72,12 @@ func (h *replayed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "60")
 	}
+	if page, rest, ok := strings.Cut(answer, "\nNEXT\n"); ok && r.URL.Query().Get("page") == "" {
+		answer = page
+		w.Header().Set("Link", "<"+h.URL+r.URL.Path+`?page=2>; rel="next"`)
+	} else if ok {
+		answer = rest
+	}
 	w.WriteHeader(status)
 	fmt.Fprint(w, strings.ReplaceAll(answer, "HOST", h.URL))
 }
@@ -250,7 +256,8 @@ func TestGitLabPushOptions(t *testing.T) {
 		t.Fatalf("got %+v, %v", done, err)
 	}
 	options, err := os.ReadFile(filepath.Join(h.git.served, "options"))
-	for _, want := range []string{"=merge_request.create\n", "=merge_request.target=trunk\n", "=merge_request.title=Draft: Say hello"} {
+	for _, want := range []string{"=merge_request.create\n", "=merge_request.target=trunk\n",
+		"=merge_request.target_project=o/r\n", "=merge_request.title=Draft: Say hello"} {
 		if err != nil || !strings.Contains(string(options), want) {
 			t.Errorf("%q is missing in %s, %v", want, options, err)
 		}
@@ -271,7 +278,7 @@ func TestGitLabReview(t *testing.T) {
 		"GET /api/v4/projects/o%2Fr/merge_requests/3/discussions": `[
 			{"id":"d0","notes":[{"id":1,"body":"added 1 commit","system":true}]},
 			{"id":"d1","notes":[{"id":2,"body":"Old.","resolvable":true,"resolved":true}]},
-			{"id":"d2","notes":[{"id":3,"body":"Nice.","resolvable":false}]},
+			{"id":"d2","notes":[{"id":3,"body":"Nice.","resolvable":false}]}]` + "\nNEXT\n" + `[
 			{"id":"d3","notes":[{"id":4,"body":"Say five.","resolvable":true,"author":{"username":"ben"},
 			"position":{"new_path":"file.txt","new_line":1}},{"id":5,"body":"Please.","resolvable":true,"author":{"username":"ann"}}]}]`,
 		"GET /api/v4/projects/o%2Fr/merge_requests/3/pipelines":             `[{"id":9,"status":"failed","project_id":4},{"id":8,"status":"success"}]`,

@@ -195,7 +195,7 @@ func (s *session) giteaThreads(ctx context.Context, p Pull) ([]Thread, error) {
 }
 
 func (s *session) gitLabThreads(ctx context.Context, p Pull) ([]Thread, error) {
-	var discussions []struct {
+	type discussion struct {
 		ID    string
 		Notes []struct {
 			commentJSON
@@ -207,8 +207,14 @@ func (s *session) gitLabThreads(ctx context.Context, p Pull) ([]Thread, error) {
 			}
 		}
 	}
-	if _, err := s.get(ctx, s.pulls(p.Number)+"/discussions", "per_page=100", &discussions); err != nil {
-		return nil, err
+	var discussions []discussion
+	for next, page := "per_page=100", 0; next != "" && page < maxPages; page++ { // what the system notes is among them
+		var some []discussion
+		var err error
+		if next, err = s.get(ctx, s.pulls(p.Number)+"/discussions", next, &some); err != nil {
+			return nil, err
+		}
+		discussions = append(discussions, some...)
 	}
 	var all []Thread
 	for _, d := range discussions {
