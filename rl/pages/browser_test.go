@@ -305,6 +305,9 @@ func TestLongStaticRollout(t *testing.T) {
 	}
 	p.eval(`(() => { const s = document.getElementById("s2998"); s.open = true; s.scrollIntoView(); })()`)
 	p.wait(`document.querySelector("#s2998 .add")` + "?.textContent.includes('December')")
+	p.eval(`document.dispatchEvent(new KeyboardEvent("keydown", {key: "f", ctrlKey: true}))`)
+	p.wait(`document.querySelectorAll("#shown .body").length === 3000 && ` +
+		`document.querySelector("#s17 .body").textContent !== document.querySelector("#s67 .body").textContent`)
 	writePage(t, h, filepath.Join(dir, "rollouts", "django__django-11000", "0"), page)
 	p.open("file://" + page + "#s2999")
 	p.wait(`document.getElementById("s2999").textContent.includes("3 passed")`)

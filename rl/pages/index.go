@@ -45,9 +45,9 @@ func (l listed) Result() string {
 	return plot.Percent(t.Rate.Rate)
 }
 
-// Interval is the 95% interval of the score.
+// Interval is the 95% interval of the score, where that is a share of the attempts.
 func (l listed) Interval() string {
-	if l.Total.Graded == 0 || l.Kind == run.Train {
+	if l.Total.Graded == 0 || l.Kind == run.Train || l.Kind == rankKind {
 		return ""
 	}
 	return fmt.Sprintf("%.1f to %.1f", 100*l.Total.Rate.Low, 100*l.Total.Rate.High)

@@ -283,10 +283,12 @@ func (p *rolloutPage) cards() []plot.Card {
 	if x.Steps > 0 || len(p.Steps) > 0 {
 		cards = append(cards, plot.Card{Name: "Steps", Value: fmt.Sprint(max(x.Steps, len(p.Steps))), Detail: x.Reason()})
 	}
-	if x.Read+x.Written > 0 {
-		cards = append(cards, plot.Card{
-			Name: "Tokens", Value: count(x.Read + x.Written), Detail: fmt.Sprintf("%s written", count(x.Written)),
-		})
+	if x.Written > 0 {
+		c := plot.Card{Name: "Tokens", Value: count(x.Read + x.Written), Detail: "written"}
+		if x.Read > 0 {
+			c.Detail = count(x.Written) + " written"
+		}
+		cards = append(cards, c)
 	}
 	if x.Seconds > 0 {
 		cards = append(cards, plot.Card{Name: "Time", Value: plot.Duration(x.Seconds)})

@@ -230,7 +230,7 @@ func timeline(dir string, step int, groups [][]record.Played) (template.HTML, er
 	}
 	span := max(to.Sub(from).Seconds(), 1e-9)
 	x := func(t time.Time) float64 { return max(0, min(1, t.Sub(from).Seconds()/span)) * timelineWidth }
-	height := trainerHeight*2 + rowHeight*float64(len(all)) + 16
+	height := trainerHeight*2 + rowHeight*float64(len(all))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="timeline">`, timelineWidth, height)
 	for _, r := range bars {
@@ -260,8 +260,7 @@ func timeline(dir string, step int, groups [][]record.Played) (template.HTML, er
 			at += w
 		}
 	}
-	fmt.Fprintf(&b, `<text x="0" y="%.1f">0 s</text><text class="xname" x="%g" y="%.1f">%s</text></svg>`,
-		height-2, timelineWidth, height-2, plot.Duration(span))
+	fmt.Fprintf(&b, `</svg><div class="ends"><span>0 s</span><span>%s</span></div>`, plot.Duration(span))
 	return template.HTML(b.String()), nil
 }
 

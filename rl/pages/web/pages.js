@@ -10,15 +10,19 @@
     const bytes = Uint8Array.from(atob(packed.dataset.gzip), (c) => c.charCodeAt(0));
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
+  const parts = new Map();
+  const part = (id) => {
+    if (!parts.has(id)) parts.set(id, unpack(document.getElementById(id)).then((text) => [...parse(text).body.children]));
+    return parts.get(id);
+  };
   const load = async (step) => {
     const from = step.dataset.load;
     if (!from) return;
     delete step.dataset.load;
     try {
-      const [, part, at] = from.match(/^#(.*):(.*)/) || [], answer = part || await fetch(from);
-      if (!part && !answer.ok) throw new Error(answer.status);
-      const { body } = parse(await (part ? unpack(document.getElementById(part)) : answer.text()));
-      step.replaceChildren($("summary", step), ...(part ? [body.children[at]] : body.childNodes));
+      const [, id, at] = from.match(/^#(.*):(.*)/) || [], answer = id || await fetch(from);
+      if (!id && !answer.ok) throw new Error(answer.status);
+      step.replaceChildren($("summary", step), ...(id ? [(await part(id))[at]] : parse(await answer.text()).body.childNodes));
     } catch {
       step.dataset.load = from;
     }
@@ -53,6 +57,8 @@
     "?": () => $("#keys").showModal(),
   };
   document.addEventListener("keydown", (e) => {
+    // What a browser is to find must be there; it unfolds the step itself.
+    if ((e.ctrlKey || e.metaKey) && e.key === "f") all("details[data-load^='#']").forEach(load);
     if (e.ctrlKey || e.metaKey || e.altKey || e.target.matches("input, textarea, button, a, summary") && e.key === "Enter" ||
         e.target.matches("input, textarea")) return;
     if (keys[e.key]) { keys[e.key](); e.preventDefault(); }
