@@ -248,7 +248,8 @@ func TestGroups(t *testing.T) {
 	var source strings.Builder
 	var ids []string
 	for _, name := range []string{"a", "b", "c", "kept"} {
-		fmt.Fprintf(&source, "def test_%[1]s():\n    page = get(\"%[1]s\")\n    assert page.body\n    assert page.status == 404\n\n\n", name)
+		fmt.Fprintf(&source, "def test_%[1]s():\n    page = get(\"%[1]s\")\n    assert page.body\n"+
+			"    assert page.status == 404\n\n\n", name)
 		ids = append(ids, "test_a.py::test_"+name)
 	}
 	set, err := New(Python{}, Options{
