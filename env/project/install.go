@@ -73,7 +73,8 @@ func (t tree) pip() string {
 	}
 	all := manifest + "\n" + string(t.read("setup.py")) + "\n" + string(t.read("setup.cfg"))
 	for _, name := range []string{"test", "tests", "testing", "dev", "develop"} { // the best first
-		defined := regexp.MustCompile(`(?m)^\s*(?:extras_require\s*=\s*\{\s*)?["']?` + name + `["']?\s*[=:]\s*(?:[\[(]|$|EXTRA)`)
+		defined := regexp.MustCompile(`(?m)^\s*(?:extras_require\s*=\s*\{\s*)?["']?` + name +
+			`["']?\s*[=:]\s*(?:[\[(]|$|EXTRA)`)
 		if extras == "" && defined.MatchString(all) {
 			extras = "[" + name + "]"
 		}

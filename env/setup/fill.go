@@ -10,8 +10,8 @@ import (
 	"deepswe/env"
 )
 
-// Fill runs a set-up in a sandbox of the spec, whose commands fill the set-up's directory on this machine. The spec shows
-// it as writable.
+// Fill runs a set-up in a sandbox of the spec, whose commands fill the set-up's directory on this machine. The spec
+// shows it as writable.
 func Fill(ctx context.Context, p env.Provider, s env.Spec, how env.Setup) error {
 	if err := os.Chmod(how.Dir, 0o777); err != nil { // commands run as a user of their own
 		return err
