@@ -3,6 +3,7 @@ package chatml_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -183,4 +184,46 @@ func FuzzReply(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// What follows a reply is what the whole conversation ends with, or it is refused; so are calls in a notation that Reply
+// does not read.
+func TestCodecOfATemplate(t *testing.T) {
+	t.Parallel()
+	tok, err := tokenizer.Load("../tokenizer/testdata/qwen.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const turns = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" +
+		"{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
+	request := agent.Request{
+		Messages: []agent.Message{{Role: agent.RoleUser, Content: "a"},
+			{Role: agent.RoleAssistant, Content: "b"}, {Role: agent.RoleUser, Content: "c"}},
+		Fresh: 2, Sampled: &agent.Sample{PromptIDs: []int32{1}, CompletionIDs: tok.Encode("Hm.</think>b<|im_end|>")},
+	}
+	for name, tt := range map[string]struct{ source, want string }{
+		"a thought that the prompt opens": {turns, "Hm.</think>b<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n<think>\n"},
+		"the reply changes what follows":  {turns + "{{ messages[1].content if messages | length == 3 }}", "cannot be extended"},
+		"the template refuses":            {"{% if messages | length == 3 and messages[1].content == 'b' %}{{ raise_exception('no') }}{% endif %}" + turns, "refuses the conversation: no"},
+	} {
+		template, err := chatml.New(tt.source, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		codec, err := chatml.NewCodec(tok, template)
+		got := fmt.Sprint(err)
+		if err == nil {
+			ids, err := codec.Prompt(t.Context(), request)
+			if got = fmt.Sprint(err); err == nil {
+				got = tok.Decode(ids[1:])
+			}
+			native := agent.Request{Messages: request.Messages[:1], Tools: []tools.Spec{{Name: "x"}}}
+			if _, err := codec.Prompt(t.Context(), native); err == nil || !strings.Contains(err.Error(), "notation") {
+				t.Errorf("%s: native calls: %v", name, err)
+			}
+		}
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
 }
