@@ -126,7 +126,7 @@ func (d *daemon) greet(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.facts = facts{result.Info, goArch(result.Info.Architecture)}
+	d.facts = newFacts(result.Info)
 	if d.starts == nil {
 		// Starting more containers than this at once only slows a daemon down.
 		d.starts = make(chan struct{}, min(max(2*d.facts.NCPU, 2), 8))
@@ -136,6 +136,16 @@ func (d *daemon) greet(ctx context.Context) error {
 	}
 	d.down = nil
 	return nil
+}
+
+// newFacts corrects what a daemon reports. A rootless Podman on control groups of version 1 announces limits and ignores
+// them.
+func newFacts(info system.Info) facts {
+	const store, ofRoot = "/containers/storage", "/var/lib/containers/storage"
+	if root := info.DockerRootDir; info.CgroupVersion == "1" && strings.HasSuffix(root, store) && root != ofRoot {
+		info.MemoryLimit, info.SwapLimit, info.CPUCfsQuota, info.PidsLimit = false, false, false, false
+	}
+	return facts{info, goArch(info.Architecture)}
 }
 
 // goArch converts the machine name that a daemon reports to Go's.

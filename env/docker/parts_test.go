@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 	"pgregory.net/rapid"
 )
@@ -201,5 +202,26 @@ func TestClientFloor(t *testing.T) {
 	t.Parallel()
 	if client.MinAPIVersion > "1.41" {
 		t.Errorf("the moby client needs API %s; Docker 20.10 speaks 1.41", client.MinAPIVersion)
+	}
+}
+
+// A rootless Podman on control groups of version 1 has no limits, whatever it says.
+func TestFactsOfPodman(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		root, cgroups string
+		want          bool
+	}{
+		{"/home/me/.local/share/containers/storage", "1", false},
+		{"/home/me/.local/share/containers/storage", "2", true},
+		{"/var/lib/containers/storage", "1", true},
+		{"/var/lib/docker", "1", true},
+	} {
+		info := system.Info{DockerRootDir: c.root, CgroupVersion: c.cgroups, MemoryLimit: true, PidsLimit: true,
+			CPUCfsQuota: true, Architecture: "x86_64"}
+		f := newFacts(info)
+		if f.MemoryLimit != c.want || f.PidsLimit != c.want || f.CPUCfsQuota != c.want || f.arch != "amd64" {
+			t.Errorf("%s, version %s: %+v", c.root, c.cgroups, f)
+		}
 	}
 }
