@@ -37,6 +37,15 @@ var actions = map[string][]string{
 // speaker is a model's directory whose tokenizer has the words, and a server that trains it.
 func speaker(t *testing.T, words []string, o trainertest.Options) (string, *trainertest.Server) {
 	t.Helper()
+	dir, speech := spoken(t, words)
+	letters := strings.Split("abcdefgh", "")[:len(words)]
+	o.Speech, o.Base, o.Language = &speech, dir, embedded.Language{Vocabulary: letters, Window: 1, Reply: 2}
+	return dir, trainertest.New(t, o)
+}
+
+// spoken is a model's directory whose tokenizer has the words, and their ids.
+func spoken(t *testing.T, words []string) (string, trainertest.Speech) {
+	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "agent", "tokenizer", "testdata", "qwen.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -66,9 +75,7 @@ func speaker(t *testing.T, words []string, o trainertest.Options) (string, *trai
 	}
 	speech.Before, speech.Size = tok.Encode("\n")[0], int(size)+5
 	speech.End, _ = tok.ID(chatml.End)
-	letters := strings.Split("abcdefgh", "")[:len(words)]
-	o.Speech, o.Base, o.Language = &speech, dir, embedded.Language{Vocabulary: letters, Window: 1, Reply: 2}
-	return dir, trainertest.New(t, o)
+	return dir, speech
 }
 
 // sweOnTinker trains on two tasks that random actions solve at times.

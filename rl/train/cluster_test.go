@@ -1,0 +1,386 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"deepswe/agent/trajectory"
+	"deepswe/env"
+	"deepswe/env/testkit"
+)
+
+// What --print kubernetes writes runs on a cluster, as docs/recipes.md says: the manifests are applied as they are,
+// to a node with the labels of the page, and the driver's Job ends after two steps, whose sandboxes were pods. The
+// images are stand-ins for those that the manifests name: deepswe's own is built as the page says, those of SkyRL and
+// vLLM have fakes, and that of Postgres does nothing. The node is too small for what the driver requests, and has GPUs
+// in name only.
+func TestRecipeOnCluster(t *testing.T) {
+	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
+		t.Skip("it builds and loads images, and takes minutes: DEEPSWE_TEST_FULL asks for it")
+	}
+	l := testkit.OpenKubelab(t)
+	testkit.Images(t, "deepswe-test:busybox")
+	c := &recipeCluster{Kubelab: l, namespace: fmt.Sprintf("deepswe-recipe-%d", os.Getpid()), dir: t.TempDir()}
+	program := c.images(t)
+	c.prepare(t)
+	c.names(t)
+	manifests := c.print(t, program)
+	manifests = strings.NewReplacer(`requests: {cpu: "4", memory: 16Gi}`, "requests: {cpu: 10m}",
+		`requests: {cpu: "1", memory: 2Gi}`, "requests: {cpu: 10m}", "requests: 0.25", "requests: 0.01").Replace(manifests)
+	t.Logf("%s", c.kubectl(t, manifests, "apply", "--validate=strict", "-f", "-"))
+	c.await(t, "deepswe-train")
+	t.Log(c.kubectl(t, "", "logs", "job/deepswe-train"))
+
+	data, err := os.ReadFile(filepath.Join(c.dir, "shared", "runs", "deepswe-adapter", "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", data)
+	events := c.kubectl(t, "", "get", "events", "--field-selector=reason=Scheduled",
+		`-o=jsonpath={range .items[*]}{.involvedObject.name}{"\n"}{end}`)
+	var served []map[string]int
+	fetch(t, http.DefaultClient, "http://"+c.podOf(t, "skyrl").String()+":8000/served", &served)
+	t.Logf("the adapters of each vLLM have served %v", served)
+	for i := range 2 {
+		if pods := strings.Count(events, fmt.Sprintf("deepswe-number-%d-", i)); pods < 4 {
+			t.Errorf("%d pods were sandboxes of task %d, want one for each rollout at least:\n%s", pods, i, events)
+		}
+		if len(served[i]) == 0 {
+			t.Errorf("vLLM %d has served no adapter", i)
+		}
+	}
+	if steps := strings.Count(string(data), "\n"); steps != 2 {
+		t.Errorf("%d steps were trained, want 2", steps)
+	}
+}
+
+// recipeCluster is a namespace in which a recipe runs, with its volumes below dir.
+type recipeCluster struct {
+	*testkit.Kubelab
+
+	namespace, dir string
+	api            *http.Client
+}
+
+func (c *recipeCluster) kubectl(t testing.TB, stdin string, args ...string) string {
+	t.Helper()
+	return c.Kubectl(t, stdin, append([]string{"-n", c.namespace}, args...)...)
+}
+
+// standIn is an image, whose files are links to those that were built.
+type standIn struct {
+	name, dockerfile string
+}
+
+const (
+	driverImage = "registry.example.com/deepswe:1"
+	serving     = "FROM deepswe-test:busybox\nCOPY servers /servers\nCOPY model /model\nCOPY bin /bin\n"
+	// Debian's static busybox looks up no names, so its shell gets another wget.
+	driving = "FROM deepswe-test:busybox\nCOPY deepswe /deepswe\nCOPY *.jsonl /data/\n" +
+		"COPY servers /servers\nRUN [\"busybox\", \"rm\", \"/bin/sh\"]\nCOPY sh /bin/sh\n"
+)
+
+var standIns = []standIn{
+	{driverImage, driving},
+	{"registry.example.com/skyrl:0.3.0", serving},
+	{"vllm/vllm-openai:v0.32.0", serving + "ENTRYPOINT [\"vllm\", \"serve\"]\n"},
+	{"postgres:17", serving + "CMD [\"sleep\", \"100000\"]\n"},
+}
+
+// images builds the images and loads them into the cluster. It returns deepswe.
+func (c *recipeCluster) images(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	for name, pkg := range map[string]string{"deepswe": "deepswe", "servers": "deepswe/rl/train/testdata/servers"} {
+		execute(t, "", "go", "build", "-ldflags=-s -w", "-o", filepath.Join(root, name), pkg)
+	}
+	model, speech := spoken(t, actions[trajectory.FormatXML])
+	ids, err := json.Marshal(speech)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WriteFile(t, filepath.Join(model, "speech.json"), string(ids))
+	execute(t, "", "cp", "-r", model, filepath.Join(root, "model"))
+	task := strings.Replace(sweTask, `{"id":%q,`, `{"id":%q,"image":"deepswe-test:bookworm",`, 1)
+	testkit.WriteFile(t, filepath.Join(root, "tasks.jsonl"), fmt.Sprintf(task+"\n"+task+"\n", "number-0", "number-1"))
+	for name, script := range map[string]string{
+		"bin/bash": `exec sh "$@"`, "bin/python": `exec /servers skyrl "$@"`, "bin/vllm": `exec /servers vllm "$@"`,
+		"bin/pg_isready": "exit 0", "bin/psql": "exit 0", "sh": `wget() { /servers wget "$@"; }; script=$2; shift 2; eval "$script"`,
+	} {
+		path := testkit.WriteFile(t, filepath.Join(root, name), "#!/bin/busybox sh\n"+script+"\n")
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for _, image := range standIns {
+		if exec.CommandContext(t.Context(), "docker", "image", "inspect", image.name).Run() == nil {
+			t.Fatalf("the daemon has an image %s already, which the test would replace", image.name)
+		}
+	}
+	for _, image := range standIns {
+		execute(t, image.dockerfile, "docker", "build", "-q", "-t", image.name, "-f", "-", root)
+		t.Cleanup(func() { execute(t, "", "docker", "image", "rm", image.name) })
+		names = append(names, image.name)
+	}
+	execute(t, "", filepath.Join(c.Scripts, "load.sh"), names...)
+	return filepath.Join(root, "deepswe")
+}
+
+// execute runs a program, and returns what it printed.
+func execute(t testing.TB, stdin, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// prepare makes the namespace with its volumes, and gives the node labels and GPUs.
+func (c *recipeCluster) prepare(t *testing.T) {
+	t.Helper()
+	c.Kubectl(t, "", "create", "namespace", c.namespace)
+	t.Cleanup(func() {
+		c.kubectl(t, "", "delete", "jobs,deployments,statefulsets,daemonsets", "--all", "--wait=false")
+		c.kubectl(t, "", "delete", "pods", "--all", "--force", "--grace-period=0")
+		c.Kubectl(t, "", "delete", "namespace", c.namespace, "--wait=false")
+	})
+	labels := []string{"deepswe.gpu", "deepswe.sandboxes"}
+	for _, label := range labels {
+		c.Kubectl(t, "", "label", "node", "--all", label+"=yes", "--overwrite")
+		t.Cleanup(func() { c.Kubectl(t, "", "label", "node", "--all", label+"-") })
+	}
+	status := func(gpus string) {
+		c.Kubectl(t, "", "patch", "node", "kubelab", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
+			`{"status": {"capacity": {"nvidia.com/gpu": %[1]s}, "allocatable": {"nvidia.com/gpu": %[1]s}}}`, gpus))
+	}
+	status(`"3"`)
+	t.Cleanup(func() { status("null") })
+	for claim, mode := range map[string]string{"shared": "ReadWriteMany", "postgres": "ReadWriteOnce"} {
+		volume := c.namespace + "-" + claim
+		c.Kubectl(t, fmt.Sprintf(`
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: %s}
+spec:
+  accessModes: [%s]
+  capacity: {storage: 4Ti}
+  claimRef: {namespace: %s, name: deepswe-%s}
+  hostPath: {path: %s, type: DirectoryOrCreate}
+`, volume, mode, c.namespace, claim, filepath.Join(c.dir, claim)), "apply", "-f", "-")
+		t.Cleanup(func() { c.Kubectl(t, "", "delete", "pv", volume, "--wait=false") })
+	}
+}
+
+// apiAddress is where the cluster's API is on the node.
+const apiAddress = "127.0.0.1:16443"
+
+// The addresses of the cluster's name server and of its API in pods.
+var (
+	nameServer = netip.MustParseAddrPort("198.19.0.10:53")
+	apiServer  = netip.MustParseAddrPort("198.19.0.1:443")
+)
+
+// names gives the cluster the name server and the way to its API that it lacks. A service has the address of a pod.
+func (c *recipeCluster) names(t *testing.T) {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.Run, "admin.kubeconfig"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.api, err = rest.HTTPClientFor(config); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.api.CloseIdleConnections)
+	for _, at := range []netip.AddrPort{nameServer, apiServer} {
+		execute(t, "", "ip", "address", "add", at.Addr().String()+"/32", "dev", "kubelab0")
+		t.Cleanup(func() { execute(t, "", "ip", "address", "del", at.Addr().String()+"/32", "dev", "kubelab0") })
+	}
+	asked, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(nameServer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	called, err := net.Listen("tcp", apiServer.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	t.Cleanup(func() {
+		asked.Close()
+		called.Close()
+		serving.Wait()
+	})
+	serving.Go(func() {
+		buffer := make([]byte, 1500)
+		for {
+			n, from, err := asked.ReadFromUDPAddrPort(buffer)
+			if err != nil {
+				return
+			}
+			if reply := c.answer(t, buffer[:n]); reply != nil {
+				_, _ = asked.WriteToUDPAddrPort(reply, from) // whoever gets none asks again
+			}
+		}
+	})
+	serving.Go(func() {
+		for {
+			from, err := called.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { forward(from, apiAddress) })
+		}
+	})
+}
+
+// forward connects two ends until one hangs up.
+func forward(from net.Conn, address string) {
+	defer from.Close()
+	to, err := net.Dial("tcp", address)
+	if err != nil {
+		return
+	}
+	defer to.Close()
+	var copying sync.WaitGroup
+	for _, ends := range [][2]net.Conn{{from, to}, {to, from}} {
+		copying.Go(func() {
+			_, _ = io.Copy(ends[0], ends[1])
+			ends[0].Close()
+			ends[1].Close()
+		})
+	}
+	copying.Wait()
+}
+
+// answer answers a question for the address of a service, or of one of its pods.
+func (c *recipeCluster) answer(t *testing.T, question []byte) []byte {
+	var m dnsmessage.Message
+	if err := m.Unpack(question); err != nil || len(m.Questions) != 1 {
+		return nil
+	}
+	q := m.Questions[0]
+	m.Response, m.Authoritative, m.RCode = true, true, dnsmessage.RCodeNameError
+	if name, ok := strings.CutSuffix(q.Name.String(), "."+c.namespace+".svc.cluster.local."); ok {
+		if at := c.podOf(t, name); at.IsValid() {
+			m.RCode = dnsmessage.RCodeSuccess
+			if q.Type == dnsmessage.TypeA {
+				m.Answers = []dnsmessage.Resource{{
+					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class},
+					Body:   &dnsmessage.AResource{A: at.As4()},
+				}}
+			}
+		}
+	}
+	m.Additionals = nil
+	reply, err := m.Pack()
+	if err != nil {
+		t.Error(err)
+	}
+	return reply
+}
+
+// podOf returns the address of a pod behind SERVICE or POD.SERVICE.
+func (c *recipeCluster) podOf(t testing.TB, name string) netip.Addr {
+	pod, service, ok := strings.Cut(name, ".")
+	if !ok {
+		pod, service = "", name
+	}
+	var list struct {
+		Items []struct {
+			Endpoints []struct {
+				Addresses  []netip.Addr
+				Hostname   string
+				Conditions struct{ Ready bool }
+			}
+		}
+	}
+	fetch(t, c.api, fmt.Sprintf("https://%s/apis/discovery.k8s.io/v1/namespaces/%s/endpointslices?labelSelector=%s",
+		apiAddress, c.namespace, url.QueryEscape("kubernetes.io/service-name="+service)), &list)
+	for _, slice := range list.Items {
+		for _, e := range slice.Endpoints {
+			if e.Conditions.Ready && e.Hostname == pod {
+				return e.Addresses[0]
+			}
+		}
+	}
+	return netip.Addr{}
+}
+
+// print returns the manifests for three GPUs: one trains, and two vLLM servers sample.
+func (c *recipeCluster) print(t *testing.T, program string) string {
+	t.Helper()
+	args := []string{"train", "--config", "deepswe-adapter", "--print", "kubernetes", "--nodes", "1", "--gpus", "3"}
+	for _, set := range []string{
+		"trainer.model=Qwen/Qwen3-8B", "steps=2", "rollouts.tasks=1", "rollouts.group=4", "environment.evidence=none",
+		"environment.train.path=tasks.jsonl", `environment.train.exclude_repos_of=""`, `environment.validation.path=""`,
+		"evaluate.every=0", "environment.census=off",
+	} {
+		args = append(args, "--set", set)
+	}
+	return execute(t, "", program, args...)
+}
+
+// await waits until a job has ended. The test fails if it did not succeed, with what its pods said.
+func (c *recipeCluster) await(t *testing.T, job string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for {
+		var state struct {
+			Status struct {
+				Failed     int
+				Conditions []struct{ Type string }
+			}
+		}
+		fetch(t, c.api, fmt.Sprintf("https://%s/apis/batch/v1/namespaces/%s/jobs/%s", apiAddress, c.namespace, job), &state)
+		for _, condition := range state.Status.Conditions {
+			if condition.Type == "Complete" {
+				return
+			}
+		}
+		if state.Status.Failed > 0 || env.Sleep(ctx, time.Second) != nil {
+			break
+		}
+	}
+	t.Log(c.kubectl(t, "", "get", "pods,events"))
+	t.Fatal(c.kubectl(t, "", "logs", "job/"+job, "--all-containers"))
+}
+
+// fetch asks for JSON.
+func fetch(t testing.TB, client *http.Client, address string, into any) {
+	r, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, address, nil)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	reply, err := client.Do(r)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer reply.Body.Close()
+	if err := json.NewDecoder(reply.Body).Decode(into); err != nil {
+		t.Errorf("%s: %s, %v", address, reply.Status, err)
+	}
+}

@@ -1,0 +1,111 @@
+// Command servers takes the place of SkyRL and vLLM in the pods of a recipe: the fakes of trainertest, at the addresses
+// and under the commands that the recipe names. As SkyRL, it has the replicas of vLLM as well, which share its policy;
+// as vLLM, it hands on to that what it is asked; and it is wget, which fetches nothing but a status.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deepswe/agent/chatml"
+	"deepswe/agent/tokenizer"
+	"deepswe/rl/trainer/embedded"
+	"deepswe/rl/trainer/trainertest"
+)
+
+// modelDir is where the image has the model's files, and speech.json.
+const modelDir = "/model"
+
+// replicas of vLLM at most.
+const replicas = 8
+
+// process is the testing.TB of a program that ends with its pod.
+type process struct{ testing.TB }
+
+func (process) Helper()           {}
+func (process) Cleanup(func())    {}
+func (process) TempDir() string   { return must(os.MkdirTemp("", "")) }
+func (process) Fatal(args ...any) { log.Fatal(args...) }
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
+
+func main() {
+	switch os.Args[1] {
+	case "vllm":
+		target := must(url.Parse("http://skyrl:8000/" + must(os.Hostname())))
+		log.Fatal(http.ListenAndServe(":8000", httputil.NewSingleHostReverseProxy(target)))
+	case "wget":
+		if r := must(http.Get(os.Args[len(os.Args)-1])); r.StatusCode != http.StatusOK {
+			log.Fatal(r.Status)
+		}
+		return
+	}
+	flags := flag.NewFlagSet("skyrl", flag.ExitOnError)
+	flags.String("host", "", "")
+	flags.String("port", "", "")
+	flags.String("backend", "", "")
+	flags.String("checkpoints-base", "", "")
+	backend := flags.String("backend-config", "", "")
+	base := flags.String("base-model", "", "")
+	_ = flags.Parse(os.Args[4:]) // skyrl -m skyrl.tinker.api; it exits on errors
+	if !json.Valid([]byte(*backend)) {
+		log.Fatalf("--backend-config is not JSON: %s", *backend)
+	}
+	cached(*base)
+	log.Fatal(http.ListenAndServe(":8000", skyrl(*base)))
+}
+
+// cached puts the model's files where Hugging Face's cache has them, as loading it does.
+func cached(model string) {
+	repo := filepath.Join(os.Getenv("HF_HOME"), "hub", "models--"+strings.ReplaceAll(model, "/", "--"))
+	snapshot := filepath.Join(repo, "snapshots", "1")
+	for _, dir := range []string{filepath.Join(repo, "refs"), snapshot} {
+		must(0, os.MkdirAll(dir, 0o755))
+	}
+	must(0, os.WriteFile(filepath.Join(repo, "refs", "main"), []byte("1"), 0o644))
+	for _, file := range must(os.ReadDir(modelDir)) {
+		data := must(os.ReadFile(filepath.Join(modelDir, file.Name())))
+		must(0, os.WriteFile(filepath.Join(snapshot, file.Name()), data, 0o644))
+	}
+}
+
+// skyrl serves the trainer, the replicas below their names, and how many replies of theirs each adapter has given.
+func skyrl(base string) http.Handler {
+	var speech trainertest.Speech
+	must(0, json.Unmarshal(must(os.ReadFile(filepath.Join(modelDir, "speech.json"))), &speech))
+	words := strings.Split("abcdefgh", "")[:len(speech.Words)]
+	trainer := trainertest.New(process{}, trainertest.Options{Base: base, Speech: &speech, Sums: true, Dedups: true,
+		MaxRank: 64, Language: embedded.Language{Vocabulary: words, Window: 1, Reply: 2}})
+	codec := must(chatml.NewCodec(must(tokenizer.Load(filepath.Join(modelDir, "tokenizer.json"))), chatml.Qwen3))
+	mux := http.NewServeMux()
+	mux.Handle("/", httputil.NewSingleHostReverseProxy(must(url.Parse(trainer.URL()))))
+	var vllms []*trainertest.VLLM
+	for i := range replicas {
+		v, prefix := trainertest.NewVLLM(process{}, trainer, codec), fmt.Sprintf("/vllm-%d", i)
+		vllms = append(vllms, v)
+		mux.Handle(prefix+"/", http.StripPrefix(prefix, v))
+		mux.HandleFunc("GET "+prefix+"/health", func(http.ResponseWriter, *http.Request) {})
+	}
+	mux.HandleFunc("GET /served", func(w http.ResponseWriter, _ *http.Request) {
+		var served []map[string]int
+		for _, v := range vllms {
+			served = append(served, v.Served())
+		}
+		_ = json.NewEncoder(w).Encode(served)
+	})
+	return mux
+}
