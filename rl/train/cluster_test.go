@@ -92,9 +92,9 @@ type standIn struct {
 const (
 	driverImage = "registry.example.com/deepswe:1"
 	serving     = "FROM deepswe-test:busybox\nCOPY servers /servers\nCOPY model /model\nCOPY bin /bin\n"
-	// Debian's static busybox looks up no names, so its shell gets another wget.
-	driving = "FROM deepswe-test:busybox\nCOPY deepswe /deepswe\nCOPY *.jsonl /data/\n" +
-		"COPY servers /servers\nRUN [\"busybox\", \"rm\", \"/bin/sh\"]\nCOPY sh /bin/sh\n"
+	// As the page says, it has git; it lacks wget.
+	driving = "FROM deepswe-test:bookworm\nCOPY deepswe /deepswe\nCOPY *.jsonl /data/\n" +
+		"COPY servers /servers\nCOPY wget /usr/local/bin/wget\n"
 )
 
 var standIns = []standIn{
@@ -122,9 +122,9 @@ func (c *recipeCluster) images(t *testing.T) string {
 	testkit.WriteFile(t, filepath.Join(root, "tasks.jsonl"), fmt.Sprintf(task+"\n"+task+"\n", "number-0", "number-1"))
 	for name, script := range map[string]string{
 		"bin/bash": `exec sh "$@"`, "bin/python": `exec /servers skyrl "$@"`, "bin/vllm": `exec /servers vllm "$@"`,
-		"bin/pg_isready": "exit 0", "bin/psql": "exit 0", "sh": `wget() { /servers wget "$@"; }; script=$2; shift 2; eval "$script"`,
+		"bin/pg_isready": "exit 0", "bin/psql": "exit 0", "wget": `exec /servers wget "$@"`,
 	} {
-		path := testkit.WriteFile(t, filepath.Join(root, name), "#!/bin/busybox sh\n"+script+"\n")
+		path := testkit.WriteFile(t, filepath.Join(root, name), "#!/bin/sh\n"+script+"\n")
 		if err := os.Chmod(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
