@@ -2,6 +2,8 @@ package train
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,8 +20,6 @@ import (
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"deepswe/agent/trajectory"
 	"deepswe/env"
@@ -205,14 +205,22 @@ var (
 // names gives the cluster the name server and the way to its API that it lacks. A service has the address of a pod.
 func (c *recipeCluster) names(t *testing.T) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(c.Run, "admin.kubeconfig"))
+	pki := filepath.Join(c.Run, "pki")
+	pair, err := tls.LoadX509KeyPair(filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.api, err = rest.HTTPClientFor(config); err != nil {
+	authority, err := os.ReadFile(filepath.Join(pki, "ca.crt"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(authority)
+	c.api = &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: trusted, MinVersion: tls.VersionTLS12},
+	}}
 	t.Cleanup(c.api.CloseIdleConnections)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
 	for _, at := range []netip.AddrPort{nameServer, apiServer} {
 		execute(t, "", "ip", "address", "add", at.Addr().String()+"/32", "dev", "kubelab0")
 		t.Cleanup(func() { execute(t, "", "ip", "address", "del", at.Addr().String()+"/32", "dev", "kubelab0") })
