@@ -76,7 +76,7 @@ func kindOf(name string) Kind {
 // runs reports whether a test runner would start a file, and not only load it.
 func runs(name string) bool {
 	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
-	switch Language(name) {
+	switch languageOf(name) {
 	case "c", "c++", "rust": // each is a program, or a part of one
 		return path.Ext(name) != ".h" && path.Ext(name) != ".hpp"
 	}

@@ -256,7 +256,8 @@ func TestRowsAreJSON(t *testing.T) {
 			row.Advantage, row.Scale = rapid.Float64Range(-9, 9).Draw(t, "advantage"), rapid.Float64Range(0, 1).Draw(t, "scale")
 			want := wireRow{
 				Task: row.Task, Group: row.Group, Attempt: row.Attempt, Row: row.Row, IDs: row.IDs, Logprobs: row.Logprobs,
-				Advantage: row.Advantage, Advantages: row.Advantages, Scale: row.Scale, Reward: row.Reward, StopReason: string(row.StopReason),
+				Advantage: row.Advantage, Advantages: row.Advantages, Scale: row.Scale, Reward: row.Reward,
+				StopReason: string(row.StopReason),
 				PolicyVersion: 4.0, Trained: true,
 			}
 			for _, m := range row.Mask {

@@ -96,7 +96,8 @@ func (in *inputs) openEnvironment(ctx context.Context) (err error) {
 	}
 	if in.prefixes != nil {
 		if in.prefixes.write = in.environment.Beginning; in.prefixes.write == nil {
-			return errors.New("prefix.on: its rollouts cannot be played again; want the environment swe with deepswe's own agent")
+			return errors.New("prefix.on: its rollouts cannot be played again; want the environment swe with " +
+				"deepswe's own agent")
 		}
 	}
 	if c.Objective == config.Imitation {
@@ -187,7 +188,8 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 	}
 	x := examiner{player: p, site: &l.site, settings: c.Evaluate, steps: c.Steps, maxLength: c.Algorithm.MaxLength}
 	l.beginCourse = plan{
-		site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, prefixes: in.prefixes, teacher: taught, seed: c.Seed,
+		site: &l.site, examiner: x, keeper: &l.keeper, stages: in.stages, prefixes: in.prefixes, teacher: taught,
+		seed: c.Seed,
 	}.beginCourse
 	return l, in.watch(l)
 }

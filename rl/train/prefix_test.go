@@ -34,7 +34,9 @@ type worker struct {
 
 func (w *worker) Complete(_ context.Context, r agent.Request) (agent.Reply, error) {
 	group, index := r.Rollout[:strings.Index(r.Rollout, "/")], r.Rollout[len(r.Rollout)-1:]
-	said := slices.DeleteFunc(slices.Clone(r.Messages), func(m agent.Message) bool { return m.Role != agent.RoleAssistant })
+	said := slices.DeleteFunc(slices.Clone(r.Messages), func(m agent.Message) bool {
+		return m.Role != agent.RoleAssistant
+	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.begun[group]; !ok {
@@ -79,9 +81,9 @@ func metric(r Result, name string) (values []float64) {
 	return values
 }
 
-// Where most rollouts fail, the next group goes on from more and more of the one that solved the task, until what it goes
-// on from has the solution in it; and where most solve it, from the one that failed. The files in the fresh sandboxes are
-// what the replayed calls made of them, and only what was sampled is learned from.
+// Where most rollouts fail, the next group goes on from more and more of the one that solved the task, until what it
+// goes on from has the solution in it; and where most solve it, from the one that failed. The files in the fresh
+// sandboxes are what the replayed calls made of them, and only what was sampled is learned from.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

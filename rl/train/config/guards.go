@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 
 	"gopkg.in/yaml.v3"
@@ -34,8 +35,8 @@ type Prefix struct {
 
 func (p Prefix) validate() error {
 	if p.On && (p.Step == 0 || p.Most < p.Step) {
-		return fmt.Errorf("prefix.step is %g, and prefix.most is %g: want a step above 0, and as much or more at most", p.Step,
-			p.Most)
+		return fmt.Errorf("prefix.step is %g, and prefix.most is %g: want a step above 0, and as much or more at most",
+			p.Step, p.Most)
 	}
 	return nil
 }

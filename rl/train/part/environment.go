@@ -74,8 +74,8 @@ type EnvironmentOptions struct {
 	World  cli.World
 }
 
-// Prefix is the beginning of an earlier rollout at the same task: its first replies, with what came of them. The file is
-// one that [Environment.Beginning] has written. The zero value is the beginning of the task.
+// Prefix is the beginning of an earlier rollout at the same task: its first replies, with what came of them. The file
+// is one that [Environment.Beginning] has written. The zero value is the beginning of the task.
 type Prefix struct {
 	File    string
 	Replies int
