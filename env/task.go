@@ -67,7 +67,8 @@ func (t Task) Spec() Spec {
 	if t.Repository != "" {
 		s.CopyIn, s.Commit = t.Repository, t.BaseCommit
 		for _, name := range t.Shows {
-			s.Shown = append(s.Shown, Shown{Host: filepath.Join(cmp.Or(t.Installed, t.Repository), name), Path: path.Join(t.Dir, name)})
+			host := filepath.Join(cmp.Or(t.Installed, t.Repository), name)
+			s.Shown = append(s.Shown, Shown{Host: host, Path: path.Join(t.Dir, name)})
 		}
 	}
 	return s

@@ -164,8 +164,8 @@ func merge(r Rollout, spans []span, maxLength int) []Row {
 	return rows
 }
 
-// row builds one row, whose advantages are the turns' own. Its arrays are exactly as long as they need to be: a batch of
-// them is most of the memory.
+// row builds one row, whose advantages are the turns' own. Its arrays are exactly as long as they need to be: a batch
+// of them is most of the memory.
 func (s span) row(r Rollout, maxLength int) Row {
 	_, n := s.lengths(r.Turns, maxLength)
 	row := Row{

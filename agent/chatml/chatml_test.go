@@ -186,8 +186,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// What follows a reply is what the whole conversation ends with, or it is refused; so are calls in a notation that Reply
-// does not read.
+// What follows a reply is what the whole conversation ends with, or it is refused; so are calls in a notation that
+// Reply does not read.
 func TestCodecOfATemplate(t *testing.T) {
 	t.Parallel()
 	tok, err := tokenizer.Load("../tokenizer/testdata/qwen.json")

@@ -31,7 +31,9 @@ var ErrNoExtension = errors.New("the chat template's conversations cannot be ext
 // NewCodec joins a template and a tokenizer. stop are further tokens at which the model ends a reply.
 func NewCodec(t *tokenizer.Tokenizer, template *Template, stop ...int32) (*Codec, error) {
 	c := &Codec{template: template, tokens: t, now: time.Now()}
-	asked := []trajectory.Message{{Role: trajectory.RoleUser, Content: "u"}, {Role: trajectory.RoleAssistant, Content: standIn}}
+	asked := []trajectory.Message{
+		{Role: trajectory.RoleUser, Content: "u"}, {Role: trajectory.RoleAssistant, Content: standIn},
+	}
 	last, err := c.render(asked, Options{})
 	if err != nil {
 		return nil, err

@@ -72,11 +72,12 @@ type Options struct {
 	Now time.Time
 }
 
-// Render writes a conversation as transformers does with the template, or returns an error that wraps one of
-// package jinja's. Like the template it trusts what messages say: a mark in their text is a mark. Arguments of calls that are
+// Render writes a conversation as transformers does with the template, or returns an error that wraps one of package
+// jinja's. Like the template it trusts what messages say: a mark in their text is a mark. Arguments of calls that are
 // no JSON object become an empty one, as vLLM has it.
 func (t *Template) Render(messages []trajectory.Message, o Options) (string, error) {
-	vars := jinja.NewDict("messages", conversation(messages), "tools", nil, "documents", nil, "add_generation_prompt", o.Reply)
+	vars := jinja.NewDict(
+		"messages", conversation(messages), "tools", nil, "documents", nil, "add_generation_prompt", o.Reply)
 	template := t.plain
 	if len(o.Tools) > 0 {
 		template = t.native

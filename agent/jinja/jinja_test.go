@@ -74,8 +74,8 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// DEEPSWE_TEST_TEMPLATES is a folder with chat templates of models, which have licences of their own: their renders have
-// the hashes of transformers' own.
+// DEEPSWE_TEST_TEMPLATES is a folder with chat templates of models, which have licences of their own: their renders
+// have the hashes of transformers' own.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("DEEPSWE_TEST_TEMPLATES")

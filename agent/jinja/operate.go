@@ -142,7 +142,7 @@ func (s *state) arithmetic(op string, a, b any) any {
 		return markup(s.sized(string(s.escape(a) + s.escape(b))))
 	case op == "+" && isType[List](a) && isType[List](b):
 		s.spend(len(a.(List)) + len(b.(List)))
-		return List(slices.Concat(a.(List), b.(List)))
+		return slices.Concat(a.(List), b.(List))
 	case op == "*" && isType[string](a) && times && n < mostWork:
 		s.spend(int(max(n, 0)) * len(a.(string)))
 		return strings.Repeat(a.(string), int(max(n, 0)))
@@ -152,8 +152,8 @@ func (s *state) arithmetic(op string, a, b any) any {
 }
 
 func (s *state) number(op string, a, b any) any {
-	x, _ := real(a)
-	y, _ := real(b)
+	x := real(a)
+	y := real(b)
 	i, whole1 := whole(a)
 	j, whole2 := whole(b)
 	const exact = 1 << 31 // beyond, results may not fit
@@ -206,8 +206,8 @@ func (s *state) compare(op string, a, b any) bool {
 func (s *state) order(a, b any) int {
 	i, whole1 := whole(a)
 	j, whole2 := whole(b)
-	x, _ := real(a)
-	y, _ := real(b)
+	x := real(a)
+	y := real(b)
 	switch {
 	case isType[string](a) && isType[string](b):
 		return strings.Compare(a.(string), b.(string))

@@ -92,11 +92,6 @@ func (t *Template) Render(vars *Dict, now time.Time) (text string, err error) {
 	return s.out.String(), nil
 }
 
-// refuse ends a rendering that may come out otherwise than in Python.
-func (s *state) refuse(format string, args ...any) {
-	refuse("line %d: "+format, append([]any{s.line}, args...)...)
-}
-
 // fail ends a rendering that fails in Python, too.
 func (s *state) fail(format string, args ...any) {
 	panic(fmt.Errorf("%w: line %d: %s", ErrTemplate, s.line, fmt.Sprintf(format, args...)))

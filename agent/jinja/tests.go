@@ -62,7 +62,8 @@ var tests = map[string]*check{
 	"in":          compares("in"), "eq": compares("=="), "equalto": compares("=="), "ne": compares("!="),
 	"gt": compares(">"), "greaterthan": compares(">"), "ge": compares(">="),
 	"lt": compares("<"), "lessthan": compares("<"), "le": compares("<="),
-	"==": compares("=="), "!=": compares("!="), ">": compares(">"), ">=": compares(">="), "<": compares("<"), "<=": compares("<="),
+	"==": compares("=="), "!=": compares("!="), ">": compares(">"), ">=": compares(">="), "<": compares("<"),
+	"<=": compares("<="),
 }
 
 // test applies a test.

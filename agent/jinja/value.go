@@ -132,7 +132,7 @@ func kind(v any) string {
 
 func truth(v any) bool {
 	if isNumber(v) {
-		f, _ := real(v)
+		f := real(v)
 		return f != 0
 	}
 	n, sized := length(v)
@@ -179,19 +179,19 @@ func isNumber(v any) bool {
 	return false
 }
 
-// real returns a number as a float, and whether it is a float in Python, too.
-func real(v any) (f float64, float bool) {
+// real returns a number as a float.
+func real(v any) float64 {
 	switch v := v.(type) {
 	case bool:
 		if v {
-			return 1, false
+			return 1
 		}
 	case int64:
-		return float64(v), false
+		return float64(v)
 	case float64:
-		return v, true
+		return v
 	}
-	return 0, false
+	return 0
 }
 
 func whole(v any) (int64, bool) {
@@ -225,9 +225,12 @@ func (s *state) equal(a, b any) bool {
 	if isNumber(a) && isNumber(b) {
 		i, whole1 := whole(a)
 		j, whole2 := whole(b)
-		x, _ := real(a)
-		y, _ := real(b)
-		return whole1 && whole2 && i == j || !(whole1 && whole2) && x == y
+		x := real(a)
+		y := real(b)
+		if whole1 && whole2 {
+			return i == j
+		}
+		return x == y
 	}
 	return same(a) == same(b)
 }

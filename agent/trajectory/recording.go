@@ -79,8 +79,8 @@ func Record(events []Event) (*Recording, error) {
 	return r, nil
 }
 
-// Beginning returns the events of a rollout up to what answered so many of its replies, as the past of another one, which
-// goes on from there.
+// Beginning returns the events of a rollout up to what answered so many of its replies, as the past of another one,
+// which goes on from there.
 func Beginning(events []Event, replies int) []Event {
 	var begun []Event
 	for _, e := range events {

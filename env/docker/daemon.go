@@ -138,8 +138,8 @@ func (d *daemon) greet(ctx context.Context) error {
 	return nil
 }
 
-// newFacts corrects what a daemon reports. A rootless Podman on control groups of version 1 announces limits and ignores
-// them.
+// newFacts corrects what a daemon reports. A rootless Podman on control groups of version 1 announces limits and
+// ignores them.
 func newFacts(info system.Info) facts {
 	const store, ofRoot = "/containers/storage", "/var/lib/containers/storage"
 	if root := info.DockerRootDir; info.CgroupVersion == "1" && strings.HasSuffix(root, store) && root != ofRoot {

@@ -36,7 +36,7 @@ func Install(dir, at, language string, m Machine) (commands, variables []string)
 	case "javascript", "typescript":
 		step, _ = javaScript(t, Machine{Path: m.Path})
 	case "python":
-		known := false
+		var known bool
 		if step, known = python(t, Machine{Path: m.Path}); !known {
 			step.Command = t.pip()
 		}

@@ -113,8 +113,8 @@ func javaScriptTestsOf(t tree, files []string) string {
 // builds matches a script that a package runs ahead of its tests, and that builds what they load.
 var builds = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)? (build[\w:.-]*)`)
 
-// Build returns the command lines that a package runs ahead of its tests to build what they load; what they print is not
-// shown.
+// Build returns the command lines that a package runs ahead of its tests to build what they load; what they print is
+// not shown.
 func Build(dir, language string) []string {
 	var manifest struct{ Scripts map[string]string }
 	_ = json.Unmarshal(tree(dir).read("package.json"), &manifest) // without one there are no scripts

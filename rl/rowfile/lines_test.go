@@ -257,7 +257,7 @@ func TestRowsAreJSON(t *testing.T) {
 			want := wireRow{
 				Task: row.Task, Group: row.Group, Attempt: row.Attempt, Row: row.Row, IDs: row.IDs, Logprobs: row.Logprobs,
 				Advantage: row.Advantage, Advantages: row.Advantages, Scale: row.Scale, Reward: row.Reward,
-				StopReason: string(row.StopReason),
+				StopReason:    string(row.StopReason),
 				PolicyVersion: 4.0, Trained: true,
 			}
 			for _, m := range row.Mask {

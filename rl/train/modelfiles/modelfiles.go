@@ -81,8 +81,8 @@ func Vocabulary(dir string) (int, error) {
 	return config.Size, nil
 }
 
-// Codec returns the codec of a model whose files are in dir, with one of [Templates]. The error wraps [fs.ErrNotExist] if
-// the directory has no template.
+// Codec returns the codec of a model whose files are in dir, with one of [Templates]. The error wraps [fs.ErrNotExist]
+// if the directory has no template.
 func Codec(t *tokenizer.Tokenizer, dir, template string) (*chatml.Codec, error) {
 	if template != TemplateAuto {
 		named, err := chatml.Named(template)
@@ -101,8 +101,8 @@ func Codec(t *tokenizer.Tokenizer, dir, template string) (*chatml.Codec, error) 
 	}
 	codec, err := chatml.NewCodec(t, own, stop...)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; to fix: let vLLM sample and write conversations (trainer.samplers, template: server), "+
-			"or set the template to one of %v if the model may be spoken to in it", dir, err, chatml.Names())
+		return nil, fmt.Errorf("%s: %w; to fix: let vLLM sample and write conversations (trainer.samplers, "+
+			"template: server), or set the template to one of %v if the model may be spoken to in it", dir, err, chatml.Names())
 	}
 	return codec, nil
 }
