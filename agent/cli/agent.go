@@ -95,7 +95,7 @@ func (o *AgentFlags) install(
 				fmt.Fprintf(w.Err, "installing %s %s; its licence is between you and its owner (%s)\n", recipe.Name,
 					recipe.Version, cmp.Or(recipe.Licence, "see there"))
 			}
-			fmt.Fprintf(w.Err, "  %s\n", Plain(p.Command))
+			fmt.Fprintf(w.Err, "  %s\n", FirstLine(p.Command, 0))
 		})
 	if err != nil {
 		return nil, &ExitError{Code: ExitSandbox, Err: err}

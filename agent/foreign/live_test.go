@@ -1,6 +1,7 @@
 package foreign_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"deepswe/agent/llm/llmtest"
 	"deepswe/agent/trajectory"
 	"deepswe/env"
+	"deepswe/env/docker"
 	"deepswe/env/guest"
 	"deepswe/env/guest/inside"
 	"deepswe/env/local"
@@ -80,56 +82,77 @@ func TestRealAgents(t *testing.T) {
 	if cache == "" {
 		testkit.Skip(t, "agents", "DEEPSWE_TEST_AGENTS names no directory for agents from their registries")
 	}
-	provider, err := local.NewBwrap(local.Options{Scratch: t.TempDir()})
+	bwrap, err := local.NewBwrap(local.Options{Scratch: t.TempDir()})
 	if err != nil {
 		testkit.Skip(t, "bwrap", err)
 	}
-	defer provider.Close()
+	defer bwrap.Close()
+	places := map[string]env.Provider{"": bwrap} // by image
+	for _, image := range []string{"deepswe-test:bookworm", "deepswe-test:busybox"} {
+		testkit.Images(t, image)
+		p, err := docker.New(t.Context(), docker.Options{Executable: testkit.Guest(t), State: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		places[image] = p
+	}
+	for _, name := range foreign.Names() {
+		recipe, err := foreign.Find(name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		player, err := foreign.Install(t.Context(), bwrap, setup.Store{Dir: cache}, recipe, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for image, provider := range places {
+			t.Run(name+"/"+cmp.Or(image, "bwrap"), func(t *testing.T) {
+				if image == "deepswe-test:busybox" && name != "mini-swe-agent" {
+					t.Skip("it needs the C library of its image")
+				}
+				works(t, player, provider, image)
+			})
+		}
+	}
+}
+
+// works lets an agent fix a file in a sandbox.
+func works(t *testing.T, player *foreign.Player, provider env.Provider, image string) {
+	t.Helper()
 	source := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(source, "hello.txt"), "goodbye\n")
-	for _, name := range foreign.Names() {
-		t.Run(name, func(t *testing.T) {
-			recipe, err := foreign.Find(name, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			player, err := foreign.Install(t.Context(), provider, setup.Store{Dir: cache}, recipe, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			server := httptest.NewServer(&llmtest.Server{Answer: willing(), TakesTokens: true})
-			defer server.Close()
-			model, err := llm.New(llm.Options{BaseURL: server.URL, Continue: llm.Extend})
-			if err != nil {
-				t.Fatal(err)
-			}
-			snapshot, err := repo.Take(t.Context(), source, repo.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer snapshot.Close()
-			a := attempt.Attempt{
-				Settings: agent.Settings{
-					Model: model, ModelName: "scripted", Tokens: true, Limits: agent.Limits{Wall: 5 * time.Minute},
-				},
-				Provider: provider, Player: player,
-			}
-			dir := t.TempDir()
-			task := env.Task{ID: "greeter", Statement: "hello.txt should say hello, and it \"says\" goodbye"}
-			result, err := a.Make(t.Context(), task, snapshot, dir)
-			if err != nil || result.Err != nil || result.Outcome.StopReason != agent.Submitted {
-				t.Fatalf("it stopped by %s: %v %v", result.Outcome.StopReason, err, result.Err)
-			}
-			if !strings.Contains(string(result.Patch.Diff), "+hello") {
-				t.Errorf("the patch is %s", result.Patch.Diff)
-			}
-			rec, err := trajectory.Open(filepath.Join(dir, attempt.StepsFile))
-			if err != nil {
-				t.Fatal(err)
-			}
-			oneRow(t, rec)
-		})
+	server := httptest.NewServer(&llmtest.Server{Answer: willing(), TakesTokens: true})
+	defer server.Close()
+	model, err := llm.New(llm.Options{BaseURL: server.URL, Continue: llm.Extend})
+	if err != nil {
+		t.Fatal(err)
 	}
+	snapshot, err := repo.Take(t.Context(), source, repo.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	a := attempt.Attempt{
+		Settings: agent.Settings{
+			Model: model, ModelName: "scripted", Tokens: true, Limits: agent.Limits{Wall: 5 * time.Minute},
+		},
+		Provider: provider, Player: player,
+	}
+	dir := t.TempDir()
+	task := env.Task{ID: "greeter", Image: image, Statement: "hello.txt should say hello, and it \"says\" goodbye"}
+	result, err := a.Make(t.Context(), task, snapshot, dir)
+	if err != nil || result.Err != nil || result.Outcome.StopReason != agent.Submitted {
+		t.Fatalf("it stopped by %s: %v %v", result.Outcome.StopReason, err, result.Err)
+	}
+	if !strings.Contains(string(result.Patch.Diff), "+hello") {
+		t.Errorf("the patch is %s", result.Patch.Diff)
+	}
+	rec, err := trajectory.Open(filepath.Join(dir, attempt.StepsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	oneRow(t, rec)
 }
 
 // oneRow checks that the samples of a recording extend each other.
