@@ -38,7 +38,7 @@ type Comment struct {
 	Body string
 }
 
-// maxPages limits how many pages of 100 comments are read.
+// maxPages limits how many pages of 100 items, of comments for example, are read.
 const maxPages = 5
 
 // user, issueJSON and commentJSON are the parts of the forges' objects that deepswe reads.
@@ -143,24 +143,16 @@ func (s *session) issue(ctx context.Context, number int) (Issue, error) {
 	return out, err
 }
 
-// comments reads the discussion, page by page, without what bots and the forge itself said.
+// comments reads the discussion, without what bots and the forge itself said.
 func (s *session) comments(ctx context.Context, number int) ([]Comment, error) {
 	how := dialects[s.kind]
-	next := how.page
 	var all []Comment
-	for range maxPages {
-		var page []commentJSON
-		var err error
-		if next, err = s.get(ctx, s.numbered(number)+how.comments, next, &page); err != nil {
+	for c, err := range list[commentJSON](ctx, s, s.numbered(number)+how.comments, how.page) {
+		if err != nil {
 			return nil, fmt.Errorf("read the comments: %w", err)
 		}
-		for _, c := range page {
-			if one := c.comment(); !c.System && !c.User.bot() && one.Body != "" {
-				all = append(all, one)
-			}
-		}
-		if next == "" {
-			break
+		if one := c.comment(); !c.System && !c.User.bot() && one.Body != "" {
+			all = append(all, one)
 		}
 	}
 	return all, nil

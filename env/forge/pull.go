@@ -60,33 +60,25 @@ func (s *session) findPull(ctx context.Context, from Project, branch string) (Pu
 	if s.kind == GitLab {
 		query = url.Values{"state": {"opened"}, "source_branch": {branch}, "per_page": {"100"}}
 	}
-	next := query.Encode()
-	for range maxPages {
-		var page []Pull
-		var err error
-		if next, err = s.get(ctx, s.pulls(0), next, &page); err != nil {
+	for p, err := range list[Pull](ctx, s, s.pulls(0), query.Encode()) {
+		if err != nil {
 			return Pull{}, false, fmt.Errorf("look for the pull request: %w", err)
 		}
-		for _, p := range page {
-			there := p.Head.Repo
-			if there.Path != from.Path && (from.ID == 0 || there.ID != from.ID) {
-				continue
-			}
-			m := sealMark().FindStringSubmatch(strings.ReplaceAll(p.Body, "\r\n", "\n"))
-			pushed := strings.HasPrefix(p.Head.Ref, "refs/pull/") && m != nil && m[1] == branch // by AGit
-			if pushed {
-				me, err := s.login(ctx)
-				if err != nil {
-					return Pull{}, false, err
-				}
-				pushed = p.Author.name() == me
-			}
-			if p.Head.Ref == branch || pushed {
-				return p, true, nil
-			}
+		there := p.Head.Repo
+		if there.Path != from.Path && (from.ID == 0 || there.ID != from.ID) {
+			continue
 		}
-		if next == "" {
-			break
+		m := sealMark().FindStringSubmatch(strings.ReplaceAll(p.Body, "\r\n", "\n"))
+		pushed := strings.HasPrefix(p.Head.Ref, "refs/pull/") && m != nil && m[1] == branch // by AGit
+		if pushed {
+			me, err := s.login(ctx)
+			if err != nil {
+				return Pull{}, false, err
+			}
+			pushed = p.Author.name() == me
+		}
+		if p.Head.Ref == branch || pushed {
+			return p, true, nil
 		}
 	}
 	return Pull{}, false, nil

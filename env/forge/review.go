@@ -207,17 +207,11 @@ func (s *session) gitLabThreads(ctx context.Context, p Pull) ([]Thread, error) {
 			}
 		}
 	}
-	var discussions []discussion
-	for next, page := "per_page=100", 0; next != "" && page < maxPages; page++ { // what the system notes is among them
-		var some []discussion
-		var err error
-		if next, err = s.get(ctx, s.pulls(p.Number)+"/discussions", next, &some); err != nil {
+	var all []Thread
+	for d, err := range list[discussion](ctx, s, s.pulls(p.Number)+"/discussions", "per_page=100") {
+		if err != nil {
 			return nil, err
 		}
-		discussions = append(discussions, some...)
-	}
-	var all []Thread
-	for _, d := range discussions {
 		if len(d.Notes) == 0 || !d.Notes[0].Resolvable || d.Notes[0].Resolved {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"net/http"
 	"net/url"
@@ -62,6 +63,29 @@ func (t *authorized) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.Header.Set("Authorization", "Bearer "+t.token)
 	}
 	return http.DefaultTransport.RoundTrip(req)
+}
+
+// list returns the items of a resource, from up to [maxPages] pages. It ends with the first error.
+func list[T any](ctx context.Context, s *session, path, query string) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for range maxPages {
+			var page []T
+			next, err := s.get(ctx, path, query, &page)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range page {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if query = next; query == "" {
+				return
+			}
+		}
+	}
 }
 
 // get reads one page of a resource, and returns the query of the next page, or "" after the last.
