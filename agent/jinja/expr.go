@@ -6,7 +6,7 @@ import (
 )
 
 // tuple parses an expression, or several with commas between them.
-func (p *parser) tuple(conditional bool, ends ...string) expr {
+func (p *parser) tuple(conditional bool) expr {
 	var all []expr
 	several := false
 	for !p.is(variableEnd, blockEnd, ")") {
@@ -19,7 +19,7 @@ func (p *parser) tuple(conditional bool, ends ...string) expr {
 	if !several && len(all) == 1 {
 		return all[0]
 	}
-	if len(all) == 0 && !slices.Contains(ends, ")") {
+	if len(all) == 0 {
 		p.refuse("found %s, want an expression", describe(p.peek()))
 	}
 	return func(s *scope) any { return tuple(evaluate(s, all)) }
@@ -214,7 +214,10 @@ func (p *parser) primary() expr {
 		}
 		return constant(f)
 	case "(":
-		e := p.tuple(true, ")")
+		if p.skip(")") {
+			return constant(tuple{})
+		}
+		e := p.tuple(true)
 		p.want(")")
 		return e
 	case "[":

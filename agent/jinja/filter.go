@@ -12,8 +12,7 @@ import (
 // jinjaFilters and jinjaTests are those that jinja2 has beside the ones known here.
 var (
 	jinjaFilters = strings.Fields(`attr batch center filesizeformat float forceescape format groupby pprint random round
-		slice
-		striptags sum title truncate urlencode urlize wordcount wordwrap xmlattr`)
+		slice striptags sum title truncate urlencode urlize wordcount wordwrap xmlattr`)
 	jinjaTests = strings.Fields("escaped filter lower sameas test upper")
 )
 

@@ -152,8 +152,7 @@ func (s *state) arithmetic(op string, a, b any) any {
 }
 
 func (s *state) number(op string, a, b any) any {
-	x := real(a)
-	y := real(b)
+	x, y := real(a), real(b)
 	i, whole1 := whole(a)
 	j, whole2 := whole(b)
 	const exact = 1 << 31 // beyond, results may not fit
@@ -206,8 +205,7 @@ func (s *state) compare(op string, a, b any) bool {
 func (s *state) order(a, b any) int {
 	i, whole1 := whole(a)
 	j, whole2 := whole(b)
-	x := real(a)
-	y := real(b)
+	x, y := real(a), real(b)
 	switch {
 	case isType[string](a) && isType[string](b):
 		return strings.Compare(a.(string), b.(string))

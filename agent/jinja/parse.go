@@ -28,8 +28,8 @@ type parser struct {
 	later []func()
 	// unknown are the filters and tests that nobody has.
 	unknown []string
-	// inLoop says that break and continue have a loop, soft and branch that
-	// what is parsed may never run, the latter in an if.
+	// inLoop is set in the body of a loop, in which break and continue are allowed. soft is set in code that may never
+	// run, branch in a branch of an if.
 	inLoop, soft, branch bool
 }
 
@@ -82,7 +82,7 @@ func (p *parser) body(ends ...string) (stmt, string) {
 		case kindData:
 			all = append(all, func(s *scope) flow { s.write(t.text); return goOn })
 		case variableBegin:
-			e := p.tuple(true, variableEnd)
+			e := p.tuple(true)
 			p.want(variableEnd)
 			all = append(all, func(s *scope) flow { s.line = t.line; s.write(s.text(e(s))); return goOn })
 		case blockBegin:
@@ -349,7 +349,7 @@ func (p *parser) loop() stmt {
 	}
 }
 
-// declare notes names that have a value when a block begins.
+// declare records names that are set before the body of a block runs.
 func (p *parser) declare(names []string) {
 	for _, name := range names {
 		p.names.first[name] = read

@@ -132,8 +132,7 @@ func kind(v any) string {
 
 func truth(v any) bool {
 	if isNumber(v) {
-		f := real(v)
-		return f != 0
+		return real(v) != 0
 	}
 	n, sized := length(v)
 	return v != nil && (!sized || n > 0)
@@ -225,12 +224,10 @@ func (s *state) equal(a, b any) bool {
 	if isNumber(a) && isNumber(b) {
 		i, whole1 := whole(a)
 		j, whole2 := whole(b)
-		x := real(a)
-		y := real(b)
 		if whole1 && whole2 {
 			return i == j
 		}
-		return x == y
+		return real(a) == real(b)
 	}
 	return same(a) == same(b)
 }
