@@ -186,16 +186,7 @@ func TestSamples(t *testing.T) {
 	events[7].Reply.Tokens = sampled(4, nil)
 	want := []trajectory.Sample{*sampled(2, new(int64(7))), *sampled(3, new(int64(8))), *sampled(4, nil)}
 	want[0].FormatError = true
-	_, encoded := document(t, events)
-	fromLog, err := trajectory.Record(events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fromDocument, err := trajectory.Parse(encoded)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, r := range map[string]*trajectory.Recording{"log": fromLog, "document": fromDocument} {
+	for name, r := range recordings(t, events) {
 		got, ok := r.Samples()
 		if diff := cmp.Diff(want, got); !ok || diff != "" {
 			t.Errorf("samples of the %s (-want +got), all known: %v:\n%s", name, ok, diff)
@@ -205,6 +196,21 @@ func TestSamples(t *testing.T) {
 			t.Errorf("a reply of the %s has no ids, and the samples are %v", name, got)
 		}
 	}
+}
+
+// recordings reads events, and the document that is made of them.
+func recordings(t *testing.T, events []trajectory.Event) map[string]*trajectory.Recording {
+	t.Helper()
+	_, encoded := document(t, events)
+	fromLog, err := trajectory.Record(events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromDocument, err := trajectory.Parse(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]*trajectory.Recording{"log": fromLog, "document": fromDocument}
 }
 
 // A rollout that goes on from the beginning of another one has only its own replies to learn from.
@@ -224,16 +230,7 @@ func TestBeginning(t *testing.T) {
 		t.Errorf("the whole rollout has the header %+v and ends with %s", all[0].Header, all[len(all)-1].Kind)
 	}
 	again := slices.Concat(begun, events[7:])
-	_, encoded := document(t, again)
-	fromLog, err := trajectory.Record(again)
-	if err != nil {
-		t.Fatal(err)
-	}
-	fromDocument, err := trajectory.Parse(encoded)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, r := range map[string]*trajectory.Recording{"log": fromLog, "document": fromDocument} {
+	for name, r := range recordings(t, again) {
 		got, ok := r.Samples()
 		if diff := cmp.Diff([]trajectory.Sample{*events[7].Reply.Tokens}, got); !ok || diff != "" {
 			t.Errorf("samples of the %s (-want +got), all known: %v:\n%s", name, ok, diff)

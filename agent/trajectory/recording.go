@@ -83,17 +83,18 @@ func Record(events []Event) (*Recording, error) {
 // which goes on from there.
 func Beginning(events []Event, replies int) []Event {
 	var begun []Event
+	copied := 0
 	for _, e := range events {
 		if e.Kind == KindReply {
-			replies--
-		}
-		if replies < 0 {
-			break
+			if copied == replies {
+				break
+			}
+			copied++
 		}
 		if e.Kind != KindStop {
 			if e.Reply != nil {
 				own := *e.Reply
-				own.Elapsed, e.Reply = 0, &own // nobody waits for it again
+				own.Elapsed, e.Reply = 0, &own // it is replayed, which takes no time
 			}
 			e.Time = time.Time{}
 			begun = append(begun, e)
@@ -101,12 +102,7 @@ func Beginning(events []Event, replies int) []Event {
 	}
 	if len(begun) > 0 && begun[0].Header != nil {
 		own := *begun[0].Header
-		own.Prefix = 0
-		for _, e := range begun {
-			if e.Kind == KindReply {
-				own.Prefix++
-			}
-		}
+		own.Prefix = copied
 		begun[0].Header = &own
 	}
 	return begun
