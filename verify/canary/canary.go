@@ -308,15 +308,14 @@ func (m *maker) tell(c *Canary, way edit, fixes, valued bool) {
 		instead = m.instead
 	}
 	more, value, other := repeated(data, way, instead)
-	if value != "" && !m.taken(c.source, more) {
+	said := value != "" && !m.taken(c.source, more)
+	if said {
 		c.edits, c.says = more, map[string]string{value: other}
-	} else if value = ""; valued {
-		return
 	}
 	switch {
-	case fixes && valued:
+	case fixes && valued && said:
 		c.Group, m.instead[value] = value, other
-	case fixes:
+	case fixes && !valued:
 		c.Group = string(data[way.at:way.end])
 	}
 }
