@@ -91,14 +91,14 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if patched == "" {
 		return Draft{}, NoRunner, nil
 	}
-	before = append(before, project.Build(dir, c.Language())...)
+	build := project.Build(dir, c.Language())
 	how, ok := readable(patched)
 	if !ok {
 		return Draft{}, NoReader, nil
 	}
-	d.Task.Tests.Script, d.Task.Tests.Parser = dataset.Script(before, how.command(patched)), how.parser
+	d.Task.Tests.Script, d.Task.Tests.Parser = dataset.Script(append(before, build...), how.command(patched)), how.parser
 	if base != "" {
-		d.BaseScript = dataset.Script(project.Build(dir, c.Language()), how.command(base))
+		d.BaseScript = dataset.Script(build, how.command(base))
 	}
 	return d, "", nil
 }
