@@ -78,7 +78,7 @@ func (t Task) Spec() Spec {
 // on. The last one is deepswe's own, for those that keep it elsewhere.
 func Dependencies() []string { return []string{"node_modules", ".venv", "venv", "vendor", Caches} }
 
-// Caches is a directory below a project for what package managers keep in their caches.
+// Caches is the directory below a project that holds the caches of its package managers.
 const Caches = ".deps"
 
 // Tests is the part of a task that only the grader may see. The test names in FailToPass fail before the fix and

@@ -62,7 +62,7 @@ func TestAdvantagesOfTokens(t *testing.T) {
 	}
 }
 
-// What a harness credits a turn with is added to the advantage of its rollout, where the turn's tokens are.
+// The advantage of a turn is added to that of its rollout, on the tokens of the turn.
 func TestAdvantagesOfTurns(t *testing.T) {
 	t.Parallel()
 	attempt := func(n int, reward float64, turns ...Turn) Rollout {

@@ -69,8 +69,8 @@ func (s *screen) backspace() {
 	}
 }
 
-// escapes matches the control sequences of a terminal: those with parameters, whose last two groups are these and the
-// command; texts that end with BEL or ESC \, on their line; choices of a character set; and short ones.
+// escapes matches one control sequence of a terminal: a CSI sequence, whose parameters and command are the two groups;
+// a string sequence, up to BEL or ESC \ on the same line; a selection of a character set; or a sequence of two bytes.
 var escapes = env.Pattern("^(?:(?:\x1b\\[|\u009b)([ -?]*)([@-~]?)|\x1b[]PX^_](?:[^\n\x07\x1b]*(?:\x07|\x1b\\\\))?|" +
 	"\x1b[()*+#% ](?s:.)?|\x1b[ -~]?)")
 

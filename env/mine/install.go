@@ -85,7 +85,8 @@ func (b Builder) shows(dir, language, installed string) (names []string, err err
 	return names, nil
 }
 
-// owns reports whether a directory of the repository holds what a language needs, and nothing else has it.
+// owns reports whether projects in a language keep their dependencies in a directory of that name, and the tests have
+// no other source for them.
 func (b Builder) owns(name, language string) bool {
 	switch name {
 	case "node_modules":

@@ -110,11 +110,11 @@ func javaScriptTestsOf(t tree, files []string) string {
 	return ""
 }
 
-// builds matches a script that a package runs ahead of its tests, and that builds what they load.
+// builds matches the part of a test script that builds the package.
 var builds = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)? (build[\w:.-]*)`)
 
-// Build returns the command lines that a package runs ahead of its tests to build what they load; what they print is
-// not shown.
+// Build returns the commands that build a package before its tests run, with their output discarded; none if its test
+// scripts do not build it.
 func Build(dir, language string) []string {
 	var manifest struct{ Scripts map[string]string }
 	_ = json.Unmarshal(tree(dir).read("package.json"), &manifest) // without one there are no scripts

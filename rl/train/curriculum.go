@@ -63,8 +63,8 @@ type knowledge struct {
 	// Same is the number of visits in a row in which all rollouts solved it, or none, as Last says.
 	Same int     `json:"same"`
 	Last float64 `json:"last"`
-	// Level is the share of an earlier rollout that the next group begins with: of the one that solved the task where it
-	// is above 0, of the one that did not where it is below.
+	// Level is the share of an earlier rollout's replies that the next group replays: those of Success if it is positive,
+	// those of Failure if it is negative.
 	Level   float64 `json:"level,omitempty"`
 	Success *donor  `json:"success,omitempty"`
 	Failure *donor  `json:"failure,omitempty"`

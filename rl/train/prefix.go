@@ -34,7 +34,7 @@ type donor struct {
 	Replies int    `json:"replies"`
 }
 
-// prefixes holds what the groups under way begin with. It is safe for concurrent use.
+// prefixes holds the prefix of each group in progress. It is safe for concurrent use.
 type prefixes struct {
 	dir *run.Dir
 	// write is that of the environment.
@@ -44,7 +44,7 @@ type prefixes struct {
 	byGroup map[string]prefix
 }
 
-// of returns what a rollout begins with.
+// of returns the prefix of a rollout; the zero value if it starts from the task.
 func (p *prefixes) of(j run.Job) part.Prefix {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -55,7 +55,7 @@ func (p *prefixes) of(j run.Job) part.Prefix {
 	return part.Prefix{File: p.dir.Path(prefixesDir, own.File), Replies: own.Replies}
 }
 
-// begin lets the rollouts of a group begin with a prefix; nil is the beginning of the task.
+// begin sets the prefix of a group; with nil, its rollouts start from the task.
 func (p *prefixes) begin(group string, own *prefix) {
 	if own == nil {
 		return
@@ -68,7 +68,7 @@ func (p *prefixes) begin(group string, own *prefix) {
 	p.byGroup[group] = *own
 }
 
-// end forgets a group, and returns what it began with; nil is the task.
+// end forgets a group, and returns its prefix; nil if it started from the task.
 func (p *prefixes) end(group string) *prefix {
 	p.mu.Lock()
 	defer p.mu.Unlock()

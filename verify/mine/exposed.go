@@ -25,7 +25,8 @@ const search = `find / \( -path /proc -o -path /sys -o -path /dev -o -path %s/.g
 -size -2000k -print0 2>/dev/null | xargs -0 -r grep -lIF -f /tmp/lines 2>/dev/null | sort | while read -r name; do
 if [ $((2 * $(grep -oF -f /tmp/lines -- "$name" | sort -u | wc -l))) -ge %d ]; then echo "$name"; break; fi; done`
 
-// exposed returns a file in the sandbox of a task that has the lines of its change; empty if there is none.
+// exposed returns the path of a file in the sandbox of a task that contains half of the lines of its change or more, or
+// an empty string.
 func (m *Miner) exposed(ctx context.Context, c history.Candidate, t env.Task) (file string, err error) {
 	lines, err := m.Builder.NewLines(ctx, c, shortestShown)
 	if err != nil || len(lines) == 0 {
