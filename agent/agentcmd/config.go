@@ -58,7 +58,7 @@ func showConfig(d Deps) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(d.Out, "\n"+strings.Join(wrap(profile, 79), "\n"))
+	_, err = fmt.Fprintln(d.Out, "\n"+strings.Join(cli.Wrap(profile, 79), "\n"))
 	return err
 }
 

@@ -171,31 +171,12 @@ const (
 
 func (r *report) text(f env.Finding) string {
 	status := r.styles[f.Status].Render(string(f.Status)) + strings.Repeat(" ", statusWidth-len(f.Status))
-	lines := wrap(f.Detail, detailWidth)
+	lines := cli.Wrap(f.Detail, detailWidth)
 	if f.Fix != "" {
-		lines = append(lines, wrap("to fix: "+f.Fix, detailWidth)...)
+		lines = append(lines, cli.Wrap("to fix: "+f.Fix, detailWidth)...)
 	}
 	indent := "\n" + strings.Repeat(" ", checkWidth+statusWidth)
 	return fmt.Sprintf("%-*s%s%s\n", checkWidth, f.Check, status, strings.Join(lines, indent))
-}
-
-// wrap breaks a text into lines of at most width characters where it has spaces. A longer word stays whole, so that a
-// path or an address can be copied.
-func wrap(text string, width int) []string {
-	var lines []string
-	current := ""
-	for word := range strings.FieldsSeq(text) {
-		switch {
-		case current == "":
-			current = word
-		case len(current)+1+len(word) <= width:
-			current += " " + word
-		default:
-			lines = append(lines, current)
-			current = word
-		}
-	}
-	return append(lines, current)
 }
 
 // finish closes the report. Its error has the exit code for failed checks.

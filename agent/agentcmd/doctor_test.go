@@ -170,14 +170,6 @@ func steady(out string) string {
 	return strings.Join(kept[:len(kept)-2], "")
 }
 
-func TestWrap(t *testing.T) {
-	long := "https://a.very.long/address/that/cannot/be/broken"
-	got := wrap("one two three "+long+" four", 10)
-	if diff := cmp.Diff([]string{"one two", "three", long, "four"}, got); diff != "" {
-		t.Errorf("wrap (-want +got):\n%s", diff)
-	}
-}
-
 func TestParseTimes(t *testing.T) {
 	for said, want := range map[string]time.Duration{
 		"0m0.480s 0m0.020s\n0m0.000s 0m0.000s\n": 500 * time.Millisecond, "1m1s 0m0s": 61 * time.Second, "": 0,

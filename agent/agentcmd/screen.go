@@ -289,11 +289,7 @@ func (s *screen) finish(o outcome) error {
 		s.sentence(o)
 		o.Detail = ""
 	}
-	if verdict := s.verdict(o); s.Live() {
-		s.Line(ansi.Wordwrap(verdict, s.Width()-1, ""))
-	} else {
-		s.Line(verdict)
-	}
+	s.Line(cli.Fit(s.Screen, s.verdict(o)))
 	if o.Detail != "" {
 		s.Line(o.Detail)
 	}
@@ -337,7 +333,7 @@ func (s *screen) sentence(o outcome) {
 	}
 	lines := []string{o.Detail}
 	if s.Live() {
-		lines = wrap(o.Detail, s.Width()-1)
+		lines = cli.Wrap(o.Detail, s.Width()-1)
 	}
 	for _, l := range lines {
 		if l != "" {

@@ -14,7 +14,7 @@ import (
 func (s *screen) raced(r raced) {
 	text := cli.Plain(r.Text)
 	if r.Attempt < 0 {
-		for _, l := range wrap(text, s.Width()-1) {
+		for _, l := range cli.Wrap(text, s.Width()-1) {
 			s.Line(s.styles.dim.Render(l))
 		}
 		return
@@ -25,7 +25,7 @@ func (s *screen) raced(r raced) {
 	s.race[r.Attempt] = text
 	if r.Ended {
 		s.race[r.Attempt] = ""
-		for i, l := range wrap(text, s.Width()-5) {
+		for i, l := range cli.Wrap(text, s.Width()-5) {
 			if i == 0 {
 				s.Line(fmt.Sprintf("#%-2d %s", r.Attempt, l))
 				continue
@@ -41,7 +41,7 @@ func (s *screen) chosen(c *cli.RaceResult) {
 		return
 	}
 	line := func(label, text string) {
-		for _, l := range wrap(cli.Plain(text), s.Width()-12) {
+		for _, l := range cli.Wrap(cli.Plain(text), s.Width()-12) {
 			s.labelled(label, l)
 			label = ""
 		}

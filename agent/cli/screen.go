@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/charmbracelet/lipgloss"
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
 )
 
@@ -223,7 +224,23 @@ func Say(w io.Writer, text string) {
 	for i, l := range lines {
 		lines[i] = Plain(l)
 	}
-	fmt.Fprintf(w, "deepswe: %s\n", strings.Join(lines, "\n"))
+	fmt.Fprintln(w, Fit(w, "deepswe: "+strings.Join(lines, "\n")))
+}
+
+// Fit breaks the lines of a message that are too long for w, if that is a screen on a terminal. Lines with something to
+// copy stay whole: those that begin with a space or "to fix: ".
+func Fit(w io.Writer, text string) string {
+	s, ok := w.(*Screen)
+	if !ok || !s.Live() {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, l := range lines {
+		if ansi.StringWidth(l) >= s.Width() && !strings.HasPrefix(l, " ") && !strings.HasPrefix(l, "to fix: ") {
+			lines[i] = strings.Join(Wrap(l, s.Width()-1), "\n")
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // NewLog returns a logger for the user, with one line per record, in the form of a command's other messages.
@@ -254,7 +271,7 @@ func (h *lineHandler) Handle(_ context.Context, r slog.Record) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, err := fmt.Fprintf(h.w, "deepswe: %s: %s%s\n", word(r.Level), Plain(r.Message), Plain(detail))
+	_, err := fmt.Fprintln(h.w, Fit(h.w, fmt.Sprintf("deepswe: %s: %s%s", word(r.Level), Plain(r.Message), Plain(detail))))
 	return err
 }
 

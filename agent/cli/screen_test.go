@@ -135,3 +135,23 @@ func TestWriteText(t *testing.T) {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }
+
+func TestFit(t *testing.T) {
+	var out bytes.Buffer
+	screen := NewScreenOn(&out, Terminal{Live: true, Width: func() int { return 20 }})
+	long := "https://a.very.long/address"
+	for text, want := range map[string]string{
+		"short":                              "short",
+		"the server at " + long + " is gone": "the server at\n" + long + "\nis gone",
+		"to fix: export A=b and then go on":  "to fix: export A=b and then go on",
+		"  deepswe solve 'what is wrong'":    "  deepswe solve 'what is wrong'",
+		"ein Gerät, das nicht antwortet":     "ein Gerät, das\nnicht antwortet",
+	} {
+		if got := Fit(screen, text); got != want {
+			t.Errorf("Fit(%q) = %q, want %q", text, got, want)
+		}
+		if got := Fit(&out, text); got != text {
+			t.Errorf("in a pipe, Fit(%q) = %q", text, got)
+		}
+	}
+}

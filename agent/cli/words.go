@@ -92,6 +92,25 @@ func CutLeft(s string, n int) string {
 	return ansi.TruncateLeft(s, over+1, "…")
 }
 
+// Wrap breaks a text into lines of at most width columns where it has spaces. A longer word stays whole, so that a
+// path or an address can be copied.
+func Wrap(text string, width int) []string {
+	var lines []string
+	current := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case current == "":
+			current = word
+		case ansi.StringWidth(current)+1+ansi.StringWidth(word) <= width:
+			current += " " + word
+		default:
+			lines = append(lines, current)
+			current = word
+		}
+	}
+	return append(lines, current)
+}
+
 // Clock formats a duration like a clock: 1:30, or 1:02:05.
 func Clock(d time.Duration) string {
 	d = d.Round(time.Second)

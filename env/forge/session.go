@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"iter"
 	"maps"
 	"net/http"
@@ -200,7 +201,10 @@ func (s *session) try(
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err // without the URL, which the message already contains
 		}
-		return "", 0, fmt.Errorf("reach %s: %w", s.api.Host, err)
+		if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
+			wait = -1 // a resolver that is out of order says otherwise
+		}
+		return "", wait, fmt.Errorf("reach %s: %w", s.api.Host, err)
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxPage+1))
