@@ -289,7 +289,7 @@ func (b *beginning) writeConfig(ctx context.Context) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	b.say("\nFor %s:", b.d.ConfigPath())
+	b.say("\nFor %s:", b.d.ShortPath(b.d.ConfigPath()))
 	for _, l := range lines {
 		b.say("  %s: %s", l.Key, shownValue(l))
 	}

@@ -50,10 +50,10 @@ func showConfig(d Deps) error {
 	profile := ""
 	for _, s := range all {
 		if s.Key == "profile" {
-			profile = fmt.Sprintf("profile of the model (%s): %s", cli.Plain(s.Source), shownValue(s))
+			profile = fmt.Sprintf("profile of the model (%s): %s", cli.Plain(d.ShortPath(s.Source)), shownValue(s))
 			continue
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Key, shownValue(s), cli.Plain(s.Source))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", s.Key, shownValue(s), cli.Plain(d.ShortPath(s.Source)))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -88,7 +88,7 @@ func setConfig(d Deps, key, value string) error {
 		if s.Key != key {
 			continue
 		}
-		fmt.Fprintf(d.Out, "%s  %s  %s\n", key, shownValue(s), cli.Plain(s.Source))
+		fmt.Fprintf(d.Out, "%s  %s  %s\n", key, shownValue(s), cli.Plain(d.ShortPath(s.Source)))
 		if s.Source != d.ConfigPath() && value != "" {
 			d.Logger().Warn(fmt.Sprintf("%s is written, but %s comes before it", key, s.Source))
 		}

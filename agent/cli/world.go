@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -77,6 +78,14 @@ func (w World) xdg(variable, part string) string {
 		return filepath.Join(home, part, "deepswe")
 	}
 	return ""
+}
+
+// ShortPath writes a path below the user's home directory as a shell takes it: ~/.config.
+func (w World) ShortPath(path string) string {
+	if rest, ok := strings.CutPrefix(path, w.Getenv("HOME")+"/"); ok && rest != path[1:] {
+		return "~/" + rest
+	}
+	return path
 }
 
 // CacheDir returns a directory for data that can be created again: below $XDG_CACHE_HOME/deepswe, ~/.cache/deepswe or
