@@ -69,48 +69,48 @@ func (p *Provider) buildContext(ref string) *buildContext {
 const buildTimeout = time.Hour
 
 // build builds an image. It pulls the base images first, with the mirror, credentials and retries of pull.
-func (d *daemon) build(ctx context.Context, ref string, r *buildContext) (image, error) {
+func (m *images) build(ctx context.Context, ref string, r *buildContext) (image, error) {
 	late := fmt.Errorf("build %s: not finished after %v", r.folder, buildTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, buildTimeout, late)
 	defer cancel()
 	var missing error
 	for _, base := range r.bases {
 		// Some lines only look like FROM, so this error counts only if the build fails too.
-		if _, err := d.image(ctx, base); err != nil {
+		if _, err := m.get(ctx, base); err != nil {
 			missing = errors.Join(missing, err)
 		}
 	}
-	if err := acquire(ctx, d.pulls); err != nil {
+	if err := acquire(ctx, m.pulls); err != nil {
 		return image{}, err
 	}
-	defer func() { <-d.pulls }()
-	if img, err := d.inspectImage(ctx, ref); err == nil || !errdefs.IsNotFound(err) {
+	defer func() { <-m.pulls }()
+	if img, err := m.inspect(ctx, ref); err == nil || !errdefs.IsNotFound(err) {
 		return img, err // another process has built it meanwhile
 	}
-	d.p.log.Info("building an image", "image", ref, "folder", r.folder, "host", d.host)
-	progress := d.progress(env.Building, r.folder)
+	m.d.p.log.Info("building an image", "image", ref, "folder", r.folder, "host", m.d.host)
+	progress := m.progress(env.Building, r.folder)
 	progress.report()
-	err := d.buildOnce(ctx, ref, r)
+	err := m.buildOnce(ctx, ref, r)
 	progress.finish(err)
 	if err != nil {
 		return image{}, errors.Join(err, missing)
 	}
-	img, err := d.inspectImage(ctx, ref)
+	img, err := m.inspect(ctx, ref)
 	if err != nil {
 		return image{}, err
 	}
-	d.own.pulled(ctx, img)
+	m.own.pulled(ctx, img)
 	return img, nil
 }
 
 // buildOnce builds with BuildKit, which every daemon since 19.03 supports.
-func (d *daemon) buildOnce(ctx context.Context, ref string, r *buildContext) error {
+func (m *images) buildOnce(ctx context.Context, ref string, r *buildContext) error {
 	read, write := io.Pipe()
 	var sending sync.WaitGroup
 	sending.Go(func() { write.CloseWithError(r.archive(write)) })
 	defer sending.Wait()
 	defer read.Close()
-	response, err := d.cli.ImageBuild(ctx, read, client.ImageBuildOptions{
+	response, err := m.d.cli.ImageBuild(ctx, read, client.ImageBuildOptions{
 		Tags: []string{ref}, Dockerfile: r.how.File, Target: r.how.Target, BuildArgs: r.arguments(),
 		Version: builder.BuilderBuildKit, Remove: true, ForceRemove: true,
 		Labels: map[string]string{labelBuilt: r.key},

@@ -140,13 +140,15 @@ func (d *daemon) createSandbox(ctx context.Context, b launch) (string, error) {
 // project quotas.
 func (d *daemon) mayHaveQuota() bool {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.noQuota {
+	rejected := d.noQuota
+	d.mu.Unlock()
+	if rejected {
 		return false
 	}
-	for _, status := range d.facts.DriverStatus {
+	facts, _ := d.known()
+	for _, status := range facts.DriverStatus {
 		if status[0] == "Backing Filesystem" {
-			return d.facts.Driver == "overlay2" && status[1] == "xfs"
+			return facts.Driver == "overlay2" && status[1] == "xfs"
 		}
 	}
 	return false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -23,61 +24,91 @@ type image struct {
 	workdir string
 }
 
-// image resolves a reference, and builds or pulls the image if the daemon does not have it.
-func (d *daemon) image(ctx context.Context, ref string) (image, error) {
-	return d.resolve(ctx, ref, "image "+ref, func(ctx context.Context) (image, error) {
-		img, err := d.inspectImage(ctx, ref)
+// pullsAtOnce limits concurrent pulls and builds on each daemon.
+const pullsAtOnce = 3
+
+// images are those of a daemon: what references mean, who pulls and builds, and what is in an image.
+type images struct {
+	d         *daemon
+	own       ownImages
+	pulls     chan struct{} // a semaphore of pulls and builds
+	resolving callGroup[image]
+
+	mu    sync.Mutex
+	byRef map[string]image
+	users map[string]user // by image and name
+}
+
+// get resolves a reference, and builds or pulls the image if the daemon does not have it.
+func (m *images) get(ctx context.Context, ref string) (image, error) {
+	return m.resolve(ctx, ref, "image "+ref, func(ctx context.Context) (image, error) {
+		img, err := m.inspect(ctx, ref)
 		if !errdefs.IsNotFound(err) {
 			return img, err
 		}
-		if folder := d.p.buildContext(ref); folder != nil {
-			return d.build(ctx, ref, folder)
+		if folder := m.d.p.buildContext(ref); folder != nil {
+			return m.build(ctx, ref, folder)
 		}
-		return d.pull(ctx, ref)
+		return m.pull(ctx, ref)
 	})
 }
 
 // resolve returns the image of a reference, which find looks up once for all callers. A reference keeps its meaning
 // for the life of the provider, so that all attempts at a task start from the same image.
-func (d *daemon) resolve(
+func (m *images) resolve(
 	ctx context.Context, ref, operation string, find func(context.Context) (image, error),
 ) (img image, err error) {
-	d.mu.Lock()
-	img, ok := d.images[ref]
-	d.mu.Unlock()
+	m.mu.Lock()
+	img, ok := m.byRef[ref]
+	m.mu.Unlock()
 	if !ok {
-		img, err = d.resolving.do(ctx, d.p.life, &d.p.work, ref, func(ctx context.Context) (image, error) {
-			ctx, cancel := d.whileUp(ctx)
+		img, err = m.resolving.do(ctx, m.d.p.life, &m.d.p.work, ref, func(ctx context.Context) (image, error) {
+			ctx, cancel := m.d.whileUp(ctx)
 			defer cancel()
 			img, err := find(ctx)
 			if err != nil {
-				return image{}, d.infrastructure(ctx, operation, err)
+				return image{}, m.d.infrastructure(ctx, operation, err)
 			}
-			d.mu.Lock()
-			d.images[ref] = img
-			d.mu.Unlock()
+			m.mu.Lock()
+			m.byRef[ref] = img
+			m.mu.Unlock()
 			return img, nil
 		})
 	}
 	if err == nil {
-		d.own.used(img)
+		m.own.used(img)
 	}
 	return img, err
 }
 
-// dropImage forgets the references to an image that was removed.
-func (d *daemon) dropImage(img image) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for ref, known := range d.images {
+// forget forgets all references.
+func (m *images) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.byRef)
+}
+
+// has reports whether a reference is resolved already.
+func (m *images) has(ref string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.byRef[ref]
+	return ok
+}
+
+// drop forgets the references to an image that was removed.
+func (m *images) drop(img image) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ref, known := range m.byRef {
 		if known.id == img.id {
-			delete(d.images, ref)
+			delete(m.byRef, ref)
 		}
 	}
 }
 
-func (d *daemon) inspectImage(ctx context.Context, ref string) (image, error) {
-	found, err := d.cli.ImageInspect(ctx, ref)
+func (m *images) inspect(ctx context.Context, ref string) (image, error) {
+	found, err := m.d.cli.ImageInspect(ctx, ref)
 	if err != nil {
 		return image{}, err
 	}
@@ -102,8 +133,8 @@ type progress struct {
 	last   time.Time
 }
 
-func (d *daemon) progress(action env.Action, image string) *progress {
-	return &progress{to: d.p.options.Progress, now: env.Progress{Action: action, Host: d.host, Image: image}}
+func (m *images) progress(action env.Action, image string) *progress {
+	return &progress{to: m.d.p.options.Progress, now: env.Progress{Action: action, Host: m.d.host, Image: image}}
 }
 
 type layer struct {

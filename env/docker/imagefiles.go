@@ -43,7 +43,7 @@ func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, s.d.infrastructure(ctx, "original "+name, err)
 	}
-	data, header, err := s.d.readFromContainer(ctx, id, path.Join(s.spec.Dir, name))
+	data, header, err := s.d.images.readFrom(ctx, id, path.Join(s.spec.Dir, name))
 	switch {
 	case errdefs.IsNotFound(err), err != nil && strings.Contains(err.Error(), "not a directory"):
 		return nil, fmt.Errorf("original %s: %w", name, fs.ErrNotExist)
@@ -61,7 +61,7 @@ func (s *Sandbox) openOriginal(ctx context.Context) (id string, err error) {
 	s.original.mu.Lock()
 	defer s.original.mu.Unlock()
 	if s.original.id == "" {
-		s.original.id, err = s.d.createOriginal(ctx, s.image, s.spec)
+		s.original.id, err = s.d.images.createIdle(ctx, s.image, s.spec)
 	}
 	return s.original.id, err
 }
@@ -79,23 +79,23 @@ func (s *Sandbox) closeOriginal(ctx context.Context) error {
 	return err
 }
 
-// createOriginal creates a container from an image, which is never started.
-func (d *daemon) createOriginal(ctx context.Context, img image, s env.Spec) (string, error) {
-	return d.create(ctx, client.ContainerCreateOptions{
+// createIdle creates a container from an image, which is never started.
+func (m *images) createIdle(ctx context.Context, img image, s env.Spec) (string, error) {
+	return m.d.create(ctx, client.ContainerCreateOptions{
 		Name: "deepswe-original-" + fleet.Nonce(),
 		Config: &container.Config{
-			Image: img.id, Entrypoint: []string{"never-started"}, Labels: d.p.labels(kindOriginal, s.Run, s.Rollout),
+			Image: img.id, Entrypoint: []string{"never-started"}, Labels: m.d.p.labels(kindOriginal, s.Run, s.Rollout),
 		},
 		HostConfig: &container.HostConfig{NetworkMode: "none", LogConfig: container.LogConfig{Type: "none"}},
 	})
 }
 
-// readFromImage reads one file of an image through a container that is never started. It returns nil for a missing
+// read reads one file of an image through a container that is never started. It returns nil for a missing
 // file.
-func (d *daemon) readFromImage(ctx context.Context, img image, path string) ([]byte, error) {
+func (m *images) read(ctx context.Context, img image, path string) ([]byte, error) {
 	var data []byte
-	err := d.lookInto(ctx, img, func(id string) (err error) {
-		data, _, err = d.readFromContainer(ctx, id, path)
+	err := m.lookInto(ctx, img, func(id string) (err error) {
+		data, _, err = m.readFrom(ctx, id, path)
 		return err
 	})
 	if errdefs.IsNotFound(err) {
@@ -105,21 +105,21 @@ func (d *daemon) readFromImage(ctx context.Context, img image, path string) ([]b
 }
 
 // lookInto calls look with a container of an image that is never started, and removes it.
-func (d *daemon) lookInto(ctx context.Context, img image, look func(id string) error) error {
-	id, err := d.createOriginal(ctx, img, env.Spec{})
+func (m *images) lookInto(ctx context.Context, img image, look func(id string) error) error {
+	id, err := m.createIdle(ctx, img, env.Spec{})
 	if err != nil {
 		return err
 	}
 	err = look(id)
-	if failed := d.remove(ctx, id); failed != nil {
-		d.p.log.Warn("removing a helper container", "error", failed)
+	if failed := m.d.remove(ctx, id); failed != nil {
+		m.d.p.log.Warn("removing a helper container", "error", failed)
 	}
 	return err
 }
 
 // readFromContainer returns a file's content and tar header, without following a symbolic link.
-func (d *daemon) readFromContainer(ctx context.Context, id, path string) ([]byte, *tar.Header, error) {
-	result, err := d.cli.CopyFromContainer(ctx, id, client.CopyFromContainerOptions{SourcePath: path})
+func (m *images) readFrom(ctx context.Context, id, path string) ([]byte, *tar.Header, error) {
+	result, err := m.d.cli.CopyFromContainer(ctx, id, client.CopyFromContainerOptions{SourcePath: path})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -137,19 +137,19 @@ func (d *daemon) readFromContainer(ctx context.Context, id, path string) ([]byte
 }
 
 // contains reports whether an image contains a file, without running the image.
-func (d *daemon) contains(ctx context.Context, ref, path string) (bool, error) {
-	img, err := d.image(ctx, ref)
+func (m *images) contains(ctx context.Context, ref, path string) (bool, error) {
+	img, err := m.get(ctx, ref)
 	if err != nil {
 		return false, err
 	}
-	err = d.lookInto(ctx, img, func(id string) error {
-		_, err := d.cli.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: path})
+	err = m.lookInto(ctx, img, func(id string) error {
+		_, err := m.d.cli.ContainerStatPath(ctx, id, client.ContainerStatPathOptions{Path: path})
 		return err
 	})
 	if errdefs.IsNotFound(err) {
 		return false, nil
 	}
-	return err == nil, d.infrastructure(ctx, "look into "+ref, err)
+	return err == nil, m.d.infrastructure(ctx, "look into "+ref, err)
 }
 
 // user is the user that commands run as. The guest looks up the user's home and name in the image.
@@ -157,7 +157,7 @@ type user struct{ uid, gid int }
 
 // commandUser returns the user that a sandbox's commands run as: the image's user, if that is not root; otherwise
 // user 1000, if the repository is copied in and can thus belong to any user; otherwise root without capabilities.
-func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, error) {
+func (m *images) commandUser(ctx context.Context, img image, s env.Spec) (user, error) {
 	if s.User != "" {
 		img.user = s.User
 	}
@@ -167,17 +167,17 @@ func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, 
 		}
 		return user{}, nil
 	}
-	d.mu.Lock()
-	known, ok := d.users[img.id+" "+img.user]
-	d.mu.Unlock()
+	m.mu.Lock()
+	known, ok := m.users[img.id+" "+img.user]
+	m.mu.Unlock()
 	if ok {
 		return known, nil
 	}
-	passwd, err := d.readFromImage(ctx, img, "/etc/passwd")
+	passwd, err := m.read(ctx, img, "/etc/passwd")
 	if err != nil {
 		return user{}, err
 	}
-	group, err := d.readFromImage(ctx, img, "/etc/group")
+	group, err := m.read(ctx, img, "/etc/group")
 	if err != nil {
 		return user{}, err
 	}
@@ -185,9 +185,9 @@ func (d *daemon) commandUser(ctx context.Context, img image, s env.Spec) (user, 
 	if err != nil {
 		return user{}, fmt.Errorf("image %s: %w", img.ref, err)
 	}
-	d.mu.Lock()
-	d.users[img.id+" "+img.user] = u
-	d.mu.Unlock()
+	m.mu.Lock()
+	m.users[img.id+" "+img.user] = u
+	m.mu.Unlock()
 	return u, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -14,7 +15,6 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
-	"deepswe/env"
 	"deepswe/env/fleet"
 	"deepswe/env/program"
 )
@@ -38,63 +38,84 @@ const (
 	heartbeat  = "heartbeat"
 )
 
-// install creates the installation, once for all callers.
-func (d *daemon) install(ctx context.Context) (*installation, error) {
-	if s := d.installed(); s != nil {
+// installer creates a daemon's installation, and owns it until the end.
+type installer struct {
+	d       *daemon
+	calls   callGroup[*installation]
+	tidied  sync.Once
+	mu      sync.Mutex
+	current *installation // nil until complete
+}
+
+// get returns the installation, and creates it once for all callers.
+func (i *installer) get(ctx context.Context) (*installation, error) {
+	if s := i.done(); s != nil {
 		return s, nil
 	}
-	return d.installing.do(ctx, d.p.life, &d.p.work, "", func(ctx context.Context) (*installation, error) {
-		ctx, cancel := d.whileUp(ctx)
+	return i.calls.do(ctx, i.d.p.life, &i.d.p.work, "", func(ctx context.Context) (*installation, error) {
+		ctx, cancel := i.d.whileUp(ctx)
 		defer cancel()
-		s, err := d.newInstallation(ctx)
+		s, err := i.create(ctx)
 		if errdefs.IsNotFound(err) {
 			// Another process removed the lease's image during its own clean-up, between two of our steps.
-			s, err = d.newInstallation(ctx)
+			s, err = i.create(ctx)
 		}
 		if err != nil {
-			return nil, d.infrastructure(ctx, "install the guest", err)
+			return nil, i.d.infrastructure(ctx, "install the guest", err)
 		}
-		d.mu.Lock()
-		d.installation = s
-		d.mu.Unlock()
+		i.mu.Lock()
+		i.current = s
+		i.mu.Unlock()
 		// Only after our own lease exists, because otherwise the guest's volume would look unused.
-		d.tidied.Do(func() {
-			d.p.work.Go(func() { d.reaper().Tidy(d.p.life, d.p.log.With("host", d.host)) })
+		i.tidied.Do(func() {
+			i.d.p.work.Go(func() { i.d.reaper().Tidy(i.d.p.life, i.d.p.log.With("host", i.d.host)) })
 		})
 		return s, nil
 	})
 }
 
-// installed returns the installation, or nil if it is not complete.
-func (d *daemon) installed() *installation {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.installation
+// done returns the installation, or nil if it is not complete.
+func (i *installer) done() *installation {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.current
 }
 
-// dropInstallation discards an incomplete installation; the next start creates a new one.
-func (d *daemon) dropInstallation(s *installation) {
-	d.mu.Lock()
-	if d.installation == s {
-		d.installation = nil
-		d.orphans.Add(s.lease)
+// drop discards an incomplete installation; the next start creates a new one.
+func (i *installer) drop(s *installation) {
+	i.mu.Lock()
+	if i.current == s {
+		i.current = nil
+		i.d.orphans.Add(s.lease)
 	}
-	d.mu.Unlock()
-	d.retryOrphans()
+	i.mu.Unlock()
+	i.d.retryOrphans()
 }
 
-func (d *daemon) newInstallation(ctx context.Context) (*installation, error) {
-	facts, _ := d.known()
-	binary, err := program.Find(d.p.options.Executable, facts.arch)
+// lose forgets the installation of a daemon that is down, and reports whether there was one.
+func (i *installer) lose() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	s := i.current
+	if s != nil {
+		i.d.orphans.Add(s.lease)
+	}
+	i.current = nil
+	return s != nil
+}
+
+func (i *installer) create(ctx context.Context) (*installation, error) {
+	facts, _ := i.d.known()
+	binary, err := program.Find(i.d.p.options.Executable, facts.arch)
 	if err != nil {
 		return nil, err
 	}
 	s := &installation{binary: binary, volume: guestVolumes + binary.Hash[:16]}
-	if err := d.importLeaseImage(ctx); err != nil {
+	if err := i.importImage(ctx); err != nil {
 		return nil, fmt.Errorf("lease image: %w", err)
 	}
 	takeLease := func() (err error) {
-		s.lease, err = d.createIdle(ctx, kindLease, "deepswe-lease-"+fleet.ShortHash(d.p.owner)+"-"+fleet.Nonce(), s)
+		s.lease, err = i.createIdle(ctx, kindLease, "deepswe-lease-"+fleet.ShortHash(i.d.p.owner)+"-"+fleet.Nonce(), s)
 		return err
 	}
 	if err := takeLease(); err != nil {
@@ -106,24 +127,25 @@ func (d *daemon) newInstallation(ctx context.Context) (*installation, error) {
 		if copyErr := takeLease(); copyErr != nil {
 			return nil, errors.Join(err, copyErr)
 		}
-		d.p.log.Warn("docker daemon refuses volumes; the guest is copied into each container", "host", d.host, "error", err)
+		i.d.p.log.Warn("docker daemon refuses volumes; the guest is copied into each container",
+			"host", i.d.host, "error", err)
 		return s, nil
 	}
-	if err := d.fillVolume(ctx, s); err != nil {
-		return nil, errors.Join(err, d.remove(ctx, s.lease))
+	if err := i.fillVolume(ctx, s); err != nil {
+		return nil, errors.Join(err, i.d.remove(ctx, s.lease))
 	}
 	return s, nil
 }
 
-func (d *daemon) importLeaseImage(ctx context.Context) error {
-	_, err := d.cli.ImageInspect(ctx, leaseImage)
+func (i *installer) importImage(ctx context.Context) error {
+	_, err := i.d.cli.ImageInspect(ctx, leaseImage)
 	if err == nil || !errdefs.IsNotFound(err) {
 		return err
 	}
 	source := client.ImageImportSource{SourceName: "-", Source: tarOf(tar.Header{
 		Typeflag: tar.TypeDir, Name: leaseDir[1:] + "/", Mode: 0o755, ModTime: time.Unix(1, 0),
 	})}
-	result, err := d.cli.ImageImport(ctx, source, leaseImage, client.ImageImportOptions{
+	result, err := i.d.cli.ImageImport(ctx, source, leaseImage, client.ImageImportOptions{
 		Message: "deepswe: image of leases", Changes: []string{"LABEL " + labelKind + "=" + kindLease},
 	})
 	if err != nil {
@@ -135,30 +157,18 @@ func (d *daemon) importLeaseImage(ctx context.Context) error {
 }
 
 // createIdle creates a container that is never started, with the guest's volume mounted writable.
-func (d *daemon) createIdle(ctx context.Context, kind, name string, s *installation) (string, error) {
+func (i *installer) createIdle(ctx context.Context, kind, name string, s *installation) (string, error) {
 	host := &container.HostConfig{NetworkMode: "none", LogConfig: container.LogConfig{Type: "none"}}
 	if !s.noVolumes {
 		host.Mounts = []mount.Mount{guestMount(s, false)}
 	}
-	return d.create(ctx, client.ContainerCreateOptions{
+	return i.d.create(ctx, client.ContainerCreateOptions{
 		Name: name,
 		Config: &container.Config{
-			Image: leaseImage, Cmd: []string{"never-started"}, Labels: d.p.labels(kind, "", ""),
+			Image: leaseImage, Cmd: []string{"never-started"}, Labels: i.d.p.labels(kind, "", ""),
 		},
 		HostConfig: host,
 	})
-}
-
-// create creates a container and returns its ID, even if ctx ends meanwhile, because a cancelled request could
-// leave a container whose ID we do not know.
-func (d *daemon) create(ctx context.Context, o client.ContainerCreateOptions) (string, error) {
-	if err := ctx.Err(); err != nil {
-		return "", err
-	}
-	during, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-	defer cancel()
-	result, err := d.cli.ContainerCreate(during, o)
-	return result.ID, err
 }
 
 func guestMount(s *installation, readOnly bool) mount.Mount {
@@ -170,98 +180,46 @@ func guestMount(s *installation, readOnly bool) mount.Mount {
 
 // fillVolume copies the binary into the volume, unless it is already there. Only one process at a time does this,
 // so that a binary is never overwritten while a container starts it.
-func (d *daemon) fillVolume(ctx context.Context, s *installation) error {
+func (i *installer) fillVolume(ctx context.Context, s *installation) error {
 	name := "deepswe-fill-" + s.binary.Hash[:16]
 	find := func(ctx context.Context) error {
-		_, err := d.cli.ContainerStatPath(ctx, s.lease, client.ContainerStatPathOptions{Path: guestDir + "/" + guestMark})
+		_, err := i.d.cli.ContainerStatPath(ctx, s.lease, client.ContainerStatPathOptions{Path: guestDir + "/" + guestMark})
 		return err
 	}
-	return exclusively(ctx, d, name, find,
-		func(ctx context.Context) (string, error) { return d.createIdle(ctx, kindFill, name, s) },
+	return exclusively(ctx, i.d, name, find,
+		func(ctx context.Context) (string, error) { return i.createIdle(ctx, kindFill, name, s) },
 		func(ctx context.Context, id string) error {
 			archive := archiveOf(s.binary, "", tar.Header{
 				Typeflag: tar.TypeReg, Name: guestMark, Mode: 0o444, ModTime: time.Unix(1, 0),
 			})
 			defer archive.Close()
-			_, err := d.cli.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: guestDir, Content: archive})
+			_, err := i.d.cli.CopyToContainer(ctx, id,
+				client.CopyToContainerOptions{DestinationPath: guestDir, Content: archive})
 			return err
 		},
-		d.remove)
+		i.d.remove)
 }
 
-// exclusively does work that only one of the processes sharing a daemon may do. The lock is the name of a
-// container, which begin creates and end removes, because a daemon gives each name to only one container. find
-// looks for the result, and returns a not-found error before the work is done. A lock whose owner is dead is
-// removed.
-func exclusively[T any](
-	ctx context.Context, d *daemon, name string, find func(context.Context) error,
-	begin func(context.Context) (T, error), work, end func(context.Context, T) error,
-) error {
-	for {
-		if err := find(ctx); !errdefs.IsNotFound(err) {
-			return err
-		}
-		locked, err := begin(ctx)
-		if err == nil {
-			if err = find(ctx); errdefs.IsNotFound(err) { // the last holder of the lock did not finish
-				err = work(ctx, locked)
-			}
-			if endErr := end(ctx, locked); endErr != nil {
-				d.p.log.Warn("removing a helper container", "error", endErr)
-			}
-			return err
-		}
-		if !errdefs.IsConflict(err) {
-			return err
-		}
-		if err := d.breakLock(ctx, name); err != nil {
-			return err
-		}
-		if env.Sleep(ctx, 50*time.Millisecond) != nil {
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// breakLock removes the container of that name if its owner is dead.
-func (d *daemon) breakLock(ctx context.Context, name string) error {
-	found, err := d.cli.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
-	if errdefs.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	holder := found.Container.Config.Labels[labelOwner]
-	if holder == "" {
-		return nil
-	}
-	if alive, err := d.reaper().Alive(ctx, holder); alive || err != nil {
-		return err
-	}
-	return d.remove(ctx, found.Container.ID)
-}
-
-// renewLease touches the lease's heartbeat file. It uses the daemon's own time, so that other clocks do not matter.
-func (d *daemon) renewLease(ctx context.Context) error {
-	s := d.installed()
+// renew touches the lease's heartbeat file. It uses the daemon's own time, so that other clocks do not matter.
+func (i *installer) renew(ctx context.Context) error {
+	s := i.done()
 	if s == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.p.waits.ping)
+	ctx, cancel := context.WithTimeout(ctx, i.d.p.waits.ping)
 	defer cancel()
-	now, err := d.now(ctx)
+	now, err := i.d.now(ctx)
 	if err != nil {
 		return err
 	}
-	if err = d.touchLease(ctx, s.lease, now); errdefs.IsNotFound(err) {
-		d.dropInstallation(s) // somebody removed the lease by hand
+	if err = i.touch(ctx, s.lease, now); errdefs.IsNotFound(err) {
+		i.drop(s) // somebody removed the lease by hand
 	}
 	return err
 }
 
-func (d *daemon) touchLease(ctx context.Context, id string, now time.Time) error {
-	_, err := d.cli.CopyToContainer(ctx, id, client.CopyToContainerOptions{
+func (i *installer) touch(ctx context.Context, id string, now time.Time) error {
+	_, err := i.d.cli.CopyToContainer(ctx, id, client.CopyToContainerOptions{
 		DestinationPath: leaseDir,
 		Content:         tarOf(tar.Header{Typeflag: tar.TypeReg, Name: heartbeat, Mode: 0o444, ModTime: now}),
 	})
@@ -277,21 +235,13 @@ func tarOf(h tar.Header) io.Reader {
 	return &archive
 }
 
-func (d *daemon) now(ctx context.Context) (time.Time, error) {
-	info, err := d.cli.Info(ctx, client.InfoOptions{})
-	if err != nil {
-		return time.Time{}, err
-	}
-	return time.Parse(time.RFC3339Nano, info.Info.SystemTime)
-}
-
-func (d *daemon) dropLease(ctx context.Context) error {
-	d.mu.Lock()
-	s := d.installation
-	d.installation = nil
-	d.mu.Unlock()
+func (i *installer) close(ctx context.Context) error {
+	i.mu.Lock()
+	s := i.current
+	i.current = nil
+	i.mu.Unlock()
 	if s == nil {
 		return nil
 	}
-	return d.remove(ctx, s.lease)
+	return i.d.remove(ctx, s.lease)
 }

@@ -148,7 +148,7 @@ func killAtRandom(t *testing.T, p *Provider, state string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	base, err := p.daemons[0].image(t.Context(), busybox)
+	base, err := p.daemons[0].images.get(t.Context(), busybox)
 	if err != nil {
 		t.Fatal(err)
 	}

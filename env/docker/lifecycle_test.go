@@ -164,7 +164,7 @@ type later struct {
 func (l later) Inventory(ctx context.Context) (fleet.Inventory, error) {
 	now, err := l.now(ctx)
 	if err == nil {
-		err = l.touchLease(ctx, l.lease, now.Add(10*time.Minute))
+		err = l.installer.touch(ctx, l.lease, now.Add(10*time.Minute))
 	}
 	if err != nil {
 		return fleet.Inventory{}, err

@@ -26,10 +26,10 @@ func (d *daemon) prepare(ctx context.Context, base image, s env.Spec) (image, er
 		return image{}, err
 	}
 	ref := preparedImages + ":" + key
-	return d.resolve(ctx, ref, "prepare "+base.ref, func(ctx context.Context) (image, error) {
+	return d.images.resolve(ctx, ref, "prepare "+base.ref, func(ctx context.Context) (image, error) {
 		var img image
 		find := func(ctx context.Context) (err error) {
-			img, err = d.inspectImage(ctx, ref)
+			img, err = d.images.inspect(ctx, ref)
 			return err
 		}
 		name := "deepswe-prepare-" + key
@@ -59,7 +59,7 @@ func prepareKey(base image, s env.Spec) (string, error) {
 }
 
 func (d *daemon) bootPreparation(ctx context.Context, name string, base image, s env.Spec) (*Sandbox, error) {
-	installed, err := d.install(ctx)
+	installed, err := d.installer.get(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ func (d *daemon) commit(
 	if err != nil {
 		return image{}, fmt.Errorf("%s: %w", operation, err)
 	}
-	img, err := d.inspectImage(ctx, ref)
+	img, err := d.images.inspect(ctx, ref)
 	if err == nil {
-		d.own.pulled(ctx, img)
+		d.images.own.pulled(ctx, img)
 	}
 	return img, err
 }

@@ -44,7 +44,7 @@ func TestPrepare(t *testing.T) {
 	if len(when) != 1 {
 		t.Errorf("the commands ran %d times, want once", len(when))
 	}
-	img, err := p.daemons[0].image(t.Context(), base)
+	img, err := p.daemons[0].images.get(t.Context(), base)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestPrepare(t *testing.T) {
 		if reaped := strings.Contains(fmt.Sprint(left), key); reaped != old {
 			t.Errorf("an old image: %v; it would be reaped: %v", old, reaped)
 		}
-		if err := p.daemons[0].own.records().update(func(all map[string]record) bool {
+		if err := p.daemons[0].images.own.records().update(func(all map[string]record) bool {
 			r := all[found.ID]
 			r.Used = r.Used.Add(-15 * 24 * time.Hour)
 			all[found.ID] = r
@@ -76,15 +76,15 @@ func TestPrepare(t *testing.T) {
 		}
 	}
 	// One without a record, because its maker was killed, gets one with its next use.
-	if err := p.daemons[0].own.records().update(func(all map[string]record) bool {
+	if err := p.daemons[0].images.own.records().update(func(all map[string]record) bool {
 		delete(all, found.ID)
 		return true
 	}); err != nil {
 		t.Fatal(err)
 	}
-	p.daemons[0].own.touched = map[string]time.Time{}
+	p.daemons[0].images.own.touched = map[string]time.Time{}
 	start(t, p, spec)
-	all, err := p.daemons[0].own.records().read()
+	all, err := p.daemons[0].images.own.records().read()
 	if r := all[found.ID]; err != nil || r.Ref != preparedImages+":"+key || time.Since(r.Used) > time.Hour {
 		t.Errorf("the record of the image is %+v, %v", r, err)
 	}

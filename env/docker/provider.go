@@ -178,7 +178,7 @@ func (p *Provider) Close() error {
 	p.end()
 	p.work.Wait()
 	for _, d := range p.daemons {
-		err = errors.Join(err, d.dropLease(ctx))
+		err = errors.Join(err, d.installer.close(ctx))
 	}
 	return errors.Join(err, p.closeClients())
 }
@@ -201,9 +201,9 @@ func (p *Provider) Diagnose(context.Context) []env.Finding {
 }
 
 func (d *daemon) finding() env.Finding {
-	d.mu.Lock()
+	d.answers.Lock()
 	f, down := d.facts, d.down
-	d.mu.Unlock()
+	d.answers.Unlock()
 	if down != nil {
 		return env.FindingOf("docker", down)
 	}
@@ -238,12 +238,12 @@ func (p *Provider) Sample(ctx context.Context) (s env.Spec, lacking string, err 
 		return env.Spec{}, "", err
 	}
 	for _, ref := range images[:min(most, len(images))] {
-		if has, err := d.contains(ctx, ref, shell); has || err != nil {
+		if has, err := d.images.contains(ctx, ref, shell); has || err != nil {
 			return env.Spec{Image: ref}, "", err
 		}
 	}
 	// The lease's image is empty and part of the installation.
-	if _, err := d.install(ctx); err != nil {
+	if _, err := d.installer.get(ctx); err != nil {
 		return env.Spec{}, "", err
 	}
 	return env.Spec{Image: leaseImage, Dir: leaseDir}, "no image with " + shell + " is on the daemon", nil

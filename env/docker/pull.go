@@ -19,18 +19,18 @@ const pullAttempts = 4
 
 // pull pulls an image onto the daemon: if it is on Docker Hub and there is a mirror, from the mirror; otherwise, or
 // if the mirror fails, from its own registry.
-func (d *daemon) pull(ctx context.Context, ref string) (image, error) {
+func (m *images) pull(ctx context.Context, ref string) (image, error) {
 	named, err := reference.ParseDockerRef(ref)
 	if err != nil || strings.HasPrefix(ref, "sha256:") {
 		// An image ID, or not a valid reference: no registry can have it.
 		return image{}, fmt.Errorf("%w: %w: %s is not on the docker daemon at %s: docker images lists those that are",
-			env.ErrInfrastructure, env.ErrNoImage, ref, d.host)
+			env.ErrInfrastructure, env.ErrNoImage, ref, m.d.host)
 	}
-	if err := acquire(ctx, d.pulls); err != nil {
+	if err := acquire(ctx, m.pulls); err != nil {
 		return image{}, err
 	}
-	defer func() { <-d.pulls }()
-	p := pull{d, ref, named, d.progress(env.Pulling, ref)}
+	defer func() { <-m.pulls }()
+	p := pull{m.d, ref, named, m.progress(env.Pulling, ref)}
 	img, err := p.run(ctx)
 	p.progress.finish(err)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *daemon) pull(ctx context.Context, ref string) (image, error) {
 		}
 		return image{}, p.failure(err)
 	}
-	d.own.pulled(ctx, img)
+	m.own.pulled(ctx, img)
 	return img, nil
 }
 
@@ -65,7 +65,7 @@ func (p pull) run(ctx context.Context) (image, error) {
 	if err := p.download(ctx, p.named.String()); err != nil {
 		return image{}, err
 	}
-	return p.d.inspectImage(ctx, p.ref)
+	return p.d.images.inspect(ctx, p.ref)
 }
 
 // mirror returns the name that an image of Docker Hub has on a mirror.
@@ -86,7 +86,7 @@ func onHub(named reference.Named) bool {
 // requested by digest keeps the mirror's name.
 func (p pull) adopt(ctx context.Context, mirrored string) (image, error) {
 	if _, ok := p.named.(reference.Digested); ok {
-		img, err := p.d.inspectImage(ctx, mirrored)
+		img, err := p.d.images.inspect(ctx, mirrored)
 		img.ref = mirrored
 		return img, err
 	}
@@ -96,7 +96,7 @@ func (p pull) adopt(ctx context.Context, mirrored string) (image, error) {
 	if _, err := p.d.cli.ImageRemove(ctx, mirrored, client.ImageRemoveOptions{}); err != nil {
 		p.d.p.log.Warn("removing the mirror's name of an image", "image", mirrored, "error", err)
 	}
-	return p.d.inspectImage(ctx, p.ref)
+	return p.d.images.inspect(ctx, p.ref)
 }
 
 // download pulls an image, and retries if that can help.

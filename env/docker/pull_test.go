@@ -220,7 +220,7 @@ func TestMirror(t *testing.T) {
 			if err := p.Prefetch(t.Context(), env.Spec{Image: ref}); err != nil {
 				t.Fatal(err)
 			}
-			img, err := p.daemons[0].image(t.Context(), ref)
+			img, err := p.daemons[0].images.get(t.Context(), ref)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -247,9 +247,9 @@ func TestImageBudget(t *testing.T) {
 		unpull(t, p, refs[i])
 		if i == 3 {
 			// The oldest is used again, so that it is not the one to go.
-			d.own.mu.Lock()
-			clear(d.own.touched)
-			d.own.mu.Unlock()
+			d.images.own.mu.Lock()
+			clear(d.images.own.touched)
+			d.images.own.mu.Unlock()
 			if err := p.Prefetch(t.Context(), env.Spec{Image: refs[1]}); err != nil {
 				t.Fatal(err)
 			}

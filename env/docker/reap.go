@@ -140,7 +140,7 @@ func (d *daemon) reapImages(
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
-	used, err := d.own.records().read()
+	used, err := d.images.own.records().read()
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (d *daemon) reapImages(
 			}
 			removed := o.DryRun
 			if !o.DryRun {
-				removed, err = d.own.remove(ctx, tag, found.ID)
+				removed, err = d.images.own.remove(ctx, tag, found.ID)
 				failures = errors.Join(failures, err)
 			}
 			if removed {

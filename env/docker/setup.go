@@ -55,7 +55,7 @@ func (d *daemon) setUp(ctx context.Context, s env.Spec, how env.Setup) (done env
 	if err != nil {
 		return done, err
 	}
-	defer d.own.unpin(b.image)
+	defer d.images.own.unpin(b.image)
 	key, err := setup.Key(s.Source, "docker "+b.image.id+" "+b.spec.Dir, how.Commands, false)
 	if err != nil {
 		return done, err

@@ -58,13 +58,14 @@ func (p *Provider) Prefetch(ctx context.Context, s env.Spec) error {
 // Load returns a daemon's sandboxes per CPU, reduced if the daemon has the image, because a pull costs more than a
 // start. The watch of a daemon that is down notices when it is back.
 func (d *daemon) Load(s env.Spec, coming int) float64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.down != nil {
+	facts, up := d.known()
+	if !up {
 		return math.Inf(+1)
 	}
-	load := float64(len(d.live)+coming) / float64(max(d.facts.NCPU, 1))
-	if _, ok := d.images[s.Image]; ok {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	load := float64(len(d.live)+coming) / float64(max(facts.NCPU, 1))
+	if d.images.has(s.Image) {
 		load -= 0.5
 	}
 	return load
@@ -89,7 +90,7 @@ func (d *daemon) Fetch(ctx context.Context, s env.Spec) error {
 	}
 	b, err := d.plan(ctx, s)
 	if err == nil {
-		d.own.unpin(b.image)
+		d.images.own.unpin(b.image)
 	}
 	return err
 }
@@ -99,13 +100,10 @@ func (p *Provider) comesBack(ctx context.Context, since time.Time) bool {
 	for waited := false; ; waited = true {
 		worked := false
 		for _, d := range p.daemons {
-			d.mu.Lock()
-			up, known := d.down == nil, d.up != nil
-			d.mu.Unlock()
-			if up {
+			if _, up := d.known(); up {
 				return waited
 			}
-			worked = worked || known
+			worked = worked || d.worked()
 		}
 		if !worked || p.life.Err() != nil || time.Since(since) >= p.waits.back || env.Sleep(ctx, p.waits.watch) != nil {
 			return false
@@ -128,11 +126,11 @@ func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 				err = errors.Join(err, sandbox.Close(ctx))
 			}
 		}
-		d.own.unpin(b.image)
+		d.images.own.unpin(b.image)
 		if err != nil && vanished(err) && !again {
 			// The image, or the guest's volume, was removed meanwhile.
-			d.dropImage(b.image)
-			d.dropInstallation(b.installation)
+			d.images.drop(b.image)
+			d.installer.drop(b.installation)
 			continue
 		}
 		if err != nil {
@@ -156,15 +154,15 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 	b = launch{kind: kindSandbox, name: sandboxName(s), spec: s}
 	var installErr error
 	var installing sync.WaitGroup
-	installing.Go(func() { b.installation, installErr = d.install(ctx) })
-	b.image, err = d.image(ctx, s.Image)
+	installing.Go(func() { b.installation, installErr = d.installer.get(ctx) })
+	b.image, err = d.images.get(ctx, s.Image)
 	installing.Wait()
 	if err = errors.Join(err, installErr); err != nil {
 		return b, err
 	}
 	if s.Source != "" && s.Dir == s.Source {
 		// The copy must not mix with files that the image has at that path.
-		has, err := d.contains(ctx, s.Image, s.Dir)
+		has, err := d.images.contains(ctx, s.Image, s.Dir)
 		if err != nil {
 			return b, err
 		}
@@ -174,7 +172,7 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 		}
 	}
 	if s.Installed != nil && s.Installed.Image != "" {
-		if b.image, err = d.image(ctx, s.Installed.Image); err != nil {
+		if b.image, err = d.images.get(ctx, s.Installed.Image); err != nil {
 			return b, err
 		}
 	}
@@ -184,10 +182,10 @@ func (d *daemon) plan(ctx context.Context, s env.Spec) (b launch, err error) {
 		}
 		b.spec.Prepare = nil // already run
 	}
-	if b.user, err = d.commandUser(ctx, b.image, s); err != nil {
+	if b.user, err = d.images.commandUser(ctx, b.image, s); err != nil {
 		return b, err
 	}
-	d.own.pin(b.image)
+	d.images.own.pin(b.image)
 	return b, nil
 }
 

@@ -3,6 +3,8 @@ package docker
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/moby/moby/api/types/events"
@@ -46,7 +48,7 @@ func (d *daemon) watch() {
 			if _, up := d.known(); !up {
 				continue
 			}
-			if err := d.renewLease(ctx); err != nil && ctx.Err() == nil {
+			if err := d.installer.renew(ctx); err != nil && ctx.Err() == nil {
 				d.p.log.Warn("renewing the lease", "host", d.host, "error", err)
 			}
 		}
@@ -56,10 +58,11 @@ func (d *daemon) watch() {
 func (d *daemon) check(ctx context.Context) {
 	coming, waiting := d.p.fleet.Coming(d), d.orphans.Len() > 0
 	d.mu.Lock()
-	down, idle := d.down != nil, len(d.live)+coming == 0
+	idle := len(d.live)+coming == 0
 	d.mu.Unlock()
+	_, up := d.known()
 	switch {
-	case down:
+	case !up:
 		if d.usable(ctx) != nil {
 			return
 		}
@@ -121,30 +124,19 @@ func (d *daemon) readEvents(ctx context.Context) {
 // markDown stops using the daemon. It closes the connections to the daemon's sandboxes, because a connection to an
 // unreachable machine can stay silent for many minutes.
 func (d *daemon) markDown(cause error) {
-	d.mu.Lock()
-	if d.down != nil || d.p.life.Err() != nil {
-		d.mu.Unlock()
+	was, again := d.setDown(cause)
+	if !was {
 		return
 	}
-	d.down = cause
 	level := slog.LevelWarn
 	// A daemon that is shutting down still answers on open connections, so it seems to come and go. If the only
 	// daemon has never been used yet, the caller gets this same error.
-	if time.Since(d.lastDown) < quiet || d.installation == nil && len(d.p.daemons) == 1 {
+	if lost := d.installer.lose(); again || !lost && len(d.p.daemons) == 1 {
 		level = slog.LevelDebug
 	}
-	d.lastDown = time.Now()
-	if d.installation != nil {
-		d.orphans.Add(d.installation.lease)
-	}
-	d.installation, d.images = nil, map[string]image{}
-	if d.wentDown != nil {
-		d.wentDown(cause)
-	}
-	cut := make([]*Sandbox, 0, len(d.live))
-	for _, s := range d.live {
-		cut = append(cut, s)
-	}
+	d.images.forget()
+	d.mu.Lock()
+	cut := slices.Collect(maps.Values(d.live))
 	d.mu.Unlock()
 	d.p.log.Log(d.p.life, level, "docker daemon out of use until it answers again", "host", d.host,
 		"sandboxes", len(cut), "error", cause)
@@ -153,46 +145,11 @@ func (d *daemon) markDown(cause error) {
 	}
 }
 
-// whileUp returns a context that ends with ctx or when the daemon is marked down, because a request to an
-// unreachable machine may never return by itself.
-func (d *daemon) whileUp(ctx context.Context) (context.Context, context.CancelFunc) {
-	d.mu.Lock()
-	up := d.up
-	d.mu.Unlock()
-	if up == nil {
-		return ctx, func() {}
-	}
-	during, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(up, func() { cancel(context.Cause(up)) })
-	return during, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
 // recheck pings the daemon after an error, and marks it down if it does not answer.
 func (d *daemon) recheck() (gone bool) {
-	ctx, cancel := context.WithTimeout(d.p.life, d.p.waits.ping)
-	defer cancel()
-	_, err := d.cli.Ping(ctx, client.PingOptions{})
-	if err == nil || d.p.life.Err() != nil {
-		return false
+	why := d.silence()
+	if why != nil {
+		d.markDown(why)
 	}
-	d.markDown(d.unreachable(err, ""))
-	return true
-}
-
-// usable returns an error if the daemon is down, after trying to connect again, once for all callers.
-func (d *daemon) usable(ctx context.Context) error {
-	if _, up := d.known(); up {
-		return nil
-	}
-	_, err := d.greeting.do(ctx, d.p.life, &d.p.work, "", func(ctx context.Context) (struct{}, error) {
-		err := d.greet(ctx)
-		if err == nil {
-			d.p.log.Info("docker daemon back in use", "host", d.host)
-		}
-		return struct{}{}, err
-	})
-	return err
+	return why != nil
 }
