@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepswe/env"
@@ -28,6 +31,27 @@ const (
 
 // requestsAtOnce limits the concurrent requests to one API server, not counting watches and streams.
 const requestsAtOnce = 32
+
+// server is the API server, in a context and a namespace of its configuration.
+type server struct {
+	context, namespace string
+	log                *slog.Logger
+
+	base *url.URL
+	// http sends requests; upgrade opens streams.
+	http, upgrade *http.Client
+	requests      chan struct{} // a semaphore of requestsAtOnce
+
+	allowed atomic.Bool  // whether it has allowed a request before
+	skew    atomic.Int64 // how far its clock is ahead, in nanoseconds
+
+	mu        sync.Mutex
+	permitted map[string]bool // the rights of requests that it has allowed
+	// refusedSince is since when it refuses credentials that it accepted before; zero if it does not. noted is set once
+	// that was said.
+	refusedSince time.Time
+	noted        bool
+}
 
 // request is one call to the API.
 type request struct {
@@ -52,12 +76,12 @@ func (r request) right() string {
 }
 
 // call sends a request, and repeats it while the server is unreachable or asks to retry later.
-func (c *cluster) call(ctx context.Context, r request) error {
+func (s *server) call(ctx context.Context, r request) error {
 	const tries = 4 // of a brief request that is refused, each with what the credentials' file has by then
 	began, refusals := time.Now(), 0
 	for try := 1; ; try++ {
-		wait, err := c.callOnce(ctx, r)
-		if err == nil || r.once || ctx.Err() != nil || time.Since(began) >= c.patience(r, err) {
+		wait, err := s.callOnce(ctx, r)
+		if err == nil || r.once || ctx.Err() != nil || time.Since(began) >= s.patience(r, err) {
 			return err
 		}
 		if code := refused(err); code == http.StatusUnauthorized || code == http.StatusForbidden {
@@ -80,7 +104,7 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // patience returns how long to keep retrying after an error; 0 if retrying cannot help. A server that has just
 // started does not know any roles yet, and credentials may be renewed, so a refusal is considered temporary if the
 // server has allowed requests before.
-func (c *cluster) patience(r request, err error) time.Duration {
+func (s *server) patience(r request, err error) time.Duration {
 	const settling = 20 * time.Second
 	refusal, ok := errors.AsType[*statusError](err)
 	if !ok {
@@ -92,11 +116,11 @@ func (c *cluster) patience(r request, err error) time.Duration {
 		return outageTimeout
 	case http.StatusUnauthorized, http.StatusForbidden:
 		lost := refusal.Code == http.StatusUnauthorized
-		if !c.allowed.Load() || !lost && !strings.Contains(refusal.Message, "cannot ") {
+		if !s.allowed.Load() || !lost && !strings.Contains(refusal.Message, "cannot ") {
 			return 0
 		}
-		lasts := time.Since(c.refuses(err))
-		if !lost && !c.was(r) {
+		lasts := time.Since(s.refuses(err))
+		if !lost && !s.was(r) {
 			return settling
 		}
 		// All requests give up at the same time, and later ones at once.
@@ -109,10 +133,10 @@ func (c *cluster) patience(r request, err error) time.Duration {
 }
 
 // callOnce sends a request once. wait is how long the server asks to wait before the next try.
-func (c *cluster) callOnce(ctx context.Context, r request) (wait time.Duration, err error) {
+func (s *server) callOnce(ctx context.Context, r request) (wait time.Duration, err error) {
 	select {
-	case c.requests <- struct{}{}:
-		defer func() { <-c.requests }()
+	case s.requests <- struct{}{}:
+		defer func() { <-s.requests }()
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
@@ -121,19 +145,19 @@ func (c *cluster) callOnce(ctx context.Context, r request) (wait time.Duration, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	answer, err := c.send(ctx, r)
+	answer, err := s.send(ctx, r)
 	if err != nil {
 		return 0, err
 	}
 	defer answer.Body.Close()
 	if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
-		c.skew.Store(int64(time.Until(date)))
+		s.skew.Store(int64(time.Until(date)))
 	}
 	if answer.StatusCode >= 300 {
 		return retryAfter(answer), readStatus(answer)
 	}
 	if strings.Contains(r.path, "/namespaces/") {
-		c.accepted(r)
+		s.accepted(r)
 	}
 	if r.into == nil {
 		_, err = io.Copy(io.Discard, answer.Body)
@@ -145,7 +169,7 @@ func (c *cluster) callOnce(ctx context.Context, r request) (wait time.Duration, 
 	return 0, nil
 }
 
-func (c *cluster) send(ctx context.Context, r request) (*http.Response, error) {
+func (s *server) send(ctx context.Context, r request) (*http.Response, error) {
 	var body io.Reader
 	if r.body != nil {
 		encoded, err := json.Marshal(r.body)
@@ -154,7 +178,7 @@ func (c *cluster) send(ctx context.Context, r request) (*http.Response, error) {
 		}
 		body = bytes.NewReader(encoded)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.method, c.address(r.path, r.query), body)
+	req, err := http.NewRequestWithContext(ctx, r.method, s.address(r.path, r.query), body)
 	if err != nil {
 		return nil, err
 	}
@@ -162,12 +186,12 @@ func (c *cluster) send(ctx context.Context, r request) (*http.Response, error) {
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	return c.http.Do(req)
+	return s.http.Do(req)
 }
 
 // address returns the URL of an API path.
-func (c *cluster) address(path string, query url.Values) string {
-	u := *c.base
+func (s *server) address(path string, query url.Values) string {
+	u := *s.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + path
 	u.RawQuery = query.Encode()
 	return u.String()
@@ -205,18 +229,18 @@ func refused(err error) int {
 	return 0
 }
 
-func (c *cluster) pods() string { return "/api/v1/namespaces/" + c.namespace + "/pods" }
+func (s *server) pods() string { return "/api/v1/namespaces/" + s.namespace + "/pods" }
 
-func (c *cluster) leases() string {
-	return "/apis/coordination.k8s.io/v1/namespaces/" + c.namespace + "/leases"
+func (s *server) leases() string {
+	return "/apis/coordination.k8s.io/v1/namespaces/" + s.namespace + "/leases"
 }
 
 // listPods lists the pods that match a label selector, page by page.
-func (c *cluster) listPods(ctx context.Context, selector string) (all []pod, version string, err error) {
+func (s *server) listPods(ctx context.Context, selector string) (all []pod, version string, err error) {
 	query := url.Values{"labelSelector": {selector}, "limit": {"500"}}
 	for {
 		var page podList
-		if err := c.call(ctx, request{method: http.MethodGet, path: c.pods(), query: query, into: &page}); err != nil {
+		if err := s.call(ctx, request{method: http.MethodGet, path: s.pods(), query: query, into: &page}); err != nil {
 			return nil, "", err
 		}
 		all = append(all, page.Items...)

@@ -159,22 +159,22 @@ func Selected(context string) (selected, namespace string) {
 }
 
 // unreachable explains why a request to a cluster failed.
-func (c *cluster) unreachable(err error) error {
-	test := "kubectl --context " + c.context + " -n " + c.namespace + " get pods has to work"
+func (s *server) unreachable(err error) error {
+	test := "kubectl --context " + s.context + " -n " + s.namespace + " get pods has to work"
 	switch refused(err) {
 	case 0:
-		return &accessError{c.where(), "the API server cannot be reached", test, err}
+		return &accessError{s.where(), "the API server cannot be reached", test, err}
 	case http.StatusUnauthorized:
-		return &accessError{c.where(), "the credentials are refused: they have expired, or are for another cluster",
+		return &accessError{s.where(), "the credentials are refused: they have expired, or are for another cluster",
 			"log in again; " + test, err}
 	case http.StatusForbidden:
-		return &accessError{c.where(), "the user lacks permission", "apply the Role that deepswe doctor prints", err}
+		return &accessError{s.where(), "the user lacks permission", "apply the Role that deepswe doctor prints", err}
 	}
-	return &accessError{c.where(), "the API server refuses the request", test, err}
+	return &accessError{s.where(), "the API server refuses the request", test, err}
 }
 
 // discard closes a cluster's idle connections.
-func (c *cluster) discard() {
-	utilnet.CloseIdleConnectionsFor(c.http.Transport)
-	utilnet.CloseIdleConnectionsFor(c.upgrade.Transport)
+func (s *server) discard() {
+	utilnet.CloseIdleConnectionsFor(s.http.Transport)
+	utilnet.CloseIdleConnectionsFor(s.upgrade.Transport)
 }

@@ -92,35 +92,35 @@ const (
 )
 
 // accepted records that the server has allowed a request.
-func (c *cluster) accepted(r request) {
-	c.allowed.Store(true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.permitted[r.right()] = true
-	if c.noted {
-		c.log.Warn("the cluster accepts the credentials again", "cluster", c.where())
+func (s *server) accepted(r request) {
+	s.allowed.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.permitted[r.right()] = true
+	if s.noted {
+		s.log.Warn("the cluster accepts the credentials again", "cluster", s.where())
 	}
-	c.refusedSince, c.noted = time.Time{}, false
+	s.refusedSince, s.noted = time.Time{}, false
 }
 
 // refuses records that the server does not accept the credentials, and returns since when.
-func (c *cluster) refuses(err error) time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.refusedSince.IsZero() {
-		c.refusedSince = time.Now()
+func (s *server) refuses(err error) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refusedSince.IsZero() {
+		s.refusedSince = time.Now()
 	}
-	if !c.noted && time.Since(c.refusedSince) >= credentialNote {
-		c.noted = true
-		c.log.Warn("waiting for new credentials, which are read again by themselves", "cluster", c.where(),
-			"until", c.refusedSince.Add(credentialWait).Format(time.TimeOnly), "error", c.unreachable(err))
+	if !s.noted && time.Since(s.refusedSince) >= credentialNote {
+		s.noted = true
+		s.log.Warn("waiting for new credentials, which are read again by themselves", "cluster", s.where(),
+			"until", s.refusedSince.Add(credentialWait).Format(time.TimeOnly), "error", s.unreachable(err))
 	}
-	return c.refusedSince
+	return s.refusedSince
 }
 
 // was reports whether the server has allowed a request of the same kind before.
-func (c *cluster) was(r request) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.permitted[r.right()]
+func (s *server) was(r request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.permitted[r.right()]
 }

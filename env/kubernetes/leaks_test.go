@@ -131,7 +131,7 @@ func TestTwoDrivers(t *testing.T) {
 		if err := errors.Join(second.Close(t.Context()), two.Close()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := one.clusters[0].renewLease(t.Context()); err != nil || leaseName(one.clusters[0]) != lease {
+		if err := one.clusters[0].lease.renew(t.Context()); err != nil || leaseName(one.clusters[0]) != lease {
 			t.Errorf("%s: the first has lost its lease: %v", name, err)
 		}
 		if out := must(t, first, "echo lives"); out != "lives\n" {
@@ -144,10 +144,10 @@ func TestTwoDrivers(t *testing.T) {
 func leaseName(c *cluster) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lease == nil {
+	if c.lease.current == nil {
 		return ""
 	}
-	return c.lease.Metadata.Name
+	return c.lease.current.Metadata.Name
 }
 
 // A renewed lease shows that its owner is alive, and the cluster itself removes the pods of a lease that is gone.
@@ -156,7 +156,7 @@ func TestLeases(t *testing.T) {
 	p := provider(t, Options{})
 	c := p.clusters[0]
 	s := start(t, p, env.Spec{Image: busybox})
-	if err := c.renewLease(t.Context()); err != nil {
+	if err := c.lease.renew(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	i, err := c.Inventory(t.Context())

@@ -5,71 +5,82 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"deepswe/env/fleet"
 )
 
-// takeLease creates the lease, once. It shows that this provider is alive, and it owns the provider's pods: the
+// leaseholder owns a provider's lease in a cluster.
+type leaseholder struct {
+	c       *cluster
+	taking  sync.Mutex // held while the lease is created, renewed and deleted
+	tidied  sync.Once
+	mu      sync.Mutex
+	current *lease // nil until it is created
+}
+
+// take creates the lease, once. It shows that this provider is alive, and it owns the provider's pods: the
 // cluster deletes a pod whose lease is gone.
-func (c *cluster) takeLease(ctx context.Context) error {
-	c.leasing.Lock()
-	defer c.leasing.Unlock()
-	c.mu.Lock()
-	taken := c.lease != nil
-	c.mu.Unlock()
+func (h *leaseholder) take(ctx context.Context) error {
+	h.taking.Lock()
+	defer h.taking.Unlock()
+	h.mu.Lock()
+	taken := h.current != nil
+	h.mu.Unlock()
 	if taken {
 		return nil
 	}
-	if err := c.call(ctx, request{method: http.MethodGet, path: "/version", into: &versionInfo{}}); err != nil {
+	if err := h.c.call(ctx, request{method: http.MethodGet, path: "/version", into: &versionInfo{}}); err != nil {
 		return err // the response has also set the clock skew
 	}
-	now := &microTime{c.now()}
+	now := &microTime{h.c.now()}
 	made := &lease{}
-	err := c.call(ctx, request{method: http.MethodPost, path: c.leases(), into: made, body: lease{
+	err := h.c.call(ctx, request{method: http.MethodPost, path: h.c.leases(), into: made, body: lease{
 		APIVersion: "coordination.k8s.io/v1", Kind: "Lease",
 		Metadata: metadata{
-			Name: "deepswe-" + fleet.ShortHash(c.owner) + "-" + fleet.Nonce(), Labels: map[string]string{labelOwner: c.owner},
-			Annotations: map[string]string{annotationHost: c.hostname}, OwnerReferences: c.driver(ctx),
+			Name:        "deepswe-" + fleet.ShortHash(h.c.owner) + "-" + fleet.Nonce(),
+			Labels:      map[string]string{labelOwner: h.c.owner},
+			Annotations: map[string]string{annotationHost: h.c.hostname}, OwnerReferences: h.driver(ctx),
 		},
-		Spec: leaseSpec{HolderIdentity: c.hostname, LeaseDurationSeconds: int(fleet.Stale / time.Second),
+		Spec: leaseSpec{HolderIdentity: h.c.hostname, LeaseDurationSeconds: int(fleet.Stale / time.Second),
 			AcquireTime: now, RenewTime: now},
 	}})
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.lease = made
-	c.mu.Unlock()
-	c.tidied.Do(func() {
-		c.work.Go(func() { c.reaper().Tidy(c.life, c.log.With("cluster", c.where())) })
+	h.mu.Lock()
+	h.current = made
+	h.mu.Unlock()
+	h.tidied.Do(func() {
+		h.c.work.Go(func() { h.c.reaper().Tidy(h.c.life, h.c.log.With("cluster", h.c.where())) })
 	})
 	return nil
 }
 
 // driver returns the pod that this process runs in, if any, as the owner of the lease.
-func (c *cluster) driver(ctx context.Context) []ownerReference {
-	if !c.inside || c.hostname == "" {
+func (h *leaseholder) driver(ctx context.Context) []ownerReference {
+	if !h.c.inside || h.c.hostname == "" {
 		return nil
 	}
 	var self pod
-	err := c.call(ctx, request{method: http.MethodGet, path: c.pods() + "/" + c.hostname, into: &self, once: true})
+	err := h.c.call(ctx, request{method: http.MethodGet, path: h.c.pods() + "/" + h.c.hostname, into: &self, once: true})
 	if err != nil {
-		c.log.Debug("cannot find this process's own pod", "cluster", c.where(), "error", err)
+		h.c.log.Debug("cannot find this process's own pod", "cluster", h.c.where(), "error", err)
 		return nil
 	}
 	return []ownerReference{{APIVersion: "v1", Kind: "Pod", Name: self.Metadata.Name, UID: self.Metadata.UID}}
 }
 
-// ownerReferences make the cluster delete the pods when the lease is gone.
-func (c *cluster) ownerReferences() []ownerReference {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lease == nil {
+// references make the cluster delete the pods when the lease is gone.
+func (h *leaseholder) references() []ownerReference {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.current == nil {
 		return nil
 	}
 	return []ownerReference{{
-		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: c.lease.Metadata.Name, UID: c.lease.Metadata.UID,
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: h.current.Metadata.Name, UID: h.current.Metadata.UID,
 	}}
 }
 
@@ -83,34 +94,34 @@ func (c *cluster) keepLease() {
 		case <-c.life.Done():
 			return
 		}
-		if err := c.renewLease(c.life); err != nil && c.life.Err() == nil {
+		if err := c.lease.renew(c.life); err != nil && c.life.Err() == nil {
 			c.log.Warn("renewing the lease", "cluster", c.where(), "error", err)
 		}
 		c.retryOrphans(c.life)
-		c.closeIdleOriginals(c.life, originalKept)
+		c.originals.closeIdle(c.life, c.log, originalKept)
 	}
 }
 
-// renewLease renews the lease, which shows that this provider is alive.
-func (c *cluster) renewLease(ctx context.Context) error {
-	c.leasing.Lock()
-	defer c.leasing.Unlock()
-	c.mu.Lock()
-	current := c.lease
-	c.mu.Unlock()
+// renew renews the lease, which shows that this provider is alive.
+func (h *leaseholder) renew(ctx context.Context) error {
+	h.taking.Lock()
+	defer h.taking.Unlock()
+	h.mu.Lock()
+	current := h.current
+	h.mu.Unlock()
 	if current == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, fleet.LeaseInterval)
 	defer cancel()
 	next := *current
-	next.Spec.RenewTime = &microTime{c.now()}
-	path := c.leases() + "/" + current.Metadata.Name
+	next.Spec.RenewTime = &microTime{h.c.now()}
+	path := h.c.leases() + "/" + current.Metadata.Name
 	made := &lease{}
-	err := c.call(ctx, request{method: http.MethodPut, path: path, body: next, into: made})
+	err := h.c.call(ctx, request{method: http.MethodPut, path: path, body: next, into: made})
 	switch refused(err) {
 	case http.StatusConflict: // a response was lost, or somebody edited the lease
-		if err = c.call(ctx, request{method: http.MethodGet, path: path, into: made}); err != nil {
+		if err = h.c.call(ctx, request{method: http.MethodGet, path: path, into: made}); err != nil {
 			return err
 		}
 	case http.StatusNotFound:
@@ -119,25 +130,25 @@ func (c *cluster) renewLease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.lease = made
-	c.mu.Unlock()
+	h.mu.Lock()
+	h.current = made
+	h.mu.Unlock()
 	return nil
 }
 
-// dropLease deletes the lease.
-func (c *cluster) dropLease(ctx context.Context) error {
-	c.leasing.Lock()
-	defer c.leasing.Unlock()
-	c.mu.Lock()
-	current := c.lease
-	c.lease = nil
-	c.mu.Unlock()
+// drop deletes the lease.
+func (h *leaseholder) drop(ctx context.Context) error {
+	h.taking.Lock()
+	defer h.taking.Unlock()
+	h.mu.Lock()
+	current := h.current
+	h.current = nil
+	h.mu.Unlock()
 	if current == nil {
 		return nil
 	}
-	if err := c.deleteLease(ctx, current.Metadata.Name); err != nil {
-		return fmt.Errorf("delete the lease %s: %w", current.Metadata.Name, c.unreachable(err))
+	if err := h.c.deleteLease(ctx, current.Metadata.Name); err != nil {
+		return fmt.Errorf("delete the lease %s: %w", current.Metadata.Name, h.c.unreachable(err))
 	}
 	return nil
 }

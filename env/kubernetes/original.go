@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"maps"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,7 +43,7 @@ func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	if !filepath.IsLocal(name) || strings.ContainsRune(name, 0) {
 		return nil, fmt.Errorf("original %q: %w", name, fs.ErrInvalid)
 	}
-	o := s.c.originalOf(spec)
+	o := s.c.originals.of(spec)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for again := false; ; again = true {
@@ -56,18 +59,22 @@ func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	}
 }
 
-// originalOf returns the entry for the original files of a spec's image.
-func (c *cluster) originalOf(s env.Spec) *original {
+// originals are those of a cluster, by image.
+type originals struct {
+	mu  sync.Mutex
+	all map[string]*original
+}
+
+// of returns the entry for the original files of a spec's image.
+func (o *originals) of(s env.Spec) *original {
 	s.Run, s.Rollout, s.Limits = "", "", env.Limits{}
 	key, _ := json.Marshal(s) // strings and numbers can always be encoded
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	o := c.originals[string(key)]
-	if o == nil {
-		o = &original{}
-		c.originals[string(key)] = o
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all[string(key)] == nil {
+		o.all[string(key)] = &original{}
 	}
-	return o
+	return o.all[string(key)]
 }
 
 // open starts the pod for the original files of a sandbox's image if it does not run. The caller holds mu.
@@ -103,39 +110,36 @@ func (o *original) close(ctx context.Context) error {
 	return sandbox.Close(ctx)
 }
 
-// closeIdleOriginals removes the pods for original files that have been idle for longer than kept.
-func (c *cluster) closeIdleOriginals(ctx context.Context, kept time.Duration) {
-	for _, o := range c.allOriginals() {
-		if !o.mu.TryLock() {
+// closeIdle removes the pods that have been idle for longer than kept.
+func (o *originals) closeIdle(ctx context.Context, log *slog.Logger, kept time.Duration) {
+	for _, one := range o.list() {
+		if !one.mu.TryLock() {
 			continue // in use
 		}
-		if time.Since(o.used) > kept {
-			if err := o.close(ctx); err != nil {
-				c.log.Warn("removing a pod for original files", "error", err)
+		if time.Since(one.used) > kept {
+			if err := one.close(ctx); err != nil {
+				log.Warn("removing a pod for original files", "error", err)
 			}
 		}
-		o.mu.Unlock()
+		one.mu.Unlock()
 	}
 }
 
-func (c *cluster) closeOriginals(ctx context.Context) error {
+// close removes all pods.
+func (o *originals) close(ctx context.Context) error {
 	var failures error
-	for _, o := range c.allOriginals() {
-		o.mu.Lock()
-		failures = errors.Join(failures, o.close(ctx))
-		o.mu.Unlock()
+	for _, one := range o.list() {
+		one.mu.Lock()
+		failures = errors.Join(failures, one.close(ctx))
+		one.mu.Unlock()
 	}
 	return failures
 }
 
-func (c *cluster) allOriginals() []*original {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	all := make([]*original, 0, len(c.originals))
-	for _, o := range c.originals {
-		all = append(all, o)
-	}
-	return all
+func (o *originals) list() []*original {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Values(o.all))
 }
 
 // readOriginal reads one file without following a symbolic link.

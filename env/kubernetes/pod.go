@@ -108,7 +108,7 @@ func (c *cluster) manifest(l launch) pod {
 		APIVersion: "v1", Kind: "Pod",
 		Metadata: metadata{
 			Name: l.name, Namespace: c.namespace, Labels: labels, Annotations: annotations,
-			OwnerReferences: c.ownerReferences(),
+			OwnerReferences: c.lease.references(),
 		},
 		Spec: podSpec{
 			Containers:    []container{c.sandboxContainer(l)},

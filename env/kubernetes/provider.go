@@ -126,8 +126,8 @@ func (p *Provider) greet(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-func (c *cluster) version(ctx context.Context) (v versionInfo, err error) {
-	return v, c.call(ctx, request{method: http.MethodGet, path: "/version", into: &v, once: true})
+func (s *server) version(ctx context.Context) (v versionInfo, err error) {
+	return v, s.call(ctx, request{method: http.MethodGet, path: "/version", into: &v, once: true})
 }
 
 // Name returns "kubernetes", the value of --env.
@@ -214,13 +214,13 @@ func (p *Provider) Close() error {
 	defer cancel()
 	err := p.fleet.Close(ctx)
 	for _, c := range p.clusters {
-		err = errors.Join(err, c.closeOriginals(ctx))
+		err = errors.Join(err, c.originals.close(ctx))
 	}
 	p.end()
 	p.work.Wait()
 	for _, c := range p.clusters {
 		c.retryOrphans(ctx)
-		err = errors.Join(err, c.dropLease(ctx), c.left())
+		err = errors.Join(err, c.lease.drop(ctx), c.left())
 		c.discard()
 	}
 	return err

@@ -85,7 +85,7 @@ func (t *turn) lack(ctx context.Context, why error) {
 		}
 	}
 	if t.rank != rankAhead {
-		t.c.closeIdleOriginals(ctx, originalSpared)
+		t.c.originals.closeIdle(ctx, t.c.log, originalSpared)
 		if t.c.shed != nil {
 			t.c.shed(ctx)
 		}

@@ -331,7 +331,7 @@ func BenchmarkStart(b *testing.B) {
 		}
 		plain := pod{APIVersion: "v1", Kind: "Pod",
 			Metadata: metadata{Name: fmt.Sprint("bare-", fleet.Nonce()), Labels: map[string]string{labelOwner: c.owner},
-				OwnerReferences: c.ownerReferences()},
+				OwnerReferences: c.lease.references()},
 			Spec: podSpec{TerminationGracePeriodSeconds: new(int64(0)), Containers: []container{{Name: "c", Image: busybox,
 				ImagePullPolicy: "Never", Command: []string{"sleep", "1000"}}}}}
 		w := c.watch.register(plain.Metadata.Name)
