@@ -2,6 +2,7 @@ package rl
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -311,6 +312,13 @@ func (a Algorithm) Divisor(b Batch) float64 {
 		return float64(b.TrainedTokens)
 	}
 	return float64(b.Dispositions[Trained] + b.Dispositions[Masked])
+}
+
+// Total is the divisor of a batch of so many rollouts if all of them have rows. sure is false if it depends on what the
+// rollouts are like.
+func (a Algorithm) Total(rollouts int) (total float64, sure bool) {
+	drops := a.DropUniform || slices.Contains(slices.Collect(maps.Values(a.Filter)), Drop)
+	return float64(rollouts), a.Aggregation != tokenMean && !drops
 }
 
 // scale is the share of each trained token of a rollout with own of them, in a batch with so many rollouts and tokens.

@@ -129,6 +129,9 @@ type Objective struct {
 	// Decoupled takes the old policy of the ratio from the trainer, as it was before the batch's first update, and not
 	// from the sampler: their difference is then left to Corrections (Hilton et al. 2021).
 	Decoupled bool
+	// Estimated is set if the scales of the rows assume a total that is not known yet, so that Optimizer.Scale will not
+	// be 1. A trainer that cannot correct a gradient later may then compute it in Step.
+	Estimated bool
 	// Corrections weigh or mask tokens and rows about which the sampler and the trainer disagree.
 	Corrections Corrections
 }

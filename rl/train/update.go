@@ -130,9 +130,10 @@ func (u *update) learn(ctx context.Context, from place) error {
 }
 
 // part makes one optimizer step from the next groups. The trainer gets them as they come, with loss weights that assume
-// an estimated total; the optimizer step corrects the estimate.
+// a total; if it was another in the end, the optimizer step corrects that.
 func (u *update) part(ctx context.Context, size int) error {
 	var whole, guess float64
+	planned, sure := u.algorithm.Total(size * u.stages.at(u.number).Rollouts.Group)
 	// rows and rollouts wait for a group with advantages: without any there is no optimizer step.
 	var rows, kept []rl.Row
 	var rollouts []rl.Rollout
@@ -153,7 +154,13 @@ func (u *update) part(ctx context.Context, size int) error {
 			return err
 		}
 		divisor := u.algorithm.Divisor(batch)
-		if guess == 0 {
+		switch {
+		case guess != 0:
+		case len(groups) == size:
+			guess, sure = divisor, true
+		case sure:
+			guess = planned
+		default:
 			guess = divisor * float64(size) / float64(len(groups))
 		}
 		whole += divisor
@@ -165,7 +172,7 @@ func (u *update) part(ctx context.Context, size int) error {
 		if effective = effective || slices.ContainsFunc(chunk, func(r rl.Row) bool { return r.Effective() }); !effective {
 			continue
 		}
-		s, err := u.forward(ctx, rows, rollouts)
+		s, err := u.forward(ctx, rows, rollouts, !sure)
 		if err != nil {
 			return err
 		}
@@ -208,7 +215,7 @@ func quotient(a, b float64) float64 {
 func (u *update) again(ctx context.Context) error {
 	for range u.optimizer.Epochs - 1 {
 		for _, p := range u.kept {
-			stats, err := u.forward(ctx, p.rows, nil)
+			stats, err := u.forward(ctx, p.rows, nil, p.scale != 1)
 			if err != nil {
 				return err
 			}
@@ -223,8 +230,10 @@ func (u *update) again(ctx context.Context) error {
 }
 
 // forward lets the trainer learn from rows. Before the first optimizer step, the probe gets them first, with their
-// rollouts.
-func (u *update) forward(ctx context.Context, rows []rl.Row, rollouts []rl.Rollout) (rl.Stats, error) {
+// rollouts. estimated says that the scales of the rows are not final.
+func (u *update) forward(
+	ctx context.Context, rows []rl.Row, rollouts []rl.Rollout, estimated bool,
+) (rl.Stats, error) {
 	ctx = context.WithoutCancel(ctx) // an update that has begun is finished, because half of one could not be saved
 	if u.updates+u.skipped == 0 {
 		if err := u.probe.takeRows(ctx, u.trainer, rows, rollouts, u.publisher.policy.Version); err != nil {
@@ -233,7 +242,9 @@ func (u *update) forward(ctx context.Context, rows []rl.Row, rollouts []rl.Rollo
 	}
 	defer u.since(u.now(), &u.computed)
 	u.begun = true
-	return u.trainer.ForwardBackward(ctx, rows, u.algorithm.Objective)
+	o := u.algorithm.Objective
+	o.Estimated = estimated
+	return u.trainer.ForwardBackward(ctx, rows, o)
 }
 
 func (u *update) optimize(ctx context.Context, scale float64) error {

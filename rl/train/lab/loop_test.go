@@ -39,6 +39,9 @@ func TestScheduleOfTheLoop(t *testing.T) {
 		{"validation and checkpoints", "", []string{
 			"evaluate={every: 2, before: true, tasks: 40}", "checkpoint.every=3", "rollouts.max_staleness=1",
 		}},
+		{"gradients once all tokens are counted", "", []string{
+			"rollouts.max_staleness=1", "algorithm.set={aggregation: token_mean}",
+		}},
 		{"a server that samples itself", alone, []string{"rollouts.max_staleness=2"}},
 		{"few workers, and gradients as groups come", "{name: embedded}", []string{
 			"rollouts.workers=12", "rollouts.max_staleness=1",
@@ -245,13 +248,13 @@ func rollouts(rows []rl.Row) (n int) {
 	return n
 }
 
-func (m weights) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
+func (m weights) ForwardBackward(_ context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
 	n := rollouts(rows)
 	m.spend(m.w.latencies.Forward, n)
-	if m.w.streamed {
-		m.spend(1-m.w.latencies.Forward, n)
-	} else {
+	if o.Estimated {
 		m.w.learned += n
+	} else {
+		m.spend(1-m.w.latencies.Forward, n)
 	}
 	return rl.Stats{Rows: len(rows), Tokens: len(rows)}, nil
 }

@@ -101,8 +101,12 @@ func newSchedule(c config.Config) (*schedule, error) {
 		l.Timeout = cmp.Or(l.Timeout, config.Duration(limit))
 	}
 	own := keys["trainer.samplers[0]"] == "" && keys["trainer.samplers_file"] == ""
-	s := &schedule{cluster: newCluster(l, c.Rollouts), config: c, streamed: keys["trainer.name"] != "tinker"}
-	s.engine.pauses = !s.streamed && own
+	s := &schedule{cluster: newCluster(l, c.Rollouts), config: c, streamed: true}
+	if keys["trainer.name"] == "tinker" { // which is taken to sum gradients unless it is known not to
+		_, s.streamed = c.RL().Total(0)
+		s.streamed = s.streamed && keys["trainer.normalisation"] != "mean"
+		s.engine.pauses = own
+	}
 	for g, limit := range map[*gate]int{
 		&s.workers: c.Rollouts.Workers, &s.validators: cmp.Or(c.Evaluate.Workers, c.Rollouts.Workers), &s.measuring: 1,
 	} {

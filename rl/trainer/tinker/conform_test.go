@@ -40,6 +40,7 @@ func conform(t *testing.T, on target) {
 	}{
 		{"a published policy has the trainer's probabilities", c.published},
 		{"losses agree, chunks and parts of an update too", c.losses},
+		{"an update that is sent as it comes is the same", c.streamed},
 		{"imitation takes the same step in each of its ways", c.imitation},
 		{"a checkpoint restores weights and optimizer", c.checkpoints},
 		{"no update is lost or made twice", c.faults},

@@ -48,6 +48,66 @@ func (c *conformance) losses(t *testing.T) {
 	}
 }
 
+// streamed takes two steps whose gradients are sent at once, row by row as they come, and in part only when the total is
+// known. The trainers believe that the server sums, which changes the size of all gradients if it does not, in the same
+// way; a correction counts the rows twice on a server that averages.
+func (c *conformance) streamed(t *testing.T) {
+	sampler := c.open(t, "", nil)
+	defer sampler.Close()
+	p, err := sampler.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := c.rows(t, p)
+	var norm float64
+	var want [][]float64
+	for _, way := range []struct {
+		name      string
+		part      int
+		estimated bool
+		scale     float64
+	}{{"at once", len(rows), true, 1}, {"row by row", 1, false, 1}, {"another total", 3, false, 0.8}} {
+		if way.scale != 1 && c.known.Normalisation.Sequences {
+			continue
+		}
+		t.Run(way.name, func(t *testing.T) {
+			trainer := c.open(t, "", func(o *tinker.Options) { o.Known = &tinker.Probe{} })
+			defer trainer.Close()
+			var got rl.StepStats
+			for range 2 {
+				for from := 0; from < len(rows); from += way.part {
+					part := append([]rl.Row(nil), rows[from:min(from+way.part, len(rows))]...)
+					for i := range part {
+						part[i].Scale /= way.scale
+					}
+					o := rl.Objective{Estimated: way.estimated}
+					if _, err := trainer.ForwardBackward(t.Context(), part, o); err != nil {
+						t.Fatal(err)
+					}
+				}
+				o := c.optimizer()
+				o.Scale = way.scale
+				if got, err = trainer.Step(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			logprobs, err := trainer.Forward(t.Context(), rows)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want == nil {
+				norm, want = got.GradientNorm, logprobs
+			}
+			d, apart := far(want, logprobs), math.Abs(got.GradientNorm/norm-1)
+			if d > trainertest.Tolerance || apart > trainertest.Tolerance {
+				t.Errorf("after the steps logprobs differ by %.3g, and the norm by a share of %.3g", d, apart)
+			}
+			t.Logf("after the steps logprobs differ by %.2g, and the norm of the gradient, %.6g, by a share of %.2g", d,
+				got.GradientNorm, apart)
+		})
+	}
+}
+
 // imitation compares the server's own cross_entropy with the gradient that the client evaluates: with equal weights for
 // all tokens, and with equal weights for all rows.
 func (c *conformance) imitation(t *testing.T) {

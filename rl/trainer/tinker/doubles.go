@@ -22,9 +22,18 @@ type doubles struct {
 	on bool
 	// from is the number of the model's newest operation up to which there was a look.
 	from int64
-	// rate is the learning rate of the last step, and sent its gradient.
+	// rate is the learning rate of the last step, and sent the gradient of the next one, or of the last one if nothing
+	// was sent since.
 	rate float64
 	sent passInput
+}
+
+// add adds a pass. more says that it is not the first since a step.
+func (d *doubles) add(in passInput, more bool) {
+	if more {
+		in.Data = slices.Concat(d.sent.Data, in.Data)
+	}
+	d.sent = in
 }
 
 // Limits of a look. Other clients of the server have results there as well.

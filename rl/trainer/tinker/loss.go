@@ -54,9 +54,10 @@ func (n Normalisation) divisor(tokens, sequences int) float64 {
 	return d
 }
 
-// share is a row whose gradient is sent with the next step.
+// share is a row of an update. sent is set if its gradient is on the server, for a scale of 1.
 type share struct {
-	row *rl.Row
+	row  *rl.Row
+	sent bool
 	// logprobs are the trainer's, slope is dLoss/dlogprob, both in the shape of the row's ids.
 	logprobs, slope []float64
 }
@@ -66,13 +67,17 @@ func (s *share) hasGradient() bool {
 	return slices.ContainsFunc(s.slope, func(d float64) bool { return d != 0 })
 }
 
-// gradientOf returns the pass whose gradient is the shares' gradient times scale. Every share must have a gradient.
+// gradientOf returns the pass after which the server has the shares' gradient times scale. Every share must have a
+// gradient.
 func gradientOf(shares []share, n Normalisation, scale float64) passInput {
 	in := passInput{Loss: gradientLoss}
 	for i := range shares {
 		s := &shares[i]
 		d := datumOf(s.row)
 		factor := scale * n.divisor(trained(s.row), len(shares))
+		if s.sent {
+			factor = (scale - 1) * n.divisor(trained(s.row), len(shares))
+		}
 		logprobs, advantages := make([]float64, len(s.row.IDs)-1), make([]float64, len(s.row.IDs)-1)
 		for t := range logprobs {
 			if s.row.Mask[t+1] != 0 {

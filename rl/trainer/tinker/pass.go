@@ -139,7 +139,7 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if changes && m.doubles.on {
-		m.doubles.sent = in
+		m.doubles.add(in, m.dirty)
 	}
 	sizes := make([]int, len(in.Data))
 	for i := range in.Data {

@@ -33,8 +33,8 @@ type Options struct {
 
 // Trainer trains a model behind a Tinker server, and samples from it.
 //
-// Forward passes are made by ForwardBackward, and everything else by Step: only then it is known what the server
-// divides by, and an unfinished update leaves no trace on the server.
+// Forward passes are made by ForwardBackward, and so are gradients if the server sums them. If it averages them over
+// sequences, Step makes them: only then the number of sequences is known.
 type Trainer struct {
 	options Options
 	client  *Client

@@ -225,6 +225,37 @@ func TestLeftGradientIsDiscarded(t *testing.T) {
 	}
 }
 
+// A server that sums gets gradients as they come, unless their scale is an estimate. One that averages gets them once
+// their number is known.
+func TestWhenGradientsAreSent(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		sums, estimated bool
+		scale           float64
+		before, after   int // the step
+	}{
+		{true, false, 1, 2, 2},
+		{true, false, 0.5, 2, 3}, // the difference is sent
+		{true, true, 0.5, 0, 1},
+		{false, false, 1, 0, 1},
+	} {
+		s, trainer := server(t, trainertest.Options{Sums: tt.sums}, nil)
+		probed := s.Count("forward_backward")
+		for _, row := range []rl.Row{lesson(1, 5, 6), lesson(-0.5, 7, 8, 9)} {
+			if _, err := trainer.ForwardBackward(t.Context(), []rl.Row{row}, rl.Objective{Estimated: tt.estimated}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := s.Count("forward_backward") - probed
+		if _, err := trainer.Step(t.Context(), rl.Optimizer{LearningRate: 0.05, Scale: tt.scale}); err != nil {
+			t.Fatal(err)
+		}
+		if after := s.Count("forward_backward") - probed; before != tt.before || after != tt.after {
+			t.Errorf("%+v: %d gradients were sent before the step, and %d after it", tt, before, after)
+		}
+	}
+}
+
 func TestRefusalsBeforeExecution(t *testing.T) {
 	t.Parallel()
 	s, trainer := server(t, trainertest.Options{}, nil)

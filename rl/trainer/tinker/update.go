@@ -9,7 +9,8 @@ import (
 	"deepswe/rl"
 )
 
-// ForwardBackward evaluates the objective over the rows. Step sends the gradient.
+// ForwardBackward evaluates the objective over the rows, and sends the gradient if what the server divides by is known
+// already. Otherwise Step does.
 func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
 	if err := t.accepts(rows, o); err != nil {
 		return rl.Stats{}, err
@@ -31,13 +32,40 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 		return rl.Stats{}, err
 	}
 	t.last = o
+	var shares []share
 	for i := range rows {
 		t.broken = t.broken || slices.ContainsFunc(slope[i], infinite)
-		if s := (share{&rows[i], current[i], slope[i]}); s.hasGradient() {
-			t.pending = append(t.pending, s)
+		if s := (share{row: &rows[i], logprobs: current[i], slope: slope[i]}); s.hasGradient() {
+			shares = append(shares, s)
 		}
 	}
+	if !o.Estimated && !t.broken && !t.probe.Normalisation.Sequences {
+		if err := t.send(ctx, shares, 1); err != nil {
+			return rl.Stats{}, err
+		}
+	}
+	t.pending = append(t.pending, shares...)
 	return stats, nil
+}
+
+// send makes the server's gradient that of the shares times scale.
+func (t *Trainer) send(ctx context.Context, shares []share, scale float64) error {
+	if len(shares) == 0 {
+		return nil
+	}
+	_, err := t.backward(ctx, gradientOf(shares, t.probe.Normalisation, scale), rowsOf(shares))
+	for i := range shares {
+		shares[i].sent = true
+	}
+	return err
+}
+
+func rowsOf(shares []share) []rl.Row {
+	rows := make([]rl.Row, len(shares))
+	for i := range shares {
+		rows[i] = *shares[i].row
+	}
+	return rows
 }
 
 // accepts returns an error for rows or objectives that cannot be computed correctly.
@@ -98,12 +126,17 @@ func (t *Trainer) forward(ctx context.Context, rows []rl.Row) ([][]float64, erro
 	return out, nil
 }
 
-// Step sends the gradient and applies it. From then on, turns that the server samples wait until the next Publish.
+// Step sends what the server lacks of the gradient, and applies it. From then on, turns that the server samples wait
+// until the next Publish.
 func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error) {
 	shares, broken := t.pending, t.broken
 	t.pending, t.broken = nil, false
 	scale := cmp.Or(o.Scale, 1)
-	if broken || infinite(scale) {
+	isSent := func(s share) bool { return s.sent }
+	switch isBroken := broken || infinite(scale); {
+	case isBroken && slices.ContainsFunc(shares, isSent):
+		return rl.StepStats{}, lost(faultf("optim_step", "a part of the gradient is not finite, and another is on the server"))
+	case isBroken:
 		return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
 	}
 	a, err := adamOf(o)
@@ -113,15 +146,12 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 	if err := t.ready(ctx); err != nil {
 		return rl.StepStats{}, err
 	}
-	var rows []rl.Row
-	for i := range shares {
-		rows = append(rows, *shares[i].row)
+	rows := rowsOf(shares)
+	if scale == 1 {
+		shares = slices.DeleteFunc(shares, isSent)
 	}
-	if len(shares) > 0 {
-		in := gradientOf(shares, t.probe.Normalisation, scale)
-		if _, err := t.backward(ctx, in, rows); err != nil {
-			return rl.StepStats{}, err
-		}
+	if err := t.send(ctx, shares, scale); err != nil {
+		return rl.StepStats{}, err
 	}
 	return t.apply(ctx, a, rows)
 }
