@@ -45,8 +45,11 @@ type Model struct {
 // unloadTimeout limits the requests that close a model.
 const unloadTimeout = 10 * time.Second
 
-// Create creates a model in a session of its own, and waits until it is ready. If the response is lost, the session
-// gets no heartbeats, so that the server soon removes the model.
+// creations is how often to ask for a model if the responses are lost.
+const creations = 3
+
+// Create creates a model in a session of its own, and waits until it is ready. If the response is lost, another one is
+// created; the session of the first gets no heartbeats, so that the server soon removes it.
 func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 	if o.Base == "" {
 		return nil, invalidf("create_model", "no base model is named")
@@ -54,19 +57,26 @@ func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 	if o.ChunkBytes == 0 {
 		o.ChunkBytes = 5 << 20
 	}
-	s, err := c.newSession(ctx)
-	if err != nil {
-		return nil, err
-	}
-	m := &Model{client: c, session: s, options: o, doubles: doubles{on: o.Doubles}}
-	if err := m.create(ctx); err != nil {
+	for n := 1; ; n++ {
+		s, err := c.newSession(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m := &Model{client: c, session: s, options: o, doubles: doubles{on: o.Doubles}}
+		again, err := m.create(ctx)
+		if err == nil {
+			return m, nil
+		}
 		s.close()
-		return nil, err
+		if !again || n == creations || ctx.Err() != nil {
+			return nil, err
+		}
+		c.log.Warn("the trainer's reply to create_model is lost; another model is created", "error", err)
 	}
-	return m, nil
 }
 
-func (m *Model) create(ctx context.Context) error {
+// create creates the model. again says that it failed because the response was lost.
+func (m *Model) create(ctx context.Context) (again bool, err error) {
 	in := map[string]any{
 		"session_id": m.session.id, "base_model": m.options.Base, "model_seq_id": 0, "type": "create_model",
 		"lora_config": map[string]any{
@@ -77,23 +87,23 @@ func (m *Model) create(ctx context.Context) error {
 	if err := m.client.call(ctx, "create_model", in, &reply, false); err != nil {
 		// Nothing was trained, so the state of the weights is known.
 		if e, ok := errors.AsType[*Error](err); ok {
-			e.Lost = false
+			again, e.Lost = e.Lost, false
 		}
-		return err
+		return again, err
 	}
 	var made struct {
 		Base string `json:"base_model"`
 	}
 	if err := m.client.wait(ctx, promise{operation: "create_model", request: reply.Request}, &made); err != nil {
-		return err
+		return false, err
 	}
 	m.id = reply.Model
 	if made.Base != "" && made.Base != m.options.Base {
 		m.unload(ctx)
-		return invalidf("create_model", "the server trains %s, not %s; to fix: name the model as the server does", made.Base,
+		return false, invalidf("create_model", "the server trains %s, not %s; to fix: name the model as the server does", made.Base,
 			m.options.Base)
 	}
-	return nil
+	return false, nil
 }
 
 // operate posts an operation. The caller holds m.mu. An operation that changes weights or gradients is posted twice

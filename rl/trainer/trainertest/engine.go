@@ -383,6 +383,7 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 	address := "tinker://" + f.model + "/sampler_weights/" + f.body.Path
 	s.saved[address] = checkpoint{
 		model: f.model, name: f.body.Path, kind: "sampler", rank: m.rank, saved: time.Now(), policy: policy,
+		owner: m,
 	}
 	if f.body.SamplingNumber == nil {
 		m.exported, s.exports[address] = policy, s.saved[address]

@@ -105,6 +105,7 @@ type samplingSession struct {
 
 type checkpoint struct {
 	policy            rl.Policy // of one for sampling
+	owner             *model    // of that policy
 	model, name, kind string
 	rank              int
 	saved             time.Time

@@ -269,7 +269,7 @@ func (s *Server) generate(address string, b vllmBody) ([]int32, []float64, error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.exports[address]
-	m := s.models[k.model]
+	m := k.owner
 	if m == nil {
 		return nil, nil, fmt.Errorf("the policy of %s is gone", address)
 	}
