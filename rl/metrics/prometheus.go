@@ -93,7 +93,7 @@ func (p *Prometheus) page() []byte {
 		put(namespace+"trained_tokens_total", "Trained tokens since this process began.", "counter", run, l.tokens)
 		for name, v := range l.values {
 			d := Describe(name)
-			put(gaugeName(name, d.Unit), d.Help, "gauge", run, v)
+			put(PrometheusName(name), d.Help, "gauge", run, v)
 		}
 	}
 	p.mu.Unlock()
@@ -113,9 +113,10 @@ func (p *Prometheus) page() []byte {
 
 const namespace = "deepswe_train_"
 
-// gaugeName spells a metric's name as Prometheus wants it: val/pass@1 is deepswe_train_val_pass_at_1. The suffix _total
-// belongs to counters, and _count and _sum to histograms, so gauges lose them.
-func gaugeName(name, unit string) string {
+// PrometheusName spells a metric's name as Prometheus wants it: val/pass@1 is deepswe_train_val_pass_at_1. The suffix
+// _total belongs to counters, and _count and _sum to histograms, so gauges lose them.
+func PrometheusName(name string) string {
+	unit := Describe(name).Unit
 	var b strings.Builder
 	for _, r := range strings.ToLower(strings.ReplaceAll(name, "@", "_at_")) {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {

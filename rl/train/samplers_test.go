@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http/httptest"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"deepswe/agent/run"
 	"deepswe/env/disk"
+	"deepswe/rl/metrics"
+	"deepswe/rl/train/recipe"
 	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
@@ -39,6 +44,30 @@ func on(vllms ...*trainertest.VLLM) []string {
 		urls += fmt.Sprintf(", %q", v.URL)
 	}
 	return []string{"trainer.samplers=[" + urls[2:] + "]", "trainer.patience=20s"}
+}
+
+// Every metric on the board of a printed recipe is one that a run exports.
+func TestBoardOfARun(t *testing.T) {
+	t.Parallel()
+	_, vllms, text := residueOnVLLM(t)
+	page := metrics.NewPrometheus()
+	_, err := Start(t.Context(), mustLoad(t, text, append(on(vllms...), "steps=2", "evaluate.every=1",
+		"rollouts.max_staleness=1")...),
+		Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil), Metrics: []metrics.Target{page.Target()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported := httptest.NewRecorder()
+	page.ServeHTTP(exported, nil)
+	names := regexp.MustCompile(`"expr": ?"(deepswe_train_\w+)"`).FindAllStringSubmatch(recipe.Board("x"), -1)
+	if len(names) < 20 {
+		t.Errorf("the board shows %d metrics", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(exported.Body.String(), "\n"+name[1]+"{run=") {
+			t.Errorf("no run exports %s", name[1])
+		}
+	}
 }
 
 // A run learns the same whichever of its samplers answer, and goes on with one.

@@ -120,6 +120,7 @@ func (r *Recipe) Write(w io.Writer, c config.Config) error {
 		return err
 	}
 	functions := template.FuncMap{
+		"board":   func() string { return Board(r.Name) },
 		"config":  func() string { return strings.TrimSpace(string(text)) },
 		"backend": func() string { return string(backend) },
 		"indent": func(n int, text string) string {
