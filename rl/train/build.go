@@ -61,8 +61,8 @@ func open(ctx context.Context, c config.Config, o Options) (in *inputs, err erro
 		}
 	}
 	in.dir, in.text, err = o.OpenDir(c)
-	if in.prefixes != nil {
-		in.prefixes.dir = in.dir
+	if in.stages.prefixes() {
+		in.prefixes = &prefixes{dir: in.dir, write: in.environment.Beginning}
 	}
 	return in, err
 }
@@ -88,17 +88,10 @@ func (in *inputs) openEnvironment(ctx context.Context) (err error) {
 		Grades: in.stages.grades, Limits: in.stages.limits, World: in.options.World,
 	}
 	if in.stages.prefixes() {
-		in.prefixes = &prefixes{}
-		o.Prefix = in.prefixes.of
+		o.Prefix = func(j run.Job) part.Prefix { return in.prefixes.of(j) } // no rollout is played before there are some
 	}
 	if in.environment, err = c.Environment.Open(ctx, o); err != nil {
 		return err
-	}
-	if in.prefixes != nil {
-		if in.prefixes.write = in.environment.Beginning; in.prefixes.write == nil {
-			return errors.New("prefix.on: its rollouts cannot be played again; want the environment swe with " +
-				"deepswe's own agent")
-		}
 	}
 	if c.Objective == config.Imitation {
 		err = in.closeEnvironment()

@@ -115,7 +115,8 @@ func (s *Settings) Complete(c *config.Config) error {
 	if err := config.Absolute(paths...); err != nil {
 		return err
 	}
-	c.Contexts = s.contexts()
+	own := s.agent()
+	c.Contexts, c.Replays = s.contexts(), own.Own()
 	return s.validate(c)
 }
 
@@ -258,9 +259,8 @@ func (s *Settings) Open(ctx context.Context, o part.EnvironmentOptions) (part.En
 	if e.attempt.Player, err = own.Player(ctx, o.World, nil); err != nil {
 		return part.Environment{}, errors.Join(err, e.provider.Close())
 	}
-	opened := part.Environment{Player: e, Source: e.source, Prepare: e.prepare, Close: e.provider.Close}
-	if e.attempt.Player == nil {
-		opened.Beginning = e.beginning
+	opened := part.Environment{
+		Player: e, Source: e.source, Prepare: e.prepare, Close: e.provider.Close, Beginning: e.beginning,
 	}
 	for _, suite := range s.Suites {
 		opened.Suites = append(opened.Suites, part.Split(suite.Name))

@@ -31,6 +31,9 @@ type Config struct {
 	// fills them in.
 	Contexts map[string]int `yaml:"-"`
 
+	// Replays is set by an environment whose rollouts can go on from the beginning of another one, as Prefix has them.
+	Replays bool `yaml:"-"`
+
 	Rollouts   Rollouts   `yaml:"rollouts"`
 	Algorithm  Algorithm  `yaml:"algorithm"`
 	Optimizer  Optimizer  `yaml:"optimizer"`
@@ -176,7 +179,7 @@ func defaults() Config {
 func (c *Config) validate() error {
 	return errors.Join(
 		Bounds("", c), c.Rollouts.refills(), c.Optimizer.validate(c.Rollouts.Tasks), c.checkStages(), c.Guards.validate(),
-		c.simulates(), c.Prefix.validate(), c.Teacher.validate(),
+		c.simulates(), c.Prefix.validate(c.Replays), c.Teacher.validate(),
 	)
 }
 

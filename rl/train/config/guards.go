@@ -33,12 +33,20 @@ type Prefix struct {
 	Most  float64 `yaml:"most" most:"1"`
 }
 
-func (p Prefix) validate() error {
-	if p.On && (p.Step == 0 || p.Most < p.Step) {
-		return fmt.Errorf("prefix.step is %g, and prefix.most is %g: want a step above 0, and as much or more at most",
+func (p Prefix) validate(replays bool) error {
+	if !p.On {
+		return nil
+	}
+	var where, step error
+	if !replays {
+		where = errors.New("prefix.on: rollouts of this environment cannot be played again; want the environment swe with " +
+			"deepswe's own agent")
+	}
+	if p.Step == 0 || p.Most < p.Step {
+		step = fmt.Errorf("prefix.step is %g, and prefix.most is %g: want a step above 0, and as much or more at most",
 			p.Step, p.Most)
 	}
-	return nil
+	return errors.Join(where, step)
 }
 
 // Teacher is a model with the policy's tokenizer, behind an endpoint that scores prompts, from which the policy is

@@ -32,7 +32,7 @@ type Environment struct {
 	// when a run is resumed.
 	Prepare func(ctx context.Context, dir *run.Dir) error
 	// Beginning writes what a training rollout began with to a file, for [EnvironmentOptions.Prefix], and returns the
-	// number of its replies. It is nil where no rollout can go on from another one.
+	// number of its replies. It is called only if the settings say that rollouts can go on from others.
 	Beginning func(j run.Job, path string) (replies int, err error)
 	Language  Language
 	// Close releases what the environment has opened. No other call follows it.

@@ -112,7 +112,9 @@ func (m *Model) operate(ctx context.Context, path string, in map[string]any, cha
 	m.sequence++
 	in["model_id"], in["seq_id"] = m.id, m.sequence
 	var reply accepted
-	if err := m.client.call(ctx, path, in, &reply, !changes || m.options.Dedups); err != nil {
+	// A second load_weights is refused, because it is not the model's first operation.
+	repeatable := !changes || m.options.Dedups && path != "load_weights"
+	if err := m.client.call(ctx, path, in, &reply, repeatable); err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrConflict && changes {
 			e.Detail += "; another driver works on this model"
 			e.Lost = true
@@ -201,11 +203,7 @@ func (m *Model) save(ctx context.Context, name string) (string, error) {
 		Path string `json:"path"`
 	}
 	err := m.first(ctx, path, &out, func(try int) map[string]any {
-		tried := name
-		if try > 1 {
-			tried = fmt.Sprintf("%s-%d", name, try)
-		}
-		return map[string]any{"path": tried, "type": path}
+		return map[string]any{"path": tried(name, try), "type": path}
 	})
 	if err == nil && !strings.HasPrefix(out.Path, "tinker://") {
 		err = faultf(path, "it returned %.60q instead of an address", out.Path)
@@ -243,17 +241,20 @@ func (m *Model) publish(ctx context.Context, number int64) (session string, err 
 }
 
 // export saves the current weights for sampling elsewhere, and returns their address.
-func (m *Model) export(ctx context.Context, name string) (string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p, err := m.operate(ctx, pathForSampler, map[string]any{"path": name, "type": pathForSampler}, false)
-	switch {
-	case err == nil:
-		err = m.finish(ctx, p, nil)
-	case errors.Is(err, ErrConflict): // the response to an earlier try was lost
-		err = nil
+func (m *Model) export(ctx context.Context, name string) (address string, err error) {
+	err = m.first(ctx, pathForSampler, nil, func(try int) map[string]any {
+		address = "tinker://" + m.id + "/sampler_weights/" + tried(name, try)
+		return map[string]any{"path": tried(name, try), "type": pathForSampler}
+	})
+	return address, err
+}
+
+// tried is the name of a checkpoint that is tried next.
+func tried(name string, try int) string {
+	if try > 1 {
+		name = fmt.Sprintf("%s-%d", name, try)
 	}
-	return "tinker://" + m.id + "/sampler_weights/" + name, err
+	return name
 }
 
 // Close unloads the model and ends its session. It clears the gradient first, because some servers would leave it to

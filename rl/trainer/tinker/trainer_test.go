@@ -176,6 +176,37 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// Where the reply to a request is lost that creates a model, loads a checkpoint or saves an adapter, it is made anew.
+func TestLostRepliesOfModels(t *testing.T) {
+	t.Parallel()
+	for _, dedups := range []bool{false, true} {
+		for path, fault := range map[string]trainertest.Fault{
+			"create_model": {Drop: true}, "load_weights": {Drop: true},
+			"save_weights_for_sampler": {Drop: true, Fails: true, Detail: "killed"},
+		} {
+			s := trainertest.New(t, trainertest.Options{Language: digits(), Dedups: dedups, MaxModels: 9})
+			vllm := trainertest.NewVLLM(t, s, codec(t))
+			o := options(t, s, tinker.Samplers{URLs: []string{vllm.URL}, Dir: t.TempDir()}, codec(t), time.Second)
+			o.Known.Dedups = dedups
+			trainer, err := tinker.Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = trainer.Close() })
+			if err := errors.Join(learn(t, trainer), trainer.Save(t.Context(), "one")); err != nil {
+				t.Fatal(err)
+			}
+			s.Inject(path, fault)
+			if err = trainer.Load(t.Context(), "one"); err == nil {
+				_, err = trainer.Publish(t.Context())
+			}
+			if err != nil {
+				t.Errorf("%s, dedups %v: %v", path, dedups, err)
+			}
+		}
+	}
+}
+
 // A gradient that a killed client has left on the server is not part of the first update, whether the server was probed
 // or not.
 func TestLeftGradientIsDiscarded(t *testing.T) {

@@ -173,7 +173,6 @@ func (s *Server) do(f *future) (any, error) {
 	case "save_weights_for_sampler":
 		return s.publish(m, f)
 	case "load_weights":
-		m.loads = true
 		k := s.saved[b.Path]
 		if k.rank != m.rank {
 			return nil, fmt.Errorf("rank mismatch: checkpoint has rank %d, model configured with rank %d", k.rank, m.rank)

@@ -163,6 +163,9 @@ func (s *Server) train(path string, b body) (int, any) {
 	case path == "load_weights" && s.saved[b.Path].kind != "training":
 		return detail(404, "Checkpoint not found: %s", b.Path)
 	}
+	if m := s.models[b.Model]; path == "load_weights" && m != nil {
+		m.loads = true
+	}
 	if path != "load_weights" && s.options.Dedups && b.Sequence != nil {
 		key := b.Model + "/" + strconv.FormatInt(*b.Sequence, 10)
 		if f := s.repeated[key]; f != nil {
