@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"deepswe/agent/run"
+	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/recipe"
@@ -26,16 +28,19 @@ import (
 func residueOnVLLM(t *testing.T) (*trainertest.Server, []*trainertest.VLLM, string) {
 	t.Helper()
 	s, text := residueServer(t, trainertest.Options{})
-	language := digits(t)
-	codec, err := embedded.NewCodec(language.Vocabulary)
+	return s, samplersOf(t, s), text
+}
+
+func samplersOf(t *testing.T, s *trainertest.Server) (vllms []*trainertest.VLLM) {
+	t.Helper()
+	codec, err := embedded.NewCodec(digits(t).Vocabulary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var vllms []*trainertest.VLLM
 	for range 3 {
 		vllms = append(vllms, trainertest.NewVLLM(t, s, codec))
 	}
-	return s, vllms, text
+	return vllms
 }
 
 func on(vllms ...*trainertest.VLLM) []string {
@@ -99,34 +104,44 @@ func TestRunOutlivesSamplers(t *testing.T) {
 }
 
 // A run two updates ahead ends by itself while its samplers are killed, hang, are slow, refuse and are restarted at
-// random. It learns from every group once, and each version follows the one before.
-func TestRunOnUnreliableSamplers(t *testing.T) {
+// random, and with DEEPSWE_TEST_FULL its trainer, too. It plays each rollout once and learns from every group once, and
+// each version follows the one before.
+func TestRunOnUnreliableServers(t *testing.T) {
 	t.Parallel()
-	_, vllms, text := residueOnVLLM(t)
+	seeds, sums := 1, []bool{false}
+	if os.Getenv("DEEPSWE_TEST_FULL") != "" {
+		seeds, sums = 20, []bool{false, true}
+	}
+	for seed := range seeds {
+		for _, sums := range sums {
+			t.Run(fmt.Sprintf("seed %d, sums %v", seed, sums), func(t *testing.T) {
+				if seeds > 1 {
+					t.Parallel()
+				}
+				s, text := residueServer(t, trainertest.Options{Sums: sums, Dedups: seed%2 > 0, MaxModels: 50})
+				runOnUnreliable(t, s, samplersOf(t, s), text, uint64(seed), seeds > 1)
+			})
+		}
+	}
+}
+
+func runOnUnreliable(
+	t *testing.T, s *trainertest.Server, vllms []*trainertest.VLLM, text string, seed uint64, trainer bool,
+) {
 	ctx, stop := context.WithCancel(t.Context())
 	var chaos sync.WaitGroup
 	for i, v := range vllms {
-		chaos.Go(func() {
-			random := rand.New(rand.NewPCG(7, uint64(i)))
-			for ctx.Err() == nil {
-				switch n := random.IntN(8); n {
-				case 6:
-					v.Restart()
-				default:
-					v.Set([]trainertest.State{
-						trainertest.Down, trainertest.Hung, trainertest.Busy, trainertest.Slow, trainertest.Stuck, trainertest.Up,
-						trainertest.Up, trainertest.Up}[n])
-				}
-				time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
-				v.Set(trainertest.Up)
-				time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
-			}
-		})
+		chaos.Go(func() { breakSampler(ctx, v, rand.New(rand.NewPCG(seed, uint64(i)))) })
+	}
+	if trainer {
+		chaos.Go(func() { breakTrainer(ctx, s, rand.New(rand.NewPCG(seed, uint64(len(vllms))))) })
 	}
 	defer chaos.Wait()
 	defer stop()
 	o := Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)}
-	got, err := Start(t.Context(), mustLoad(t, text, append(on(vllms...), "rollouts.max_staleness=2")...), o)
+	c := mustLoad(t, text, append(on(vllms...), "rollouts.max_staleness=2", "rollouts.keep_logs=true",
+		"rollouts.retries=2", "steps=10")...)
+	got, err := Start(t.Context(), c, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,8 +164,40 @@ func TestRunOnUnreliableSamplers(t *testing.T) {
 			t.Errorf("group %s was learned from %d times", group, n)
 		}
 	}
-	if c := mustLoad(t, text); len(got.Points) != c.Steps || len(times) != c.Steps*c.Rollouts.Tasks {
+	if len(got.Points) != c.Steps || len(times) != c.Steps*c.Rollouts.Tasks {
 		t.Errorf("%d steps learned from %d groups", len(got.Points), len(times))
+	}
+	onceEach(t, o.Dir, c)
+}
+
+// breakSampler puts a server into one state after the other.
+func breakSampler(ctx context.Context, v *trainertest.VLLM, random *rand.Rand) {
+	for ctx.Err() == nil {
+		switch n := random.IntN(8); n {
+		case 6:
+			v.Restart()
+		default:
+			v.Set([]trainertest.State{
+				trainertest.Down, trainertest.Hung, trainertest.Busy, trainertest.Slow, trainertest.Stuck, trainertest.Up,
+				trainertest.Up, trainertest.Up}[n])
+		}
+		time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
+		v.Set(trainertest.Up)
+		time.Sleep(time.Duration(random.IntN(500)) * time.Millisecond)
+	}
+}
+
+// breakTrainer lets a request go wrong now and then.
+func breakTrainer(ctx context.Context, s *trainertest.Server, random *rand.Rand) {
+	paths := []string{
+		"forward", "forward_backward", "optim_step", "retrieve_future", "save_weights_for_sampler", "archive", "save_weights",
+		"create_model", "load_weights", "create_session",
+	}
+	for env.Sleep(ctx, time.Duration(1500+random.IntN(6000))*time.Millisecond) == nil {
+		s.Inject(paths[random.IntN(len(paths))], []trainertest.Fault{
+			{Restart: true}, {Status: 429, Detail: "slow down"}, {Status: 500, Detail: "Internal Server Error"},
+			{Delay: time.Second}, {Drop: true},
+		}[random.IntN(5)])
 	}
 }
 
