@@ -82,15 +82,15 @@ func TestReply(t *testing.T) {
 				"<tool_call>\n{\"name\": \"b\", \"arguments\": \"{}\"}\n</tool_call>",
 			native: true,
 			want: agent.Message{Reasoning: "Hm.", Content: "Both:", ToolCalls: []agent.ToolCall{
-				call("call_7_0", "a", `{"x": [1, "</b>"]}`), call("call_7_1", "b", "{}")}},
+				call("c00007000", "a", `{"x": [1, "</b>"]}`), call("c00007001", "b", "{}")}},
 		},
 		"broken": {
 			text: "<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\": \"1\n}}\n</tool_call>", native: true,
-			want: agent.Message{ToolCalls: []agent.ToolCall{call("call_7_0", "a", "{\"x\": \"1\n}}")}},
+			want: agent.Message{ToolCalls: []agent.ToolCall{call("c00007000", "a", "{\"x\": \"1\n}}")}},
 		},
 		"cut off": {
 			text: "<tool_call>\n{\"name\": \"a\", \"arguments\": {\"x\": ", native: true,
-			want: agent.Message{ToolCalls: []agent.ToolCall{call("call_7_0", "a", `{"x":`)}},
+			want: agent.Message{ToolCalls: []agent.ToolCall{call("c00007000", "a", `{"x":`)}},
 		},
 		"no call": {text: "<tool_call>ls</tool_call>", native: true, want: agent.Message{Content: "<tool_call>ls</tool_call>"}},
 	} {

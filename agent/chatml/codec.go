@@ -17,8 +17,11 @@ import (
 type Codec struct {
 	template *Template
 	tokens   *tokenizer.Tokenizer
-	end      string
-	ends     []int32
+	added    map[int32]string
+	// answer and call are how replies without and with calls end.
+	answer, call ending
+	ends         []int32
+	hand         *hand
 	// now is what all prompts of a run tell as the time, if they tell it.
 	now time.Time
 	// native says why calls are not read as the template writes them; nil if they are.
@@ -30,22 +33,17 @@ var ErrNoExtension = errors.New("the chat template's conversations cannot be ext
 
 // NewCodec joins a template and a tokenizer. stop are further tokens at which the model ends a reply.
 func NewCodec(t *tokenizer.Tokenizer, template *Template, stop ...int32) (*Codec, error) {
-	c := &Codec{template: template, tokens: t, now: time.Now()}
-	asked := []trajectory.Message{
-		{Role: trajectory.RoleUser, Content: "u"}, {Role: trajectory.RoleAssistant, Content: standIn},
+	c := &Codec{template: template, tokens: t, added: map[int32]string{}, now: time.Now()}
+	for _, token := range t.Added() {
+		if id, ok := t.ID(token); ok && token != "" {
+			c.added[id] = token
+		}
 	}
-	last, err := c.render(asked, Options{})
-	if err != nil {
+	if err := c.learnAnswer(); err != nil {
 		return nil, err
 	}
-	later, err := c.render(append(asked, asked[0]), Options{Reply: true})
-	if err != nil {
-		return nil, err
-	}
-	if c.end = c.mark(last); c.end == "" || c.mark(later) != c.end {
-		return nil, fmt.Errorf("%w: no token of its own ends each reply", ErrNoExtension)
-	}
-	for _, mark := range []string{c.end, template.special["eos_token"], endOfText} {
+	c.native = c.learnCalls()
+	for _, mark := range []string{c.answer.stop(), c.call.stop(), template.special["eos_token"], endOfText} {
 		if id, ok := t.ID(mark); ok && !slices.Contains(c.ends, id) {
 			c.ends = append(c.ends, id)
 		}
@@ -55,7 +53,6 @@ func NewCodec(t *tokenizer.Tokenizer, template *Template, stop ...int32) (*Codec
 			c.ends = append(c.ends, id)
 		}
 	}
-	c.native = c.readsCalls(asked[0])
 	return c, nil
 }
 
@@ -71,35 +68,21 @@ func (c *Codec) render(messages []trajectory.Message, o Options) (string, error)
 	return c.template.Render(messages, o)
 }
 
-// mark returns the first added token after the stand-in.
-func (c *Codec) mark(text string) string {
-	_, after, _ := strings.Cut(text, standIn)
-	first, at := "", len(after)
-	for _, token := range c.tokens.Added() {
-		i := strings.Index(after, token)
-		if token != "" && i >= 0 && (i < at || i == at && len(token) > len(first)) {
-			first, at = token, i
+// written returns the text of ids, with [tokenMark] in front of each added token.
+func (c *Codec) written(ids []int32) string {
+	var b strings.Builder
+	from := 0
+	for i, id := range ids {
+		if token, ok := c.added[id]; ok {
+			b.WriteString(c.tokens.Decode(ids[from:i]) + tokenMark + token)
+			from = i + 1
 		}
 	}
-	return first
+	return b.String() + c.tokens.Decode(ids[from:])
 }
 
-// readsCalls makes sure that Reply reads a call as the template writes it.
-func (c *Codec) readsCalls(question trajectory.Message) error {
-	call := trajectory.ToolCall{ID: "call_0_0", Name: "probe", Arguments: `{"key": "value"}`}
-	reply := trajectory.Message{Role: trajectory.RoleAssistant, Content: standIn, ToolCalls: []trajectory.ToolCall{call}}
-	text, err := c.render([]trajectory.Message{question, reply}, Options{})
-	if err != nil {
-		return err
-	}
-	_, after, _ := strings.Cut(text, standIn)
-	after, _, _ = strings.Cut(after, c.end)
-	if read := Reply(after, true, 0).ToolCalls; !slices.Equal(read, reply.ToolCalls) {
-		return errors.New("the chat template writes tool calls in a notation that is not known here; to fix: set " +
-			"environment.format to xml")
-	}
-	return nil
-}
+// mark returns a mark as [Codec.written] has it, if text has it in tokens.
+func (c *Codec) mark(text string) string { return c.written(c.tokens.Encode(text)) }
 
 // Stop are the tokens that end a reply.
 func (c *Codec) Stop() []int32 { return c.ends }
@@ -123,18 +106,40 @@ func (c *Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
 	}
 	// The text after the reply is that after a stand-in. It has to be what the conversation itself ends with, too: some
 	// templates put results elsewhere.
+	word := standIn
+	for strings.Contains(whole, word) {
+		word += "."
+	}
 	messages := slices.Clone(r.Messages)
-	messages[r.Fresh-1].Content, messages[r.Fresh-1].Reasoning = standIn, ""
+	messages[r.Fresh-1] = cutOff(messages[r.Fresh-1], word)
 	text, err := c.render(messages, o)
 	if err != nil {
 		return nil, err
 	}
-	_, after, _ := strings.Cut(text, standIn)
-	at := strings.Index(after, c.end)
-	if at < 0 || !strings.HasSuffix(whole, after[at:]) {
+	end := c.answer
+	if len(messages[r.Fresh-1].ToolCalls) > 0 {
+		end = c.call
+	}
+	at := strings.LastIndex(text, word)
+	found := strings.Index(text[max(at, 0):], end.next)
+	if at < 0 || found < 0 || !strings.HasSuffix(whole, text[at+found:]) {
 		return nil, fmt.Errorf("%w: it writes what follows a reply otherwise, depending on the reply", ErrNoExtension)
 	}
-	return Extend(r.Sampled, c.tokens.Encode(after[at:])), nil
+	next := c.tokens.Encode(text[at+found:])
+	if ids := r.Sampled.CompletionIDs; len(ids) > 0 && end.closed && c.closes(ids[len(ids)-1]) {
+		next[0] = ids[len(ids)-1] // the model has ended its message, as the template does where it is the last one
+	}
+	return Extend(r.Sampled, next), nil
+}
+
+// cutOff returns a reply with a word in place of all that the model has written. It is the last that the template writes
+// of the reply, before the marks at its end.
+func cutOff(m trajectory.Message, word string) trajectory.Message {
+	m.Content, m.Reasoning, m.ToolCalls = word, "", slices.Clone(m.ToolCalls)
+	if n := len(m.ToolCalls); n > 0 {
+		m.ToolCalls[n-1].Arguments = fmt.Sprintf(`{%q: %q}`, word, word)
+	}
+	return m
 }
 
 // Reply reads the ids that were sampled in answer to a request.
@@ -142,7 +147,7 @@ func (c *Codec) Reply(ids []int32, r agent.Request) agent.Message {
 	if n := len(ids); n > 0 && slices.Contains(c.ends, ids[n-1]) {
 		ids = ids[:n-1]
 	}
-	return Reply(c.tokens.Decode(ids), len(r.Tools) > 0, len(r.Messages))
+	return c.hand.read(c.written(ids), len(r.Tools) > 0, len(r.Messages), r.Tools)
 }
 
 // Extend returns the prompt and the completion of a sample and what follows them, which begins with the end of the

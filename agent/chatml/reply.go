@@ -1,79 +1,97 @@
 package chatml
 
 import (
-	"encoding/json"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"deepswe/agent/trajectory"
+	"deepswe/tools"
 )
 
 // Reply reads what a model wrote after the beginning of a reply, without the mark at its end: thoughts, text and, where
-// native is set, calls in tags. A call whose JSON is broken keeps its text as arguments, so that the model can be told
-// what is wrong with it. The turn makes ids of calls unique in a conversation.
+// native is set, calls in Qwen's and Hermes' tags. A call whose JSON is broken keeps its text as arguments, so that the
+// model can be told what is wrong with it. The turn makes ids of calls unique in a conversation.
 func Reply(text string, native bool, turn int) trajectory.Message {
+	h := &hand{thought: [2]string{"<think>", "</think>"}, calls: &notations()[0]}
+	return h.read(text, native, turn, nil)
+}
+
+// tokenMark is written in front of a token of its own, because a text can spell it, too. No valid text has this byte.
+const tokenMark = "\xff"
+
+func plain(s string) string { return strings.ReplaceAll(s, tokenMark, "") }
+
+// hand is how a model writes.
+type hand struct {
+	thought [2]string
+	// open says that prompts begin the thought.
+	open  bool
+	calls *notation
+	// channels are the marks of a notation with channels.
+	channels channels
+}
+
+// read reads a reply.
+func (h *hand) read(text string, native bool, turn int, specs []tools.Spec) trajectory.Message {
+	if h.calls != nil && h.calls.channels {
+		return h.channels.read(text, turn)
+	}
 	m := trajectory.Message{Role: trajectory.RoleAssistant, Content: text}
-	if before, after, ok := strings.Cut(text, "</think>"); ok {
-		if _, thought, opened := strings.Cut(before, "<think>"); opened {
+	before, after, closed := strings.Cut(text, h.thought[1])
+	if closed {
+		if _, thought, opened := strings.Cut(before, h.thought[0]); opened {
 			before = thought
 		}
 		// The line breaks after a thought belong to the template.
 		m.Reasoning, m.Content = before, strings.TrimLeft(after, "\n")
 	}
-	if !native {
-		return m
+	if native && h.calls != nil && (closed || !h.open && !strings.Contains(text, h.thought[0])) {
+		m.Content, m.ToolCalls = h.calls.readCalls(m.Content, turn, specs)
 	}
-	content, rest, called := strings.Cut(m.Content, callOpen)
-	if !called {
-		return m
-	}
-	var calls []trajectory.ToolCall
-	for called {
-		var body string
-		body, rest, _ = strings.Cut(rest, callClose)
-		name, arguments, ok := readCall(body)
-		if !ok {
-			return m // no call at all: it stays text
-		}
-		calls = append(calls, trajectory.ToolCall{
-			ID: "call_" + strconv.Itoa(turn) + "_" + strconv.Itoa(len(calls)), Name: name, Arguments: arguments,
-		})
-		_, rest, called = strings.Cut(rest, callOpen)
-	}
-	m.Content, m.ToolCalls = strings.TrimSuffix(content, "\n"), calls // the template writes that line break
+	m.Reasoning, m.Content = plain(m.Reasoning), plain(m.Content)
 	return m
 }
 
-const (
-	callOpen  = "<tool_call>"
-	callClose = "</tool_call>"
-)
+// channels are the marks of Harmony: they begin a message, its channel, its text, and end it.
+type channels struct{ start, channel, message, end string }
 
-var (
-	callName      = regexp.MustCompile(`"name"\s*:\s*"([^"\\]*)"`)
-	callArguments = regexp.MustCompile(`"arguments"\s*:\s*`)
-)
+func (c channels) mapped(mark func(string) string) channels {
+	return channels{mark(c.start), mark(c.channel), mark(c.message), mark(c.end)}
+}
 
-// readCall parses {"name": …, "arguments": {…}}, as far as possible if it is invalid.
-func readCall(body string) (name, arguments string, ok bool) {
-	var call struct {
-		Name      *string         `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	if json.Unmarshal([]byte(body), &call) == nil && call.Name != nil {
-		var text string
-		if json.Unmarshal(call.Arguments, &text) == nil {
-			return *call.Name, text, true
+func harmony() channels { return channels{"<|start|>", "<|channel|>", "<|message|>", "<|end|>"} }
+
+// recipient is in the head of a message. A mark ends it.
+var recipient = regexp.MustCompile(`(?:^|\s)to=([^\s<\x{FFFD}]+)`)
+
+// read reads the messages of a reply. What comes with a call is a thought, because templates write only one text in
+// front of calls.
+func (c channels) read(text string, turn int) trajectory.Message {
+	m := trajectory.Message{Role: trajectory.RoleAssistant}
+	var thoughts, texts []string
+	for _, one := range strings.Split(text, c.start) {
+		head, body, written := strings.Cut(one, c.message)
+		body, _, _ = strings.Cut(body, c.end)
+		body = plain(body)
+		_, channel, _ := strings.Cut(head, c.channel)
+		to := recipient.FindStringSubmatch(head)
+		switch {
+		case !written:
+			if one != "" {
+				texts = append(texts, plain(one))
+			}
+		case to != nil:
+			m.ToolCalls = append(m.ToolCalls, trajectory.ToolCall{ID: callID(turn, len(m.ToolCalls)),
+				Name: strings.TrimPrefix(to[1], "functions."), Arguments: strings.TrimSpace(body)})
+		case strings.HasPrefix(channel, "analysis"):
+			thoughts = append(thoughts, body)
+		default:
+			texts = append(texts, body)
 		}
-		return *call.Name, string(call.Arguments), true
 	}
-	found := callName.FindStringSubmatch(body)
-	if found == nil {
-		return "", "", false
+	if len(m.ToolCalls) > 0 {
+		thoughts, texts = append(thoughts, texts...), nil
 	}
-	if at := callArguments.FindStringIndex(body); at != nil {
-		arguments = strings.TrimSpace(body[at[1]:])
-	}
-	return found[1], arguments, true
+	m.Reasoning, m.Content = strings.Join(thoughts, "\n"), strings.Join(texts, "\n")
+	return m
 }

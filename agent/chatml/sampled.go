@@ -31,11 +31,14 @@ func (c *Codec) Sampled(messages []trajectory.Message, at int) (prompt, completi
 		return nil, nil, err
 	}
 	reply, ok := strings.CutPrefix(text, before)
-	end := strings.LastIndex(reply, c.end)
+	end := len(reply)
+	if c.answer.last != "" {
+		end = strings.LastIndex(reply, c.answer.last)
+	}
 	if !ok || end < 0 {
 		return nil, nil, fmt.Errorf("the chat template writes what comes before message %d otherwise after it", at)
 	}
-	return c.tokens.Encode(before), c.tokens.Encode(reply[:end+len(c.end)]), nil
+	return c.tokens.Encode(before), c.tokens.Encode(reply[:end] + c.answer.stop()), nil
 }
 
 // errNotASCII reports a reply in which the offsets of tokens in the text are not certain.
