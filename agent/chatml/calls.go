@@ -252,10 +252,10 @@ func readCall(body, key string) (name, id, arguments string, ok bool) {
 	return found[1], "", arguments, true
 }
 
-// add adds a call. Its id is the one that the model wrote, if templates write that: one of nine characters, or a
-// numbered name. Others are unique in a conversation.
+// add adds a call. Its id is the one that the model wrote, if templates take that: one of nine characters, or a numbered
+// name. Others are unique in a conversation.
 func (r *reader) add(id, name, arguments string) bool {
-	if id = plain(id); !r.numbered && len(id) != len(callID(0, 0)) || r.numbered && !strings.HasPrefix(id, "functions.") {
+	if id = plain(id); !r.numbered && len(id) != len(callID(0, 0)) {
 		id = callID(r.turn, len(r.calls))
 	}
 	if name = plain(name); name == "" {

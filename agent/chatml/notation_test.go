@@ -398,3 +398,52 @@ func (c *Codec) several() error {
 	}
 	return err
 }
+
+// What a model writes never becomes another call: each one that is read has been written, what is no JSON can be told to
+// the model, and a template writes it so that it is read again.
+func FuzzCalls(f *testing.F) {
+	var codecs []*Codec
+	all := shapes()
+	for _, n := range notations() {
+		c, err := codecOf(f, all[n.name].template())
+		if err != nil || c.native != nil {
+			f.Fatal(n.name, err, c.native)
+		}
+		codecs = append(codecs, c)
+	}
+	question := agent.Message{Role: agent.RoleUser, Content: "u"}
+	for i, c := range codecs {
+		want, specs := random{rand.New(rand.NewPCG(1, uint64(i)))}.reply(c.hand.calls, 1)
+		text, err := c.render([]agent.Message{question, want}, Options{Tools: specs})
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text[strings.Index(text, "u")+1:], uint8(i))
+		f.Add(text[strings.Index(text, "u")+1:len(text)*3/4], uint8(i))
+	}
+	f.Fuzz(func(t *testing.T, text string, which uint8) {
+		c := codecs[int(which)%len(codecs)]
+		request := agent.Request{Messages: []agent.Message{question}, Tools: []tools.Spec{{Name: "x"}}}
+		reply := c.Reply(c.tokens.Encode(text), request)
+		text = strings.ToValidUTF8(text, "\uFFFD")
+		for _, call := range reply.ToolCalls {
+			if call.Name == "" || !strings.Contains(text, `\`) && !strings.Contains(text, call.Name) {
+				t.Errorf("nobody wrote the name %q", call.Name)
+			}
+			if !json.Valid([]byte(call.Arguments)) && !strings.Contains(text, call.Arguments) {
+				t.Errorf("nobody wrote the arguments %q", call.Arguments)
+			}
+			var members map[string]json.RawMessage
+			if json.Unmarshal([]byte(call.Arguments), &members) != nil || members == nil || strings.ContainsAny(call.Name, "\\\"\x00") {
+				continue
+			}
+			one := agent.Message{Role: agent.RoleAssistant, ToolCalls: []agent.ToolCall{call}}
+			before := c.tokens.Encode(c.text(t, request.Messages, Options{Reply: true}))
+			whole := c.tokens.Encode(c.text(t, append(request.Messages, one), Options{}))
+			again := c.Reply(sampled(c, before, whole), request).ToolCalls
+			if len(again) != 1 || again[0].Name != call.Name || !sameJSON(again[0].Arguments, call.Arguments) {
+				t.Errorf("%s(%s) is read as %+v once a template has written it", call.Name, call.Arguments, again)
+			}
+		}
+	})
+}

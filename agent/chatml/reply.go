@@ -1,6 +1,7 @@
 package chatml
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -82,7 +83,7 @@ func (c channels) read(text string, turn int) trajectory.Message {
 			}
 		case to != nil:
 			m.ToolCalls = append(m.ToolCalls, trajectory.ToolCall{ID: callID(turn, len(m.ToolCalls)),
-				Name: strings.TrimPrefix(to[1], "functions."), Arguments: strings.TrimSpace(body)})
+				Name: cmp.Or(strings.TrimPrefix(to[1], "functions."), to[1]), Arguments: strings.TrimSpace(body)})
 		case strings.HasPrefix(channel, "analysis"):
 			thoughts = append(thoughts, body)
 		default:
