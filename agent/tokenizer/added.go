@@ -89,5 +89,5 @@ func beginsWithWord(s string) bool {
 // isWord is \w of Unicode's regular expressions.
 func isWord(r rune) bool {
 	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic,
-		unicode.Join_Control, newLetters, newNumbers)
+		unicode.Join_Control, newUpper, newLower, newCaseless, newNumbers)
 }

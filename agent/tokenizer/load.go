@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -13,13 +15,38 @@ import (
 // ErrUnknown reports that a file asks for something that is not known here. The error names it.
 var ErrUnknown = errors.New("this tokenizer is not supported")
 
-// Load reads a tokenizer.json.
+// The files that Load reads, in the order in which a model's folder is searched for them.
+const (
+	JSONFile     = "tokenizer.json"
+	TekkenFile   = "tekken.json"
+	TiktokenFile = "tiktoken.model"
+)
+
+// Load reads a tokenizer.json; where the folder has none of this name, its tekken.json or tiktoken.model. A
+// tiktoken.model needs the tokenizer_config.json beside it.
 func Load(path string) (*Tokenizer, error) {
 	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
+	if filepath.Base(path) == JSONFile {
+		for _, other := range []string{TekkenFile, TiktokenFile} {
+			if found, missing := os.ReadFile(filepath.Join(filepath.Dir(path), other)); errors.Is(err, fs.ErrNotExist) && missing == nil {
+				path, data, err = filepath.Join(filepath.Dir(path), other), found, nil
+			}
+		}
 	}
-	t, err := Parse(data)
+	var t *Tokenizer
+	switch base := filepath.Base(path); {
+	case err != nil:
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	case base == TekkenFile:
+		t, err = ParseTekken(data)
+	case base == TiktokenFile:
+		var config []byte
+		if config, err = os.ReadFile(filepath.Join(filepath.Dir(path), "tokenizer_config.json")); err == nil {
+			t, err = ParseTiktoken(data, config)
+		}
+	default:
+		t, err = Parse(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer %s: %w", path, err)
 	}
@@ -86,7 +113,7 @@ func Parse(data []byte) (*Tokenizer, error) {
 	if t.nfc, err = readNormalizer(f.Normalizer); err != nil {
 		return nil, err
 	}
-	if t.split, err = readPreTokenizer(f.PreTokenizer); err != nil {
+	if t.splits, err = readPreTokenizer(f.PreTokenizer); err != nil {
 		return nil, err
 	}
 	if err := readDecoder(f.Decoder); err != nil {
@@ -135,6 +162,7 @@ type component struct {
 	Invert         bool   `json:"invert"`
 	AddPrefixSpace bool   `json:"add_prefix_space"`
 	UseRegex       *bool  `json:"use_regex"`
+	Individual     bool   `json:"individual_digits"`
 }
 
 // parts returns the components that a component consists of.
@@ -166,49 +194,63 @@ func readNormalizer(raw json.RawMessage) (nfc bool, err error) {
 	return nfc, nil
 }
 
-// readPreTokenizer accepts a ByteLevel with its own pattern, which is GPT-2's, and a Split with a known pattern before
-// a ByteLevel without one.
-func readPreTokenizer(raw json.RawMessage) (splitter, error) {
+// readPreTokenizer accepts a ByteLevel, and any Splits with known patterns and Digits before it. Each cuts the words of
+// the one before.
+func readPreTokenizer(raw json.RawMessage) ([]splitter, error) {
 	all, err := parts(raw)
 	if err != nil {
 		return nil, fmt.Errorf("pre_tokenizer: %w", err)
 	}
 	if len(all) == 0 {
-		return nil, unknown("no pre_tokenizer; ByteLevel is, alone or after a Split")
+		return nil, unknown("no pre_tokenizer; ByteLevel is, alone or after others")
 	}
 	last := all[len(all)-1]
-	own := last.UseRegex == nil || *last.UseRegex
 	switch {
 	case last.Type != "ByteLevel":
 		return nil, unknown("pre_tokenizer %s at the end; ByteLevel is", last.Type)
 	case last.AddPrefixSpace:
 		return nil, unknown("pre_tokenizer ByteLevel with add_prefix_space")
-	case len(all) == 1 && own:
-		return splitGPT2, nil
-	case len(all) == 1:
-		return nil, unknown("pre_tokenizer ByteLevel without a pattern")
-	case own || len(all) > 2:
-		return nil, unknown("several patterns of pre_tokenizers; one is")
 	}
-	return readSplit(all[0])
+	var splits []splitter
+	for _, c := range all[:len(all)-1] {
+		s, err := readSplit(c)
+		if err != nil {
+			return nil, err
+		}
+		splits = append(splits, s)
+	}
+	if last.UseRegex == nil || *last.UseRegex {
+		splits = append(splits, splitGPT2)
+	}
+	if len(splits) == 0 {
+		return nil, unknown("pre_tokenizer ByteLevel without a pattern")
+	}
+	return splits, nil
 }
 
 func readSplit(c component) (splitter, error) {
+	if c.Type == "Digits" {
+		limit := 0
+		if c.Individual {
+			limit = 1
+		}
+		return isolated(func(s string) int { return run(s, number, limit) }), nil
+	}
 	keeps := c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert
 	switch {
 	case c.Type != "Split":
-		return nil, unknown("pre_tokenizer %s before ByteLevel; Split is", c.Type)
+		return nil, unknown("pre_tokenizer %s before ByteLevel; Split and Digits are", c.Type)
 	case c.Pattern.Regex == nil:
 		return nil, unknown("pre_tokenizer Split at a text; at a Regex is")
 	case !keeps:
 		return nil, unknown("pre_tokenizer Split with behavior %s, invert %t", c.Behavior, c.Invert)
 	}
-	s, ok := splitterFor(*c.Pattern.Regex)
+	m, ok := matcherFor(*c.Pattern.Regex)
 	if !ok {
-		return nil, unknown("pre_tokenizer Split at the pattern %s; those of GPT-2, Qwen2 and Llama 3 are",
-			*c.Pattern.Regex)
+		return nil, unknown("pre_tokenizer Split at the pattern %s; those of GPT-2, Qwen2, Qwen3.5, Llama 3, o200k, Tekken "+
+			"and DeepSeek V3 are", *c.Pattern.Regex)
 	}
-	return s, nil
+	return isolated(m), nil
 }
 
 func readDecoder(raw json.RawMessage) error {

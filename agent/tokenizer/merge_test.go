@@ -78,7 +78,7 @@ func TestWords(t *testing.T) {
 		{patternQwen, "end   ", []string{"end", "   "}},
 		{patternQwen, "\u00a0é_ü", []string{"\u00a0é", "_ü"}},
 	} {
-		split, ok := splitterFor(tt.pattern)
+		split, ok := matcherFor(tt.pattern)
 		if !ok {
 			t.Fatalf("pattern %s", tt.pattern)
 		}

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -8,63 +9,122 @@ import (
 // splitter returns the length of the first word of a text that is not empty. Merges never cross the end of a word.
 type splitter func(text string) int
 
+// matcher returns the length of a pattern's match at the beginning of a text that is not empty; 0 is none.
+type matcher func(text string) int
+
+// isolated cuts a text into matches and what is between them.
+func isolated(match matcher) splitter {
+	return func(text string) int {
+		if n := match(text); n > 0 {
+			return n
+		}
+		_, at, _ := first(text)
+		for at < len(text) && match(text[at:]) == 0 {
+			_, n, _ := first(text[at:])
+			at += n
+		}
+		return at
+	}
+}
+
 // The patterns that are known, word for word as files have them. Each was written for a regular-expression engine with
 // lookahead; a scanner does the same in one pass.
 const (
-	patternGPT2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	patternQwen = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|` +
-		`\s*[\r\n]+|\s+(?!\S)|\s+`
-	patternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|` +
-		`\s*[\r\n]+|\s+(?!\S)|\s+`
+	contractions = `(?i:'s|'t|'re|'ve|'m|'ll|'d)`
+	blanks       = `|\s*[\r\n]+|\s+(?!\S)|\s+`
+	capitals     = `\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}`
+	smalls       = `\p{Ll}\p{Lm}\p{Lo}\p{M}`
+
+	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	patternQwen   = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
+	patternQwen35 = contractions + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + blanks
+	patternLlama3 = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
+	patternO200k  = `[^\r\n\p{L}\p{N}]?[` + capitals + `]*[` + smalls + `]+` + contractions +
+		`?|[^\r\n\p{L}\p{N}]?[` + capitals + `]+[` + smalls + `]*` + contractions +
+		`?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + blanks
+	patternTekken = `[^\r\n\p{L}\p{N}]?[` + capitals + `]*[` + smalls + `]+|[^\r\n\p{L}\p{N}]?[` + capitals + `]+[` + smalls +
+		`]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + blanks
+	patternNumbers  = `\p{N}{1,3}`
+	patternEastern  = `[一-龥぀-ゟ゠-ヿ]+`
+	patternDeepSeek = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" +
+		`|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*` + blanks
 )
 
-// splitterFor returns the scanner of a pattern, and false for one that is not known.
-func splitterFor(pattern string) (splitter, bool) {
-	switch pattern {
-	case patternGPT2:
-		return splitGPT2, true
-	case patternQwen:
-		return func(s string) int { return splitModern(s, 1) }, true
-	case patternLlama3:
-		return func(s string) int { return splitModern(s, 3) }, true
-	}
-	return nil, false
+// matcherFor returns the scanner of a pattern, and false for one that is not known.
+func matcherFor(pattern string) (matcher, bool) {
+	pattern = strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(pattern)
+	m, ok := map[string]matcher{
+		patternGPT2:     splitGPT2,
+		patternQwen:     modern{letters: letter, digits: 1}.match,
+		patternQwen35:   modern{letters: letter | mark, digits: 1}.match,
+		patternLlama3:   modern{letters: letter, digits: 3}.match,
+		patternO200k:    cased{contracted: true, digits: 3, ends: "\r\n/"}.match,
+		patternTekken:   cased{digits: 1, ends: "\r\n/"}.match,
+		patternNumbers:  func(s string) int { return run(s, number, 3) },
+		patternEastern:  eastern,
+		patternDeepSeek: deepSeek,
+	}[pattern]
+	return m, ok
 }
 
-// class is a class of characters that the patterns distinguish.
-type class uint8
+// class is a set of classes of characters that the patterns distinguish.
+type class uint16
 
 const (
-	other class = iota
-	letter
+	upper    class = 1 << iota // and title case
+	lower                      // letters
+	caseless                   // letters
+	mark
 	number
 	space
+	punctuation // and symbols
+	other
+	han // is a class in addition to another one
+
+	letter = upper | lower | caseless
 )
 
 func classOf(r rune) class {
+	c := other
 	switch {
 	case r < utf8.RuneSelf:
 		return ascii[r]
-	case isLetter(r):
-		return letter
+	case unicode.In(r, unicode.Lu, unicode.Lt, newUpper):
+		c = upper
+	case unicode.In(r, unicode.Ll, newLower):
+		c = lower
+	case unicode.In(r, unicode.Lm, unicode.Lo, newCaseless):
+		c = caseless
+	case unicode.In(r, unicode.M, newMark):
+		c = mark
 	case isNumber(r):
-		return number
+		c = number
 	case unicode.IsSpace(r):
 		return space
+	case unicode.In(r, unicode.P, unicode.S, newPunctuation):
+		c = punctuation
 	}
-	return other
+	if unicode.In(r, unicode.Han, newHan) {
+		c |= han
+	}
+	return c
 }
 
 // ascii are the classes of the first characters.
 var ascii = func() (c [utf8.RuneSelf]class) {
 	for r := range rune(utf8.RuneSelf) {
+		c[r] = other
 		switch {
-		case unicode.IsLetter(r):
-			c[r] = letter
+		case unicode.IsUpper(r):
+			c[r] = upper
+		case unicode.IsLower(r):
+			c[r] = lower
 		case unicode.IsDigit(r):
 			c[r] = number
 		case unicode.IsSpace(r):
 			c[r] = space
+		case unicode.In(r, unicode.P, unicode.S):
+			c[r] = punctuation
 		}
 	}
 	return c
@@ -73,7 +133,7 @@ var ascii = func() (c [utf8.RuneSelf]class) {
 // first is the first character of a text, its length in bytes and its class; the length is 0 at the end.
 func first(s string) (rune, int, class) {
 	if s == "" {
-		return 0, 0, other
+		return 0, 0, 0
 	}
 	if c := s[0]; c < utf8.RuneSelf {
 		return rune(c), 1, ascii[c]
@@ -82,13 +142,16 @@ func first(s string) (rune, int, class) {
 	return r, n, classOf(r)
 }
 
-// run returns the length of the longest prefix of a text with characters of one class, at most limit of them; 0 means
+// run returns the length of the longest prefix of a text with characters of some classes, at most limit of them; 0 means
 // no limit.
-func run(s string, c class, limit int) int {
+func run(s string, c class, limit int) int { return runBut(s, c, 0, limit) }
+
+// runBut is run without the characters that are of another class, too.
+func runBut(s string, c, but class, limit int) int {
 	at := 0
 	for n := 0; at < len(s) && (limit == 0 || n < limit); n++ {
 		_, size, is := first(s[at:])
-		if is != c {
+		if is&c == 0 || is&but != 0 {
 			break
 		}
 		at += size
@@ -101,51 +164,164 @@ func splitGPT2(s string) int {
 	if n := contraction(s, false); n > 0 {
 		return n
 	}
-	blank := 0
+	at := 0
 	if s[0] == ' ' {
-		blank = 1
+		at = 1
 	}
-	if _, n, c := first(s[blank:]); n > 0 && c != space {
-		return blank + run(s[blank:], c, 0)
+	for _, c := range []class{letter, number, mark | punctuation | other} {
+		if n := run(s[at:], c, 0); n > 0 {
+			return at + n
+		}
 	}
 	return spaces(s)
 }
 
-// splitModern is [patternQwen] with 1 digit to a word, and [patternLlama3] with 3.
-func splitModern(s string, digits int) int {
+// modern is the patterns of Qwen and Llama 3.
+type modern struct {
+	letters class
+	digits  int
+}
+
+func (m modern) match(s string) int {
 	if n := contraction(s, true); n > 0 {
 		return n
 	}
-	r, n, c := first(s)
-	if c == letter {
-		return run(s, letter, 0)
+	if n := prefixed(s, m.letters, letter|number); n > 0 {
+		return n
 	}
-	if c == number {
-		return run(s, number, digits)
+	if n := run(s, number, m.digits); n > 0 {
+		return n
 	}
-	if r != '\r' && r != '\n' {
-		if letters := run(s[n:], letter, 0); letters > 0 {
-			return n + letters
+	return tail(s, (mark|punctuation|other)&^m.letters, "\r\n")
+}
+
+// prefixed is the length of a run of classes and of the one character in front of it that may be anything but a line
+// break and some classes.
+func prefixed(s string, c, but class) int {
+	if r, n, is := first(s); is&but == 0 && r != '\r' && r != '\n' {
+		if more := run(s[n:], c, 0); more > 0 {
+			return n + more
 		}
 	}
+	return run(s, c, 0)
+}
+
+// tail is the end of patterns: characters of other classes with a blank in front and some bytes behind them, or spaces.
+func tail(s string, others class, ends string) int {
 	at := 0
-	if r == ' ' {
+	if s[0] == ' ' {
 		at = 1
 	}
-	if others := run(s[at:], other, 0); others > 0 {
-		at += others
-		for at < len(s) && (s[at] == '\r' || s[at] == '\n') {
+	if n := run(s[at:], others, 0); n > 0 {
+		at += n
+		for at < len(s) && strings.IndexByte(ends, s[at]) >= 0 {
 			at++
 		}
 		return at
 	}
-	all := run(s, space, 0)
-	for end := all; end > 0; end-- {
+	for end := run(s, space, 0); end > 0; end-- {
 		if s[end-1] == '\r' || s[end-1] == '\n' {
 			return end
 		}
 	}
 	return spaces(s)
+}
+
+// cased is the patterns of o200k, Tekken and Kimi, for which a small letter ends a run of capital ones.
+type cased struct {
+	// han says that Han characters are words of their own.
+	han        bool
+	contracted bool
+	digits     int
+	ends       string
+}
+
+func (c cased) match(s string) int {
+	if n := run(s, han, 0); n > 0 && c.han {
+		return n
+	}
+	r, skip, is := first(s)
+	if is&(letter|number) != 0 || r == '\r' || r == '\n' {
+		skip = 0
+	}
+	// With small letters, in front of which a character may stand; then without.
+	for _, word := range []func(string) int{c.small, c.capital} {
+		for _, from := range []int{skip, 0} {
+			n := word(s[from:])
+			if n == 0 {
+				continue
+			}
+			if n += from; c.contracted {
+				n += contraction(s[n:], true)
+			}
+			return n
+		}
+	}
+	if n := run(s, number, c.digits); n > 0 {
+		return n
+	}
+	return tail(s, mark|punctuation|other, c.ends)
+}
+
+func (c cased) runs(s string) (capitals, all int) {
+	but := class(0)
+	if c.han {
+		but = han
+	}
+	capitals = runBut(s, upper|caseless|mark, but, 0)
+	return capitals, capitals + runBut(s[capitals:], lower|caseless|mark, but, 0)
+}
+
+// small is a run of capital letters that ends with at least one that counts as small.
+func (c cased) small(s string) int {
+	capitals, all := c.runs(s)
+	if all > capitals {
+		return all
+	}
+	for at := capitals; at > 0; {
+		r, n := utf8.DecodeLastRuneInString(s[:at])
+		if classOf(r)&(caseless|mark) != 0 {
+			return at
+		}
+		at -= n
+	}
+	return 0
+}
+
+func (c cased) capital(s string) int {
+	if capitals, all := c.runs(s); capitals > 0 {
+		return all
+	}
+	return 0
+}
+
+// eastern is [patternEastern].
+func eastern(s string) int {
+	at := 0
+	for at < len(s) {
+		r, n, _ := first(s[at:])
+		if (r < 0x4E00 || r > 0x9FA5) && (r < 0x3040 || r > 0x30FF) {
+			break
+		}
+		at += n
+	}
+	return at
+}
+
+// deepSeek is [patternDeepSeek].
+func deepSeek(s string) int {
+	if r, n, c := first(s); r < utf8.RuneSelf && c == punctuation {
+		for n < len(s) && s[n] < utf8.RuneSelf && ascii[s[n]]&letter != 0 {
+			n++
+		}
+		if n > 1 {
+			return n
+		}
+	}
+	if n := prefixed(s, letter|mark, letter|punctuation); n > 0 {
+		return n
+	}
+	return tail(s, punctuation, "\r\n")
 }
 
 // spaces is the white space that a text begins with, without its last character where a word follows it: that one
@@ -171,7 +347,7 @@ func contraction(s string, fold bool) int {
 	if fold && len(s) > 2 && s[1:3] == "ſ" {
 		return 3
 	}
-	a := lower(s[1], fold)
+	a := folded(s[1], fold)
 	switch a {
 	case 's', 't', 'm', 'd':
 		return 2
@@ -179,13 +355,13 @@ func contraction(s string, fold bool) int {
 	if len(s) < 3 {
 		return 0
 	}
-	if b := lower(s[2], fold); (a == 'r' || a == 'v') && b == 'e' || a == 'l' && b == 'l' {
+	if b := folded(s[2], fold); (a == 'r' || a == 'v') && b == 'e' || a == 'l' && b == 'l' {
 		return 3
 	}
 	return 0
 }
 
-func lower(c byte, fold bool) byte {
+func folded(c byte, fold bool) byte {
 	if fold && c >= 'A' && c <= 'Z' {
 		return c + 'a' - 'A'
 	}

@@ -16,7 +16,7 @@ type Tokenizer struct {
 	// words are whole words that are not split by merges; nil where a file does not ask for it.
 	words  map[string]int32
 	merges mergeTable
-	split  splitter
+	splits []splitter
 	nfc    bool
 	// verbatim tokens are found in the original text, normal ones in the normalized text.
 	verbatim, normal *addedTokens
@@ -59,14 +59,18 @@ func (e *encoder) normalized(text string) {
 	if e.t.nfc {
 		text = composed(text)
 	}
-	e.t.normal.cut(text, e.plain, e.token)
+	e.t.normal.cut(text, func(text string) { e.plain(text, e.t.splits) }, e.token)
 }
 
 // plain encodes text without any added token.
-func (e *encoder) plain(text string) {
+func (e *encoder) plain(text string, splits []splitter) {
+	if len(splits) == 0 {
+		e.word(text)
+		return
+	}
 	for len(text) > 0 {
-		n := e.t.split(text)
-		e.word(text[:n])
+		n := splits[0](text)
+		e.plain(text[:n], splits[1:])
 		text = text[n:]
 	}
 }

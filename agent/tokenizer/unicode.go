@@ -5,14 +5,57 @@ import "unicode"
 // Hugging Face's library splits words by the classes of Unicode 16, and normalizes by the tables of Unicode 9. Go has
 // those of Unicode 15 for both. These tables are the differences, found by asking the library about every character.
 var (
-	newLetters = &unicode.RangeTable{
-		R16: []unicode.Range16{{0x1c89, 0x1c8a, 1}, {0xa7cb, 0xa7cd, 1}, {0xa7da, 0xa7dc, 1}},
+	newUpper = &unicode.RangeTable{
+		R16: []unicode.Range16{
+			{0x1c89, 0x1c89, 1}, {0xa7cb, 0xa7cc, 1}, {0xa7da, 0xa7da, 1}, {0xa7dc, 0xa7dc, 1},
+		},
 		R32: []unicode.Range32{
-			{0x105c0, 0x105f3, 1}, {0x10d4a, 0x10d65, 1}, {0x10d6f, 0x10d85, 1}, {0x10ec2, 0x10ec4, 1},
+			{0x10d50, 0x10d65, 1},
+		},
+	}
+	newLower = &unicode.RangeTable{
+		R16: []unicode.Range16{
+			{0x1c8a, 0x1c8a, 1}, {0xa7cd, 0xa7cd, 1}, {0xa7db, 0xa7db, 1},
+		},
+		R32: []unicode.Range32{
+			{0x10d70, 0x10d85, 1},
+		},
+	}
+	newCaseless = &unicode.RangeTable{
+		R32: []unicode.Range32{
+			{0x105c0, 0x105f3, 1}, {0x10d4a, 0x10d4f, 1}, {0x10d6f, 0x10d6f, 1}, {0x10ec2, 0x10ec4, 1},
 			{0x11380, 0x11389, 1}, {0x1138b, 0x1138b, 1}, {0x1138e, 0x1138e, 1}, {0x11390, 0x113b5, 1},
 			{0x113b7, 0x113b7, 1}, {0x113d1, 0x113d1, 1}, {0x113d3, 0x113d3, 1}, {0x11bc0, 0x11be0, 1},
 			{0x13460, 0x143fa, 1}, {0x16100, 0x1611d, 1}, {0x16d40, 0x16d6c, 1}, {0x18cff, 0x18cff, 1},
 			{0x1e5d0, 0x1e5ed, 1}, {0x1e5f0, 0x1e5f0, 1}, {0x2ebf0, 0x2ee5d, 1},
+		},
+	}
+	newMark = &unicode.RangeTable{
+		R16: []unicode.Range16{
+			{0x0897, 0x0897, 1},
+		},
+		R32: []unicode.Range32{
+			{0x10d69, 0x10d6d, 1}, {0x10efc, 0x10efc, 1}, {0x113b8, 0x113c0, 1}, {0x113c2, 0x113c2, 1},
+			{0x113c5, 0x113c5, 1}, {0x113c7, 0x113ca, 1}, {0x113cc, 0x113d0, 1}, {0x113d2, 0x113d2, 1},
+			{0x113e1, 0x113e2, 1}, {0x11f5a, 0x11f5a, 1}, {0x1611e, 0x1612f, 1}, {0x1e5ee, 0x1e5ef, 1},
+		},
+	}
+	newPunctuation = &unicode.RangeTable{
+		R16: []unicode.Range16{
+			{0x1b4e, 0x1b4f, 1}, {0x1b7f, 0x1b7f, 1}, {0x2427, 0x2429, 1}, {0x2ffc, 0x2fff, 1}, {0x31e4, 0x31e5, 1},
+			{0x31ef, 0x31ef, 1},
+		},
+		R32: []unicode.Range32{
+			{0x10d6e, 0x10d6e, 1}, {0x10d8e, 0x10d8f, 1}, {0x113d4, 0x113d5, 1}, {0x113d7, 0x113d8, 1},
+			{0x11be1, 0x11be1, 1}, {0x16d6d, 0x16d6f, 1}, {0x1cc00, 0x1ccef, 1}, {0x1cd00, 0x1ceb3, 1},
+			{0x1e5ff, 0x1e5ff, 1}, {0x1f8b2, 0x1f8bb, 1}, {0x1f8c0, 0x1f8c1, 1}, {0x1fa89, 0x1fa89, 1},
+			{0x1fa8f, 0x1fa8f, 1}, {0x1fabe, 0x1fabe, 1}, {0x1fac6, 0x1fac6, 1}, {0x1fadc, 0x1fadc, 1},
+			{0x1fadf, 0x1fadf, 1}, {0x1fae9, 0x1fae9, 1}, {0x1fbcb, 0x1fbef, 1},
+		},
+	}
+	newHan = &unicode.RangeTable{
+		R32: []unicode.Range32{
+			{0x2ebf0, 0x2ee5d, 1},
 		},
 	}
 	newNumbers = &unicode.RangeTable{
@@ -40,7 +83,6 @@ var (
 	}
 )
 
-func isLetter(r rune) bool { return unicode.IsLetter(r) || unicode.Is(newLetters, r) }
 func isNumber(r rune) bool { return unicode.IsNumber(r) || unicode.Is(newNumbers, r) }
 
 // isNewMark reports whether normalization leaves a character alone that Go's tables would move or compose.
