@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"encoding/json"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -89,6 +91,38 @@ func TestWords(t *testing.T) {
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
+		}
+	}
+}
+
+// The golden file is how Hugging Face's tokenizers cut texts with the pre-tokenizers of models.
+func TestSplits(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("testdata/splits.golden.json")
+	var golden struct {
+		Texts  []string
+		Splits []struct {
+			PreTokenizer json.RawMessage `json:"pre_tokenizer"`
+			Words        [][]int
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &golden)
+	}
+	if err != nil || len(golden.Splits) < 6 {
+		t.Fatalf("%d pre-tokenizers, %v", len(golden.Splits), err)
+	}
+	for _, g := range golden.Splits {
+		splits, err := readPreTokenizer(g.PreTokenizer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, text := range golden.Texts {
+			var got []int
+			cut(text, splits, func(word string) { got = append(got, len(word)) })
+			if !slices.Equal(got, g.Words[i]) {
+				t.Errorf("%s: %q is cut into %v, want %v", g.PreTokenizer, text, got, g.Words[i])
+			}
 		}
 	}
 }

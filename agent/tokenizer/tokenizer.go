@@ -59,18 +59,18 @@ func (e *encoder) normalized(text string) {
 	if e.t.nfc {
 		text = composed(text)
 	}
-	e.t.normal.cut(text, func(text string) { e.plain(text, e.t.splits) }, e.token)
+	e.t.normal.cut(text, func(text string) { cut(text, e.t.splits, e.word) }, e.token)
 }
 
-// plain encodes text without any added token.
-func (e *encoder) plain(text string, splits []splitter) {
+// cut calls word for the words of a text. Each splitter cuts those of the one before.
+func cut(text string, splits []splitter, word func(string)) {
 	if len(splits) == 0 {
-		e.word(text)
+		word(text)
 		return
 	}
 	for len(text) > 0 {
 		n := splits[0](text)
-		e.plain(text[:n], splits[1:])
+		cut(text[:n], splits[1:], word)
 		text = text[n:]
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // The files of a model that define its tokenizer and chat template.
 const (
-	TokenizerFile       = "tokenizer.json"
+	TokenizerFile       = tokenizer.JSONFile
 	tokenizerConfigFile = "tokenizer_config.json"
 	templateFile        = "chat_template.jinja"
 	modelConfigFile     = "config.json"
@@ -53,15 +53,17 @@ func Find(given, model string, getenv func(string) string) (string, error) {
 		if filepath.Base(dir) == TokenizerFile {
 			dir = filepath.Dir(dir)
 		}
-		if _, err := os.Stat(filepath.Join(dir, TokenizerFile)); err == nil {
-			return dir, nil
+		for _, name := range []string{TokenizerFile, tokenizer.TekkenFile, tokenizer.TiktokenFile} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+				return dir, nil
+			}
 		}
 	}
 	if given != "" {
 		return "", fmt.Errorf("tokenizer: %s has no %s", given, TokenizerFile)
 	}
 	return "", fmt.Errorf("the tokenizer of %s, with which prompts are encoded, is not on this machine; to fix: "+
-		"download it with hf download %s --include '*.json' '*.jinja', or set trainer.tokenizer to a directory with its %s, "+
+		"download it with hf download %s --include '*.json' '*.jinja' '*.model', or set trainer.tokenizer to a directory with its %s, "+
 		"%s and %s", model, model, TokenizerFile, tokenizerConfigFile, modelConfigFile)
 }
 
