@@ -55,6 +55,25 @@ func TestGolden(t *testing.T) {
 	t.Logf("%d conversations", len(cases))
 }
 
+// Kimi's tokenizer sorts what is told of tools before its template sees it.
+func TestSortedTools(t *testing.T) {
+	t.Parallel()
+	template, err := chatml.New("{{ tools | tojson }}", "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := tools.Spec{Name: "n", Description: "d <b>", Parameters: json.RawMessage(`{"type": "object", "b": {"y": 1.0, "x": [2]}}`)}
+	for sorted, want := range map[bool]string{
+		false: `[{"type": "function", "function": {"name": "n", "description": "d <b>", "parameters": {"type": "object", "b": {"y": 1.0, "x": [2]}}}}]`,
+		true:  `[{"function": {"description": "d <b>", "name": "n", "parameters": {"b": {"x": [2], "y": 1.0}, "type": "object"}}, "type": "function"}]`,
+	} {
+		template.Sorted = sorted
+		if got, err := template.Render(nil, chatml.Options{Tools: []tools.Spec{spec}}); got != want || err != nil {
+			t.Errorf("%s, %v, want %s", got, err, want)
+		}
+	}
+}
+
 func TestUnknownTemplate(t *testing.T) {
 	t.Parallel()
 	if _, err := chatml.Named("llama"); err == nil || !strings.Contains(err.Error(), "want one of qwen2.5, qwen3") {

@@ -1,6 +1,7 @@
 package chatml
 
 import (
+	"bytes"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -42,6 +43,9 @@ func Named(name string) (*Template, error) {
 
 // Template is a model's chat template with its special tokens.
 type Template struct {
+	// Sorted says that members of tools are told in the order of their names, as Kimi's tokenizer does it.
+	Sorted bool
+
 	plain, native *jinja.Template
 	special       map[string]string
 }
@@ -83,7 +87,7 @@ func (t *Template) Render(messages []trajectory.Message, o Options) (string, err
 		template = t.native
 		specs := jinja.List{}
 		for _, s := range o.Tools {
-			spec, err := describe(s)
+			spec, err := describe(s, t.Sorted)
 			if err != nil {
 				return "", fmt.Errorf("tool %s: %w", s.Name, err)
 			}
@@ -137,12 +141,25 @@ func conversation(messages []trajectory.Message) jinja.List {
 }
 
 // describe returns a tool as OpenAI's function object.
-func describe(s tools.Spec) (*jinja.Dict, error) {
+func describe(s tools.Spec, sorted bool) (any, error) {
 	raw := s.Parameters
 	if len(raw) == 0 {
 		raw = json.RawMessage("null")
 	}
 	parameters, err := jinja.JSON(raw)
-	return jinja.NewDict("type", "function", "function",
-		jinja.NewDict("name", s.Name, "description", s.Description, "parameters", parameters)), err
+	if err != nil || !sorted {
+		return jinja.NewDict("type", "function", "function",
+			jinja.NewDict("name", s.Name, "description", s.Description, "parameters", parameters)), err
+	}
+	var members any
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err = d.Decode(&members); err == nil {
+		raw, err = json.Marshal(map[string]any{"type": "function", "function": map[string]any{
+			"name": s.Name, "description": s.Description, "parameters": members}}) // maps have sorted keys
+	}
+	if err != nil {
+		return nil, err
+	}
+	return jinja.JSON(raw)
 }

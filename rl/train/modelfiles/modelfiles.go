@@ -177,6 +177,10 @@ func templateOf(dir string) (*chatml.Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
+	if _, err := os.Stat(filepath.Join(dir, TokenizerFile)); errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Stat(filepath.Join(dir, tokenizer.TiktokenFile))
+		t.Sorted = err == nil
+	}
 	return t, nil
 }
 
