@@ -46,6 +46,7 @@ func (c *Codec) learnAnswer() error {
 	if _, ok := c.tokens.ID("[THINK]"); ok {
 		c.hand.thought = [2]string{c.mark("[THINK]"), c.mark("[/THINK]")}
 	}
+	c.hand.spelled = !strings.Contains(c.hand.thought[1], tokenMark)
 	before, err := c.render(asked[:1], Options{Reply: true})
 	c.hand.open = strings.HasSuffix(strings.TrimRight(c.mark(before), "\n"), c.hand.thought[0])
 	return err

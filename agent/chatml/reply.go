@@ -26,8 +26,10 @@ func plain(s string) string { return strings.ReplaceAll(s, tokenMark, "") }
 type hand struct {
 	thought [2]string
 	// open says that prompts begin the thought.
-	open  bool
-	calls *notation
+	open bool
+	// spelled says that marks of thoughts are no tokens: then they count only at the beginning of a reply.
+	spelled bool
+	calls   *notation
 	// channels are the marks of a notation with channels.
 	channels channels
 }
@@ -37,20 +39,28 @@ func (h *hand) read(text string, native bool, turn int, specs []tools.Spec) traj
 	if h.calls != nil && h.calls.channels {
 		return h.channels.read(text, turn)
 	}
-	m := trajectory.Message{Role: trajectory.RoleAssistant, Content: text}
-	before, after, closed := strings.Cut(text, h.thought[1])
-	if closed {
-		if _, thought, opened := strings.Cut(before, h.thought[0]); opened {
-			before = thought
-		}
-		// The line breaks after a thought belong to the template.
-		m.Reasoning, m.Content = before, strings.TrimLeft(after, "\n")
-	}
-	if native && h.calls != nil && (closed || !h.open && !strings.Contains(text, h.thought[0])) {
+	m := trajectory.Message{Role: trajectory.RoleAssistant}
+	var done bool
+	if m.Reasoning, m.Content, done = h.think(text); native && done && h.calls != nil {
 		m.Content, m.ToolCalls = h.calls.readCalls(m.Content, turn, specs)
 	}
 	m.Reasoning, m.Content = plain(m.Reasoning), plain(m.Content)
 	return m
+}
+
+// think cuts a reply into a thought and the rest. The rest of a thought that is not done is all of it.
+func (h *hand) think(text string) (thought, rest string, done bool) {
+	if h.spelled && !h.open && !strings.HasPrefix(trim(text), h.thought[0]) {
+		return "", text, true
+	}
+	before, after, closed := strings.Cut(text, h.thought[1])
+	if !closed {
+		return "", text, !h.open && !strings.Contains(text, h.thought[0])
+	}
+	if _, inner, opened := strings.Cut(before, h.thought[0]); opened {
+		before = inner
+	}
+	return before, strings.TrimLeft(after, "\n"), true // the line breaks after a thought belong to the template
 }
 
 // channels are the marks of Harmony: they begin a message, its channel, its text, and end it.
