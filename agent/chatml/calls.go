@@ -2,6 +2,7 @@ package chatml
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -111,7 +112,7 @@ func (r *reader) value() string {
 	var value json.RawMessage
 	if d.Decode(&value) == nil {
 		end := trim(r.rest[d.InputOffset():])
-		if r.call[1] != "" && strings.HasPrefix(end, r.call[1]) || r.call[1] == "" && strings.HasPrefix(end, r.call[0]) || end == "" {
+		if strings.HasPrefix(end, cmp.Or(r.call[1], r.call[0])) || end == "" {
 			r.rest = strings.TrimPrefix(end, r.call[1])
 			return string(value)
 		}
@@ -178,7 +179,8 @@ func (r *reader) member() (key, value string, ok bool) {
 func (r *reader) ended(text string) bool {
 	text, ok := strings.CutPrefix(trim(text), r.call[1])
 	text = trim(text)
-	return ok && (text == "" || r.section[1] == "" || strings.HasPrefix(text, r.call[0]) || strings.HasPrefix(text, r.section[1]))
+	return ok && (text == "" || r.section[1] == "" || strings.HasPrefix(text, r.call[0]) ||
+		strings.HasPrefix(text, r.section[1]))
 }
 
 // typed returns a value in JSON: text, unless the tool has a parameter of this name that is none.
@@ -252,8 +254,8 @@ func readCall(body, key string) (name, id, arguments string, ok bool) {
 	return found[1], "", arguments, true
 }
 
-// add adds a call. Its id is the one that the model wrote, if templates take that: one of nine characters, or a numbered
-// name. Others are unique in a conversation.
+// add adds a call. Its id is the one that the model wrote, if templates take that: one of nine characters, or a
+// numbered name. Others are unique in a conversation.
 func (r *reader) add(id, name, arguments string) bool {
 	if id = plain(id); !r.numbered && len(id) != len(callID(0, 0)) {
 		id = callID(r.turn, len(r.calls))

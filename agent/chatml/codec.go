@@ -132,8 +132,8 @@ func (c *Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
 	return Extend(r.Sampled, next), nil
 }
 
-// cutOff returns a reply with a word in place of all that the model has written. It is the last that the template writes
-// of the reply, before the marks at its end.
+// cutOff returns a reply with a word in place of all that the model has written. It is the last that the template
+// writes of the reply, before the marks at its end.
 func cutOff(m trajectory.Message, word string) trajectory.Message {
 	m.Content, m.Reasoning, m.ToolCalls = word, "", slices.Clone(m.ToolCalls)
 	if n := len(m.ToolCalls); n > 0 {

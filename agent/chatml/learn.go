@@ -54,8 +54,8 @@ func (c *Codec) learnAnswer() error {
 
 // ending finds out how the last of messages, in which the stand-in is the last text, ends. The tokens that are part of
 // the reply are left out.
-func (c *Codec) ending(messages []trajectory.Message, then trajectory.Message, part func(string) bool, specs []tools.Spec) (
-	e ending, err error) {
+func (c *Codec) ending(messages []trajectory.Message, then trajectory.Message, part func(string) bool,
+	specs []tools.Spec) (e ending, err error) {
 	direct := false // nothing is between the reply and the token
 	after := func(messages []trajectory.Message, reply bool) string {
 		var text string

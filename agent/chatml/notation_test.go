@@ -356,7 +356,7 @@ func TestSpelledThoughts(t *testing.T) {
 	}
 }
 
-// DEEPSWE_TEST_TEMPLATES is a folder with chat templates of models, see package jinja: those of testdata/templates.jsonl
+// DEEPSWE_TEST_TEMPLATES is a folder with chat templates of models, see package jinja. Those of testdata/templates.jsonl
 // are known by their hashes to write a notation, or to be refused.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
@@ -423,8 +423,8 @@ func (c *Codec) most() int {
 	return 3
 }
 
-// What a model writes never becomes another call: each one that is read has been written, what is no JSON can be told to
-// the model, and a template writes it so that it is read again.
+// What a model writes never becomes another call: each one that is read has been written, what is no JSON can be told
+// to the model, and a template writes it so that it is read again.
 func FuzzCalls(f *testing.F) {
 	var codecs []*Codec
 	all := shapes()

@@ -28,8 +28,9 @@ func Load(path string) (*Tokenizer, error) {
 	data, err := os.ReadFile(path)
 	if filepath.Base(path) == JSONFile {
 		for _, other := range []string{TekkenFile, TiktokenFile} {
-			if found, missing := os.ReadFile(filepath.Join(filepath.Dir(path), other)); errors.Is(err, fs.ErrNotExist) && missing == nil {
-				path, data, err = filepath.Join(filepath.Dir(path), other), found, nil
+			beside := filepath.Join(filepath.Dir(path), other)
+			if found, missing := os.ReadFile(beside); errors.Is(err, fs.ErrNotExist) && missing == nil {
+				path, data, err = beside, found, nil
 			}
 		}
 	}

@@ -112,8 +112,8 @@ func ParseTekken(data []byte) (*Tokenizer, error) {
 	return t, t.ranked(tokens, int32(f.Config.Special), special)
 }
 
-// ParseTiktoken reads the content of a tiktoken.model, as Kimi's models have it, and of the tokenizer_config.json beside
-// it, which has the special tokens. Which pattern it needs is only in the code that the configuration names.
+// ParseTiktoken reads the content of a tiktoken.model, as Kimi's models have it, and of the tokenizer_config.json
+// beside it, which has the special tokens. Which pattern it needs is only in the code that the configuration names.
 func ParseTiktoken(data, config []byte) (*Tokenizer, error) {
 	var c struct {
 		Code struct {

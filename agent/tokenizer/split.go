@@ -37,7 +37,8 @@ const (
 
 	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	patternQwen   = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
-	patternQwen35 = contractions + `|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + blanks
+	patternQwen35 = contractions +
+		`|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + blanks
 	patternLlama3 = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
 	patternO200k  = `[^\r\n\p{L}\p{N}]?[` + capitals + `]*[` + smalls + `]+` + contractions +
 		`?|[^\r\n\p{L}\p{N}]?[` + capitals + `]+[` + smalls + `]*` + contractions +
@@ -142,8 +143,8 @@ func first(s string) (rune, int, class) {
 	return r, n, classOf(r)
 }
 
-// run returns the length of the longest prefix of a text with characters of some classes, at most limit of them; 0 means
-// no limit.
+// run returns the length of the longest prefix of a text with characters of some classes, at most limit of them; 0
+// means no limit.
 func run(s string, c class, limit int) int { return runBut(s, c, 0, limit) }
 
 // runBut is run without the characters that are of another class, too.

@@ -63,8 +63,8 @@ func Find(given, model string, getenv func(string) string) (string, error) {
 		return "", fmt.Errorf("tokenizer: %s has no %s", given, TokenizerFile)
 	}
 	return "", fmt.Errorf("the tokenizer of %s, with which prompts are encoded, is not on this machine; to fix: "+
-		"download it with hf download %s --include '*.json' '*.jinja' '*.model', or set trainer.tokenizer to a directory with its %s, "+
-		"%s and %s", model, model, TokenizerFile, tokenizerConfigFile, modelConfigFile)
+		"download it with hf download %s --include '*.json' '*.jinja' '*.model', or set trainer.tokenizer to a directory "+
+		"with its %s, %s and %s", model, model, TokenizerFile, tokenizerConfigFile, modelConfigFile)
 }
 
 // Vocabulary returns the number of ids of a model whose files are in dir.
