@@ -356,8 +356,8 @@ func TestSpelledThoughts(t *testing.T) {
 	}
 }
 
-// DEEPSWE_TEST_TEMPLATES is a folder with chat templates of models, see package jinja. Those of testdata/templates.jsonl
-// are known by their hashes to write a notation, or to be refused.
+// DEEPSWE_TEST_TEMPLATES is a folder with chat templates of models, see package jinja. Those of
+// testdata/templates.jsonl are known by their hashes to write a notation, or to be refused.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("DEEPSWE_TEST_TEMPLATES")

@@ -235,7 +235,7 @@ func readSplit(c component) (splitter, error) {
 		if c.Individual {
 			limit = 1
 		}
-		return isolated(func(s string) int { return run(s, number, limit) }), nil
+		return isolated(func(s string) int { return digits(s, limit) }), nil
 	}
 	keeps := c.Behavior == "Isolated" && !c.Invert || c.Behavior == "Removed" && c.Invert
 	switch {

@@ -127,6 +127,21 @@ func TestSplits(t *testing.T) {
 	}
 }
 
+// Digits knows numbers that patterns do not know.
+func TestNewestDigits(t *testing.T) {
+	t.Parallel()
+	splits, err := readPreTokenizer([]byte(`{"type": "Sequence", "pretokenizers": [
+		{"type": "Digits", "individual_digits": true}, {"type": "ByteLevel", "add_prefix_space": false}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	cut("!\U00011de1\U00016ff4?", splits, func(word string) { got = append(got, word) })
+	if want := []string{"!", "\U00011de1", "\U00016ff4", "?"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // The library that normalizes has limits that the standard does not have.
 func TestComposed(t *testing.T) {
 	t.Parallel()

@@ -39,12 +39,13 @@ const (
 	patternQwen   = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
 	patternQwen35 = contractions +
 		`|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*` + blanks
-	patternLlama3 = contractions + `|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
-	patternO200k  = `[^\r\n\p{L}\p{N}]?[` + capitals + `]*[` + smalls + `]+` + contractions +
+	patternLlama3 = contractions +
+		`|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*` + blanks
+	patternO200k = `[^\r\n\p{L}\p{N}]?[` + capitals + `]*[` + smalls + `]+` + contractions +
 		`?|[^\r\n\p{L}\p{N}]?[` + capitals + `]+[` + smalls + `]*` + contractions +
 		`?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + blanks
-	patternTekken = `[^\r\n\p{L}\p{N}]?[` + capitals + `]*[` + smalls + `]+|[^\r\n\p{L}\p{N}]?[` + capitals + `]+[` + smalls +
-		`]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + blanks
+	patternTekken = `[^\r\n\p{L}\p{N}]?[` + capitals + `]*[` + smalls +
+		`]+|[^\r\n\p{L}\p{N}]?[` + capitals + `]+[` + smalls + `]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*` + blanks
 	patternNumbers  = `\p{N}{1,3}`
 	patternEastern  = `[一-龥぀-ゟ゠-ヿ]+`
 	patternDeepSeek = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+" +
@@ -153,6 +154,19 @@ func runBut(s string, c, but class, limit int) int {
 	for n := 0; at < len(s) && (limit == 0 || n < limit); n++ {
 		_, size, is := first(s[at:])
 		if is&c == 0 || is&but != 0 {
+			break
+		}
+		at += size
+	}
+	return at
+}
+
+// digits is run of numbers for Digits, which has newer ones than patterns have.
+func digits(s string, limit int) int {
+	at := 0
+	for n := 0; at < len(s) && (limit == 0 || n < limit); n++ {
+		r, size, c := first(s[at:])
+		if c&number == 0 && !unicode.Is(newestNumbers, r) {
 			break
 		}
 		at += size

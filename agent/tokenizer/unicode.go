@@ -64,6 +64,8 @@ var (
 			{0x16d70, 0x16d79, 1}, {0x1ccf0, 0x1ccf9, 1}, {0x1e5f1, 0x1e5fa, 1},
 		},
 	}
+	// newestNumbers are those of Unicode 17, which its pre-tokenizer Digits has.
+	newestNumbers = &unicode.RangeTable{R32: []unicode.Range32{{0x11de0, 0x11de9, 1}, {0x16ff4, 0x16ff6, 1}}}
 	// newMarks are combined with what is around them by Go's tables alone.
 	newMarks = &unicode.RangeTable{
 		R16: []unicode.Range16{
