@@ -48,9 +48,9 @@ func (c *conformance) losses(t *testing.T) {
 	}
 }
 
-// streamed takes two steps whose gradients are sent at once, row by row as they come, and in part only when the total is
-// known. The trainers believe that the server sums, which changes the size of all gradients if it does not, in the same
-// way; a correction counts the rows twice on a server that averages.
+// streamed takes two steps whose gradients are sent at once, row by row as they come, and in part only when the total
+// is known. The trainers believe that the server sums, which changes the size of all gradients if it does not, in the
+// same way; a correction counts the rows twice on a server that averages.
 func (c *conformance) streamed(t *testing.T) {
 	sampler := c.open(t, "", nil)
 	defer sampler.Close()

@@ -100,8 +100,8 @@ func (m *Model) create(ctx context.Context) (again bool, err error) {
 	m.id = reply.Model
 	if made.Base != "" && made.Base != m.options.Base {
 		m.unload(ctx)
-		return false, invalidf("create_model", "the server trains %s, not %s; to fix: name the model as the server does", made.Base,
-			m.options.Base)
+		return false, invalidf("create_model", "the server trains %s, not %s; to fix: name the model as the server does",
+			made.Base, m.options.Base)
 	}
 	return false, nil
 }

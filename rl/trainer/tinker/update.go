@@ -135,7 +135,8 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 	isSent := func(s share) bool { return s.sent }
 	switch isBroken := broken || infinite(scale); {
 	case isBroken && slices.ContainsFunc(shares, isSent):
-		return rl.StepStats{}, lost(faultf("optim_step", "a part of the gradient is not finite, and another is on the server"))
+		return rl.StepStats{}, lost(faultf("optim_step",
+			"a part of the gradient is not finite, and another is on the server"))
 	case isBroken:
 		return rl.StepStats{GradientNorm: math.NaN(), Skipped: true}, nil
 	}
