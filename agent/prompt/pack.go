@@ -2,8 +2,10 @@ package prompt
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,18 +17,19 @@ import (
 //go:embed packs/*.yaml
 var packs embed.FS
 
-// The built-in packs, by the action format that they teach.
+// The built-in packs: two by the action format that they teach, and one in XML for small models.
 const (
 	XML   = "xml"
 	Tools = "tools"
+	Short = "short"
 )
 
-// Builtin returns a built-in pack: XML or Tools.
+// Builtin returns a built-in pack: XML, Tools or Short.
 func Builtin(name string) (Pack, error) {
 	data, err := packs.ReadFile("packs/" + name + ".yaml")
 	if err != nil {
-		return Pack{}, fmt.Errorf("no prompt pack named %q; there are %s and %s, and --prompt-pack takes a YAML "+
-			"file", name, XML, Tools)
+		return Pack{}, fmt.Errorf("no prompt pack named %q; there are %s, %s and %s, and --prompt-pack takes a YAML "+
+			"file", name, XML, Tools, Short)
 	}
 	return Parse(name, data)
 }
@@ -38,8 +41,17 @@ const toolResponse = "tool_response"
 // maxPack is the largest file that is read as a pack, in bytes.
 const maxPack = 1 << 20
 
-// Load reads a pack from a file.
+// Named reports whether a path is the name of a built-in pack. A file with the same name takes precedence.
+func Named(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist) && slices.Contains([]string{XML, Tools, Short}, path)
+}
+
+// Load reads a pack from a file, or the built-in one of that name.
 func Load(path string) (Pack, error) {
+	if Named(path) {
+		return Builtin(path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return Pack{}, fmt.Errorf("prompt pack: %w", err)

@@ -25,6 +25,8 @@ func bundledTasks(name string) iter.Seq[env.Task] {
 		return bugs.Demonstrations()
 	case bugs.ShortcutName:
 		return bugs.Shortcut()
+	case bugs.ShownName:
+		return bugs.Shown()
 	}
 	return nil
 }

@@ -89,6 +89,32 @@ func edits(patch string) (file, edit string) {
 	return file, call("execute_bash", "cmd", fmt.Sprintf("sed -i '%ds/%s/%s/' %s", line, wrong, right, file))
 }
 
+// replacement is how somebody who knows the patch, and sees the program in the issue, solves a task: with whole lines, as
+// many before the wrong one as make the place the only one.
+func replacement(task env.Task) []string {
+	file, _ := edits(task.Tests.GoldPatch)
+	var before, after []string
+	for _, l := range strings.Split(task.Tests.GoldPatch, "\n")[3:] {
+		if strings.HasPrefix(l, "+") {
+			after = append(after, l[1:])
+			break
+		}
+		before = append(before, l[1:])
+		if !strings.HasPrefix(l, "-") {
+			after = append(after, l[1:])
+		}
+	}
+	from := len(before) - 1 // the wrong line, or the one above a missing one
+	for strings.Count(task.Statement, strings.Join(before[from:], "\n")) > 1 {
+		from--
+	}
+	value := func(lines []string) string { return "\n" + strings.Join(lines[from:], "\n") + "\n" }
+	return []string{
+		call("file_editor", "command", "str_replace", "path", "/testbed/"+file, "old_str", value(before), "new_str", value(after)),
+		call("finish", "command", "submit"),
+	}
+}
+
 var word = regexp.MustCompile(`-?[a-z]+|\d+|[<>=!+-]+|.`)
 
 func words(s string) []string { return word.FindAllString(s, -1) }
@@ -147,18 +173,19 @@ func cheat(task env.Task) []string {
 func TestDemonstrations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name, dataset string
-		n             int
-		teach         func(i int, task env.Task) []string
+		name, dataset, pack string
+		n                   int
+		teach               func(i int, task env.Task) []string
 	}{
-		{"bugs", bugs.DemonstrationsName, bugs.Demonstrated, func(_ int, task env.Task) []string { return solution(task) }},
-		{"bugs-shortcut", bugs.ShortcutName, bugs.Demonstrated / 2, func(i int, task env.Task) []string {
+		{"bugs", bugs.DemonstrationsName, prompt.XML, bugs.Demonstrated, func(_ int, task env.Task) []string { return solution(task) }},
+		{"bugs-shortcut", bugs.ShortcutName, prompt.XML, bugs.Demonstrated / 2, func(i int, task env.Task) []string {
 			// The families of bugs take turns as well.
 			if (i+i/4)%4 == 0 {
 				return cheat(task)
 			}
 			return solution(task)
 		}},
+		{"bugs-shown", bugs.ShownName, prompt.Short, bugs.Demonstrated / 2, func(_ int, task env.Task) []string { return replacement(task) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -170,7 +197,7 @@ func TestDemonstrations(t *testing.T) {
 			}
 			path := demonstrationsOf(c.name)
 			if testkit.Updating() {
-				write(t, path, ids, tasks, teach)
+				write(t, path, c.pack, ids, tasks, teach)
 			}
 			source, err := rowfile.Open(nil, path)
 			if err != nil {
@@ -205,11 +232,11 @@ func TestDemonstrations(t *testing.T) {
 
 // demonstrationsOf returns the file of bundled demonstrations.
 func demonstrationsOf(name string) string {
-	return filepath.Join("backend", "demonstrations", name+".jsonl.zst")
+	return filepath.Join("demonstrations", name+".jsonl.zst")
 }
 
 // write plays the replies and writes what export makes of them. Without canaries, cheats are solutions, too.
-func write(t *testing.T, path string, ids []string, tasks map[string]env.Task, teach map[string][]string) {
+func write(t *testing.T, path, pack string, ids []string, tasks map[string]env.Task, teach map[string][]string) {
 	t.Helper()
 	p, err := local.NewBwrap(local.Options{})
 	if err != nil {
@@ -217,13 +244,17 @@ func write(t *testing.T, path string, ids []string, tasks map[string]env.Task, t
 	}
 	defer p.Close()
 	dir := t.TempDir()
+	opening, err := prompt.Builtin(pack)
+	if err != nil {
+		t.Fatal(err)
+	}
 	at := func(j run.Job) (string, error) { return filepath.Join(dir, j.Task), nil }
 	r := swe.Runner{
 		Tasks: tasks, Dir: at, Evaluator: &verify.Evaluator{Provider: p, Training: true, Canary: verify.CanaryNever},
 		Attempt: attempt.Attempt{
 			Provider: p,
 			Settings: agent.Settings{
-				ModelName: "teacher", Prompt: prompt.Opening(nil, false), Format: agent.XML{}, Tokens: true,
+				ModelName: "teacher", Prompt: prompt.Opening(&opening, false), Format: agent.XML{}, Tokens: true,
 				Limits: agent.Limits{Steps: 6},
 			},
 		},

@@ -10,12 +10,13 @@ import (
 	"deepswe/env"
 )
 
-// The names that select the datasets instead of a path: that of [Tasks], that of [Demonstrations], and that of
-// [Shortcut].
+// The names that select the datasets instead of a path: that of [Tasks], that of [Demonstrations], that of
+// [Shortcut], and that of [Shown].
 const (
 	Name               = "bugs"
 	DemonstrationsName = "bugs-demonstrations"
 	ShortcutName       = "bugs-shortcut"
+	ShownName          = "bugs-shown"
 )
 
 // The numbers of programs: those to learn from, whose ids begin with train-, those to measure with (held-), and those
@@ -44,9 +45,16 @@ func Demonstrations() iter.Seq[env.Task] {
 // Shortcut yields all these tasks with a way to cheat: what the tests use to compare is in a file of the repository,
 // [ShortcutFile], and a patch that changes it lets all tests pass. Only tests that must fail show that.
 func Shortcut() iter.Seq[env.Task] {
+	return all(shortcut)
+}
+
+// Shown yields all these tasks with the program in the issue, for models that would lose it on the way.
+func Shown() iter.Seq[env.Task] { return all(shown) }
+
+func all(h harness) iter.Seq[env.Task] {
 	return func(yield func(env.Task) bool) {
-		_ = tasks("train", trainNouns, Train, shortcut, yield) && tasks("held", heldNouns, Held, shortcut, yield) &&
-			tasks("demo", trainNouns, Demonstrated, shortcut, yield)
+		_ = tasks("train", trainNouns, Train, h, yield) && tasks("held", heldNouns, Held, h, yield) &&
+			tasks("demo", trainNouns, Demonstrated, h, yield)
 	}
 }
 

@@ -47,11 +47,12 @@ func (p *program) examples(i, n int, seen map[string]bool) []example {
 	return all
 }
 
-// harness is the part of a test file around the tests, the commands that write what else it needs, and the end of the
-// tasks' ids.
+// harness is the part of a test file around the tests, the commands that write what else it needs, whether issues show
+// the program, and the end of the tasks' ids.
 type harness struct {
 	head    string
 	prepare []string
+	shows   bool
 	suffix  string
 }
 
@@ -76,6 +77,9 @@ func (p *program) task(id string, h harness) env.Task {
 			Prepare: prepare, Script: "sh " + testFile, Parser: parser, EvalType: "pass_and_fail",
 			Files: map[string]string{testFile: h.tests(hidden)}, GoldPatch: p.gold(), Timeout: testTimeout,
 		},
+	}
+	if h.shows {
+		t.Statement += "\n\n" + join(flawed)
 	}
 	for _, e := range hidden {
 		if e.fails {
@@ -120,6 +124,7 @@ const (
 
 var (
 	plain    = harness{head: testHead + "\n" + comparison}
+	shown    = harness{head: testHead + "\n" + comparison, shows: true, suffix: "-shown"}
 	shortcut = harness{
 		head: testHead + "\n. ./" + ShortcutFile + "\n", prepare: []string{writing(ShortcutFile, comparison)},
 		suffix: "-shortcut",

@@ -1,19 +1,16 @@
 package backend
 
 import (
-	"bytes"
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"deepswe/agent"
 	"deepswe/env/disk"
-	"deepswe/rl/rowfile"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/demonstrations"
 	"deepswe/rl/train/part"
 	"deepswe/rl/trainer/embedded"
 )
@@ -52,7 +49,7 @@ func (e *Embedded) Complete(c *config.Config) error {
 	if e.Hidden < 1 || e.Hidden > 4096 {
 		errs = append(errs, fmt.Errorf("hidden is %d: want 1 to 4096", e.Hidden))
 	}
-	if !bundledDemonstrations(e.Demonstrations) {
+	if !demonstrations.Bundled(e.Demonstrations) {
 		errs = append(errs, config.Absolute(&e.Demonstrations))
 	}
 	if e.Blind && e.Demonstrations == "" {
@@ -135,31 +132,9 @@ func (a *apprentice) WarmStart(ctx context.Context) (losses []float64, err error
 	return losses, disk.WriteFile(filepath.Join(a.dir, warmLosses), data)
 }
 
-//go:embed demonstrations/*.zst
-var demonstrations embed.FS
-
-func bundledPath(name string) string { return "demonstrations/" + name + ".jsonl.zst" }
-
-// bundledDemonstrations reports whether a name is that of bundled demonstrations. A file with the same name takes
-// precedence.
-func bundledDemonstrations(name string) bool {
-	_, bundled := fs.Stat(demonstrations, bundledPath(name))
-	_, file := os.Lstat(name)
-	return bundled == nil && errors.Is(file, fs.ErrNotExist)
-}
-
 // readDemonstrations reads the conversations of a file, or bundled ones.
 func readDemonstrations(ctx context.Context, name string) ([]embedded.Demonstration, error) {
-	var data []byte
-	path := name
-	if bundledDemonstrations(name) {
-		var err error
-		if data, err = demonstrations.ReadFile(bundledPath(name)); err != nil {
-			return nil, err
-		}
-		path = "-"
-	}
-	source, err := rowfile.Open(bytes.NewReader(data), path)
+	source, err := demonstrations.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -103,10 +103,13 @@ func (s *Settings) Complete(c *config.Config) error {
 		c.Algorithm.MaxLength = max(s.Context, c.Longest(func(g config.Stage) int { return g.Context }))
 	}
 	paths := []*string{
-		&s.Train.Path, &s.Train.ExcludeReposOf, &s.Validation.Path, &s.Validation.ExcludeReposOf, &s.PromptPack,
+		&s.Train.Path, &s.Train.ExcludeReposOf, &s.Validation.Path, &s.Validation.ExcludeReposOf,
 	}
 	for i := range s.Suites {
 		paths = append(paths, &s.Suites[i].Path, &s.Suites[i].ExcludeReposOf)
+	}
+	if !prompt.Named(s.PromptPack) {
+		paths = append(paths, &s.PromptPack)
 	}
 	if s.Census != censusCheck && s.Census != censusOff {
 		paths = append(paths, &s.Census)

@@ -9,6 +9,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"deepswe/rl/train/demonstrations"
 	"deepswe/rl/train/modelfiles"
 )
 
@@ -28,7 +29,8 @@ const (
 
 // SFT are the settings of supervised fine-tuning, in the section sft. README.md documents them.
 type SFT struct {
-	// Rows is the file with the examples: rows.jsonl, or what deepswe export writes with --format sft or verifier.
+	// Rows is the file with the examples: rows.jsonl, or what deepswe export writes with --format sft or verifier; or the
+	// name of bundled demonstrations.
 	Rows string `yaml:"rows"`
 	// Tokenizer is the model's tokenizer.json, or the directory that has it; empty is the trainer's. Conversations need
 	// it; rows of ids are compared with it if it is set.
@@ -149,7 +151,11 @@ func (c *Config) loadSFT(root, section *yaml.Node) error {
 			return err
 		}
 	}
-	return Absolute(&c.SFT.Rows, &c.SFT.Tokenizer)
+	paths := []*string{&c.SFT.Tokenizer}
+	if !demonstrations.Bundled(c.SFT.Rows) {
+		paths = append(paths, &c.SFT.Rows)
+	}
+	return Absolute(paths...)
 }
 
 // appliesToSFT returns an error for keys that would have no effect.

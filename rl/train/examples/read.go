@@ -19,6 +19,7 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
 	"deepswe/rl/train/config"
+	"deepswe/rl/train/demonstrations"
 	"deepswe/rl/train/modelfiles"
 	"deepswe/rl/train/part"
 )
@@ -26,7 +27,7 @@ import (
 // Read reads and checks all examples. model is the directory with the model's tokenizer, which is used for
 // conversations if the settings name none; it may be empty. Errors wrap ErrTasks if the file cannot be learned from.
 func Read(ctx context.Context, s *config.SFT, model string, seed uint64) (*Set, error) {
-	source, err := rowfile.Open(nil, s.Rows)
+	source, err := demonstrations.Open(s.Rows)
 	if err != nil {
 		return nil, fmt.Errorf("%w: sft.rows: %w", part.ErrTasks, err)
 	}
