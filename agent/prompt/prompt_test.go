@@ -253,8 +253,11 @@ func TestLoadAndBuiltinSayWhatIsThere(t *testing.T) {
 		!strings.Contains(err.Error(), "none.yaml: no such file") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := prompt.Builtin("../pack"); err == nil || !strings.Contains(err.Error(), "there are xml and tools") {
+	if _, err := prompt.Builtin("../pack"); err == nil || !strings.Contains(err.Error(), "there are xml, tools and short") {
 		t.Errorf("got %v", err)
+	}
+	if pack, err := prompt.Load(prompt.Short); err != nil || pack.Instance != "{problem_statement}" {
+		t.Errorf("the instance prompt of the short pack is %q, %v", pack.Instance, err)
 	}
 }
 

@@ -45,13 +45,13 @@ func Demonstrations() iter.Seq[env.Task] {
 // Shortcut yields all these tasks with a way to cheat: what the tests use to compare is in a file of the repository,
 // [ShortcutFile], and a patch that changes it lets all tests pass. Only tests that must fail show that.
 func Shortcut() iter.Seq[env.Task] {
-	return all(shortcut)
+	return sets(shortcut)
 }
 
 // Shown yields all these tasks with the program in the issue, for models that would lose it on the way.
-func Shown() iter.Seq[env.Task] { return all(shown) }
+func Shown() iter.Seq[env.Task] { return sets(shown) }
 
-func all(h harness) iter.Seq[env.Task] {
+func sets(h harness) iter.Seq[env.Task] {
 	return func(yield func(env.Task) bool) {
 		_ = tasks("train", trainNouns, Train, h, yield) && tasks("held", heldNouns, Held, h, yield) &&
 			tasks("demo", trainNouns, Demonstrated, h, yield)

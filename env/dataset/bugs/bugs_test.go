@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -102,6 +103,26 @@ func TestTasksAreSound(t *testing.T) {
 					t.Errorf("%s: %s: %v without the solution", task.ID, name, before[name])
 				}
 			}
+		}
+	}
+}
+
+// The issue shows the program as it is, and nothing else is different.
+func TestShown(t *testing.T) {
+	t.Parallel()
+	next, stop := iter.Pull(Shown())
+	defer stop()
+	for plain := range all() {
+		got, ok := next()
+		if !ok || got.ID != plain.ID+"-shown" || !strings.HasPrefix(got.Statement, plain.Statement+"\n\n#") {
+			t.Fatalf("%s: %s\n%s", plain.ID, got.ID, got.Statement)
+		}
+		_, program, _ := strings.Cut(got.Statement, "\n\n")
+		if !strings.Contains(plain.Prepare[0], "\n"+program+"EOF") {
+			t.Errorf("%s shows another program:\n%s", got.ID, program)
+		}
+		if got.ID, got.Statement = plain.ID, plain.Statement; !reflect.DeepEqual(got, plain) {
+			t.Errorf("%s is another task", plain.ID)
 		}
 	}
 }
