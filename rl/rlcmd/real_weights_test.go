@@ -20,8 +20,8 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// What a real server has learned leaves it whole: it samples and makes one update, the adapter is exported and merged, and
-// an independent forward pass through the merged folder gives the log-probabilities that the server gives with the adapter.
+// What a real server has learned leaves it whole: it samples and makes one update, the adapter is exported and merged,
+// and an independent forward pass through the merged folder gives the log-probabilities of the server with the adapter.
 func TestRealServerMerged(t *testing.T) {
 	url, base := trainertest.RealServer(t)
 	dir := t.TempDir()
@@ -93,7 +93,7 @@ func servedLogprobs(t *testing.T, url, base, made string, ids []int32) []float64
 	return rows[0][1:]
 }
 
-// llama is a model of the families Llama and Qwen3 with float32 weights in one file, read and computed in the plainest way.
+// llama is a model of the families Llama and Qwen3 with float32 weights in one file, computed in the plainest way.
 type llama struct {
 	Layers     int     `json:"num_hidden_layers"`
 	Hidden     int     `json:"hidden_size"`
