@@ -86,7 +86,7 @@ func servedLogprobs(t *testing.T, url, base, made string, ids []int32) []float64
 	defer trainer.Close()
 	mask := bytes.Repeat([]byte{1}, len(ids))
 	mask[0] = 0
-	rows, err := trainer.Forward(t.Context(), []rl.Row{{IDs: ids, Mask: mask}})
+	rows, err := trainer.Forward(t.Context(), []rl.Row{{IDs: ids, Mask: mask, Logprobs: make([]float64, len(ids))}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func edits(patch string) (file, edit string) {
 	return file, call("execute_bash", "cmd", fmt.Sprintf("sed -i '%ds/%s/%s/' %s", line, wrong, right, file))
 }
 
-// replacement is how somebody who knows the patch, and sees the program in the issue, solves a task: with whole lines, as
+// replacement is how somebody who knows the patch, and sees the program in the issue, solves a task: in whole lines, as
 // many before the wrong one as make the place the only one.
 func replacement(task env.Task) []string {
 	file, _ := edits(task.Tests.GoldPatch)
@@ -110,7 +110,8 @@ func replacement(task env.Task) []string {
 	}
 	value := func(lines []string) string { return "\n" + strings.Join(lines[from:], "\n") + "\n" }
 	return []string{
-		call("file_editor", "command", "str_replace", "path", "/testbed/"+file, "old_str", value(before), "new_str", value(after)),
+		call("file_editor", "command", "str_replace", "path", "/testbed/"+file, "old_str", value(before),
+			"new_str", value(after)),
 		call("finish", "command", "submit"),
 	}
 }
@@ -177,7 +178,9 @@ func TestDemonstrations(t *testing.T) {
 		n                   int
 		teach               func(i int, task env.Task) []string
 	}{
-		{"bugs", bugs.DemonstrationsName, prompt.XML, bugs.Demonstrated, func(_ int, task env.Task) []string { return solution(task) }},
+		{"bugs", bugs.DemonstrationsName, prompt.XML, bugs.Demonstrated, func(_ int, task env.Task) []string {
+			return solution(task)
+		}},
 		{"bugs-shortcut", bugs.ShortcutName, prompt.XML, bugs.Demonstrated / 2, func(i int, task env.Task) []string {
 			// The families of bugs take turns as well.
 			if (i+i/4)%4 == 0 {
@@ -185,7 +188,9 @@ func TestDemonstrations(t *testing.T) {
 			}
 			return solution(task)
 		}},
-		{"bugs-shown", bugs.ShownName, prompt.Short, bugs.Demonstrated / 2, func(_ int, task env.Task) []string { return replacement(task) }},
+		{"bugs-shown", bugs.ShownName, prompt.Short, bugs.Demonstrated / 2, func(_ int, task env.Task) []string {
+			return replacement(task)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
