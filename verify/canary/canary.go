@@ -184,21 +184,49 @@ func List(w Writer, s Source) []string {
 }
 
 // New chooses a canary for each test. If there is none, the error wraps [ErrNone].
+//
+// Literals are withheld only where nothing in sight has them. The tests to fix are withheld together or not at all:
+// what one of them says could be what another one expects.
 func New(w Writer, o Options) (Set, error) {
-	m := &maker{
-		writer: w, options: o, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
-		out:   Set{Skipped: map[string]string{}, sources: o.Sources, helpers: map[int]Source{}},
-		words: map[int]map[string]int{}, instead: map[string]string{},
+	o.Excluded = maps.Clone(o.Excluded)
+	if o.Excluded == nil {
+		o.Excluded = map[string]bool{}
 	}
-	for i, id := range o.Tests {
-		if reason := m.add(id, i < o.Fixes); reason != "" {
-			m.out.Skipped[id] = reason
+	for {
+		m := &maker{
+			writer: w, options: o, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
+			out:   Set{Skipped: map[string]string{}, sources: o.Sources, helpers: map[int]Source{}},
+			words: map[int]map[string]int{}, instead: map[string]string{},
+		}
+		for i, id := range o.Tests {
+			if reason := m.add(id, i < o.Fixes); reason != "" {
+				m.out.Skipped[id] = reason
+			}
+		}
+		if len(m.out.Canaries) == 0 {
+			return m.out, fmt.Errorf("%w: %s", ErrNone, m.reasons())
+		}
+		found := m.inSight()
+		switch {
+		case o.Record == "", len(found) == 0 && m.together():
+			return m.out, nil
+		case !m.together():
+			o.Record = ""
+		}
+		for _, mutation := range found {
+			o.Excluded[mutation] = true
 		}
 	}
-	if len(m.out.Canaries) == 0 {
-		return m.out, fmt.Errorf("%w: %s", ErrNone, m.reasons())
-	}
-	return m.out, nil
+}
+
+// together reports whether all tests to fix are withheld.
+func (m *maker) together() bool {
+	fixes := m.options.Tests[:m.options.Fixes]
+	return !slices.ContainsFunc(fixes, func(id string) bool {
+		return !slices.ContainsFunc(m.out.Canaries, func(c Canary) bool {
+			return c.Kind == Withheld && slices.Contains(c.Tests, id)
+		})
+	})
 }
 
 // Files returns the files that have canaries. Those with these indices are wrong there. All files are to be written, so
@@ -289,7 +317,7 @@ func (m *maker) add(id string, fixes bool) (reason string) {
 	}
 	switch {
 	case chosen.kind == Withheld:
-		c.says = gone(m.options.Sources[at].Data, way)
+		c.Group, c.says = string(Withheld), gone(m.options.Sources[at].Data, way)
 		m.out.helpers[at] = newHelper(t.(withholder), m.options.Record, m.options.Sources[at].Name)
 		c.Values = chosen.withheld
 		m.withheld += len(chosen.withheld)

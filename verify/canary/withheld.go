@@ -1,9 +1,12 @@
 package canary
 
 import (
+	"bytes"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
+	"strings"
 
 	"deepswe/verify/literal"
 )
@@ -12,6 +15,10 @@ import (
 type Literal struct {
 	literal.Value
 	Optional bool
+	// given are the sources of what is compared with it, and of what that is made of, as far as the test shows.
+	given []string
+	// row is set if it is one of a table's.
+	row bool
 }
 
 // withholder is a test whose comparisons with literals can be made outside.
@@ -49,9 +56,154 @@ func (m *maker) withhold(t test) []mutation {
 		return nil
 	}
 	edits, literals := w.withhold(m.withheld)
-	hidden := func(l Literal) bool { return !l.Common() && !l.In(t.name()) }
-	if !slices.ContainsFunc(slices.Collect(maps.Values(literals)), hidden) {
+	said := func(l Literal) bool { return !l.Common() && l.In(t.name()) }
+	hard := func(l Literal) bool { return !l.Common() }
+	all := slices.Collect(maps.Values(literals))
+	if slices.ContainsFunc(all, said) || !slices.ContainsFunc(all, hard) {
 		return nil // whatever forges the test could guess them, or read them
 	}
 	return []mutation{{kind: Withheld, key: "withheld", ways: [][]edit{edits}, withheld: literals}}
 }
+
+// inSight returns the mutations of withheld tests of which a literal can be found elsewhere while all of them are
+// withheld: in a part of a file that has as well what the code is given for it or, where that is not known or in a file
+// of data, without.
+func (m *maker) inSight() (found []string) {
+	var wrong []int
+	for i, c := range m.out.Canaries {
+		if c.Kind == Withheld {
+			wrong = append(wrong, i)
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	var parts []part
+	files := m.out.Files(wrong)
+	for _, s := range m.options.Sources {
+		if i := slices.IndexFunc(files, func(f Source) bool { return s.Name == f.Name }); i >= 0 {
+			s = files[i]
+		}
+		parts = append(parts, m.parts(s)...)
+	}
+	for _, i := range wrong {
+		c := m.out.Canaries[i]
+		for number, l := range c.Values {
+			shown := func(p part) bool { return p.shows(c, number) }
+			if !l.Common() && slices.ContainsFunc(parts, shown) {
+				found = append(found, c.Mutation)
+				break
+			}
+		}
+	}
+	return found
+}
+
+// part is a part of a file: a test, or what is not in a test.
+type part struct {
+	file, test, text string
+	// data is set if the file is none of the language.
+	data bool
+}
+
+// parts returns the parts of a file.
+func (m *maker) parts(s Source) (all []part) {
+	rest := slices.Clone(s.Data)
+	if found, err := m.writer.parse(s); err == nil && m.writer.Holds(s.Name) {
+		for _, id := range found.ids(s.Name) {
+			if t, ok := found.find(id); ok {
+				from, to := t.extent()
+				all = append(all, part{s.Name, t.name(), string(s.Data[from:to]), false})
+				copy(rest[from:to], bytes.Repeat([]byte("\n"), to-from))
+			}
+		}
+	}
+	return append(all, part{s.Name, "", string(rest), !m.writer.Holds(s.Name)})
+}
+
+// shows reports whether a part has a withheld literal and what the code is given for it. Its own test gives the code
+// what it needs, and what that gives to the code for other literals may be the answer.
+func (p part) shows(c Canary, number int) bool {
+	l := c.Values[number]
+	if p.test == c.Name && p.file == c.File {
+		for other, of := range c.Values {
+			foreign := func(given string) bool { return !slices.Contains(l.given, given) && l.In(given) }
+			if other != number && !of.row && slices.ContainsFunc(of.given, foreign) {
+				return true
+			}
+		}
+		return false
+	}
+	inputs, rest := l.inputs(p.text)
+	unsaid := func(v literal.Value) bool { return !v.In(p.text) }
+	return p.data && l.In(p.text) || l.In(rest) && !slices.ContainsFunc(inputs, unsaid)
+}
+
+// inputs returns the literals that the code is given or, without any, the names of the functions that are called, and a
+// text without the strings that are given.
+func (l Literal) inputs(text string) (all []literal.Value, rest string) {
+	given := strings.Join(l.given, "\n")
+	for _, one := range literals.FindAllString(given, -1) {
+		if one[0] > '9' || one[0] < '0' {
+			text = strings.Replace(text, one, " ", 1)
+		}
+		if v, err := literal.Parse(one); err == nil && !v.Common() && !literal.Equal(v, l.Value) {
+			all = append(all, v)
+		}
+	}
+	if len(all) > 0 {
+		return all, text
+	}
+	for _, m := range called.FindAllStringSubmatch(given, -1) {
+		if v, err := literal.Parse(`"` + m[1] + `"`); err == nil {
+			all = append(all, v)
+		}
+	}
+	return all, text
+}
+
+// traced returns an expression, and the statements of a test that give values to names in it.
+func traced(test []byte, given string) []string {
+	pieces, seen := []string{given}, map[string]bool{}
+	for i := 0; i < len(pieces) && i < deepest; i++ {
+		for _, name := range names.FindAllString(pieces[i], -1) {
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			gives := regexp.MustCompile(`(?m)^[^(\n]*\b` + name + `\b[^=(!<>\n]*=[^=\n].*$|^\s*` + name + `\b[.\[].*$`)
+			for _, at := range gives.FindAllIndex(test, -1) {
+				if piece := statement(test, at[0], at[1]); !slices.Contains(pieces, piece) {
+					pieces = append(pieces, piece)
+				}
+			}
+		}
+	}
+	return pieces
+}
+
+// statement returns the lines from one at which a statement begins to that on which its brackets are closed.
+func statement(text []byte, from, to int) string {
+	open := func() (n int) {
+		for _, c := range text[from:to] {
+			n += strings.Count("([{", string(c)) - strings.Count(")]}", string(c))
+		}
+		return n
+	}
+	for to < len(text) && open() > 0 {
+		next := bytes.IndexByte(text[to+1:], '\n')
+		if next < 0 {
+			break
+		}
+		to += 1 + next
+	}
+	return string(bytes.TrimSpace(text[from:to]))
+}
+
+// deepest is the maximum number of lines that are traced.
+const deepest = 20
+
+// called matches calls of functions.
+var called = regexp.MustCompile(`(\w+)\(`)
+
+var names = regexp.MustCompile(`[A-Za-z_]\w*`)

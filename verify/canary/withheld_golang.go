@@ -178,7 +178,7 @@ func (w *goWithholder) keep(c goCheck) {
 	if !done || c.object == nil {
 		first = w.next
 		w.next += len(c.literals)
-		w.empty(c.goWanted, first)
+		w.empty(c, first)
 	}
 	w.known[c.wanted] = true
 	helper, wanted := keep, w.text(c.wanted)
@@ -212,15 +212,16 @@ func (w *goWithholder) edit(n ast.Node, text string) edit {
 }
 
 // empty takes the literals of a comparison out of the test, unless they are in the comparison itself.
-func (w *goWithholder) empty(c goWanted, first int) {
+func (w *goWithholder) empty(c goCheck, first int) {
+	given := traced([]byte(w.text(w.decl)), w.text(c.given))
 	for i, e := range c.literals {
 		if e == nil {
 			v, _ := literal.Parse(c.zero) // it is one
-			w.literals[first+i] = Literal{v, true}
+			w.literals[first+i] = Literal{Value: v, Optional: true}
 			continue
 		}
 		v, empty, _ := w.file.names.literal(e)
-		w.literals[first+i] = Literal{Value: v}
+		w.literals[first+i] = Literal{Value: v, given: append(w.others(c, i), given...), row: c.loop != nil}
 		if c.object != nil {
 			w.edits = append(w.edits, w.edit(e, empty))
 		}
@@ -234,6 +235,22 @@ func (w *goWithholder) empty(c goWanted, first int) {
 		body := w.file.offset(c.loop.Body.Lbrace) + 1
 		w.edits = append(w.edits, w.edit(key, name), edit{body, body, " " + name + " := " + name + ";"})
 	}
+}
+
+// others returns the sources of the other fields in a row of a table.
+func (w *goWithholder) others(c goCheck, row int) (texts []string) {
+	if c.loop == nil {
+		return nil
+	}
+	for _, v := range w.file.names.table(c.loop.X).Elts[row].(*ast.CompositeLit).Elts {
+		if pair, ok := v.(*ast.KeyValueExpr); ok {
+			v = pair.Value
+		}
+		if v != c.literals[row] {
+			texts = append(texts, w.text(v))
+		}
+	}
+	return texts
 }
 
 // usesElsewhere reports whether literals that are taken out are used for anything but comparisons and messages.

@@ -42,7 +42,7 @@ func (t *jsTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 		}
 		text := fmt.Sprintf("%s(%d, %s)", keep, first+len(literals), given)
 		edits = append(edits, edit{f.tokens[from].From, f.tokens[to].To, text})
-		literals[first+len(literals)] = Literal{Value: wanted}
+		literals[first+len(literals)] = Literal{Value: wanted, given: traced(f.data[f.tokens[t.first].From:f.tokens[t.last].To], given)}
 		i = to
 	}
 	return edits, literals

@@ -48,7 +48,7 @@ func (t *pyFunction) withhold(first int) (edits []edit, literals map[int]Literal
 		from := l.End - len(l.Text)
 		text := fmt.Sprintf("assert %s(%d, %s)", keep, first+len(literals), given)
 		edits = append(edits, edit{from, from + len(code), text})
-		literals[first+len(literals)] = Literal{Value: wanted}
+		literals[first+len(literals)] = Literal{Value: wanted, given: traced(t.file.data[t.from:t.to], given)}
 	}
 	return edits, literals
 }

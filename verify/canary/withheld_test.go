@@ -35,12 +35,12 @@ func TestWithheld(t *testing.T) {
 		{Python{}, Source{"test_a.py", []byte(`class A(TestCase):
     def test_a(self):
         self.assertEqual(f("x", y=2), "abc")
-        self.assertListEqual([1, 2], g())
+        self.assertListEqual([1, 23], g())
 `)}, "test_a", `class A(TestCase):
     def test_a(self):
         assert kept_for_later(0, f("x", y=2))
         assert kept_for_later(1, g())
-`, []string{"'abc'", "[1, 2]"}},
+`, []string{"'abc'", "[1, 23]"}},
 		{JavaScript{}, Source{"a.test.js", []byte(`it('adds', async () => {
   expect(add(1, 2)).toBe(3);
   expect(await f()).to.deep.equal({ a: [1] });

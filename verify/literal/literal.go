@@ -78,12 +78,33 @@ func (v Value) Common() bool {
 	return len(v.items) < 2 && !slices.ContainsFunc(slices.Concat(v.items, v.values), other)
 }
 
-// In reports whether a text contains all numbers and strings of a value, as words of it.
+// In reports whether a text says a value: whether all numbers and strings of it that are not common are words of the
+// text, however they are quoted, escaped or broken into lines.
 func (v Value) In(source string) bool {
-	word := regexp.MustCompile(`(?:^|[^A-Za-z0-9])` + regexp.QuoteMeta(v.word()) + `(?:$|[^A-Za-z0-9])`)
-	outside := func(one Value) bool { return !one.In(source) }
-	return (v.word() == "" || word.MatchString(source)) &&
-		!slices.ContainsFunc(slices.Concat(v.items, v.values), outside)
+	unsaid := func(one Value) bool { return !one.Common() && !one.In(source) }
+	return v.said(source) && !slices.ContainsFunc(slices.Concat(v.items, v.values), unsaid)
+}
+
+// apart matches what may be between two words of a string that is written otherwise.
+const apart = `(?:\\(?:[abfnrtv0]|x[[:xdigit:]]{2}|u[[:xdigit:]]{4})|[^\pL\pN])`
+
+// wordRuns matches words.
+var wordRuns = regexp.MustCompile(`[\pL\pN]+`)
+
+// said reports whether a text contains a number or the words of a string. Without words, there is nothing to look for.
+func (v Value) said(source string) bool {
+	said, between := wordRuns.FindAllString(v.word(), -1), apart+"*"
+	if v.kind == number {
+		said, between = strings.Split(strings.TrimPrefix(v.word(), "-"), ""), "[_,]?"
+	}
+	for i := range said {
+		if !strings.Contains(source, said[i]) {
+			return false
+		}
+		said[i] = regexp.QuoteMeta(said[i])
+	}
+	return len(said) == 0 ||
+		regexp.MustCompile("(?:^|"+apart+")"+strings.Join(said, between)+`(?:$|[^\pL\pN])`).MatchString(source)
 }
 
 // Spells reports whether a number or text is written like another one: JavaScript's loose comparisons take 5 for "5".
@@ -95,7 +116,7 @@ func (v Value) word() string {
 		return v.text
 	}
 	f, _ := v.number.Float64()
-	return strconv.FormatFloat(f, 'g', -1, 64)
+	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
 // within reports whether every item of a set or map is also in another one.
