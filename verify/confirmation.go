@@ -123,14 +123,14 @@ func CanaryModes() []CanaryMode {
 
 // weigh records the evidence that the canaries of all runs are, except for those that are spoilt, and for cases of
 // tests that fail with the reference as well: whether these are wrong makes no difference.
-func (c *Confirmation) weigh(t env.Task, set canary.Set, ref *reference, once bool) {
+func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference) {
 	spoilt, known := ref.spoilt(), ref.get()
 	c.Canaries, c.Spoilt = 0, 0
 	by, maintained := map[string]Strength{}, map[string]bool{}
 	for _, id := range t.Tests.PassToPass { // without a fix, such a case shows whether its test is wrong
 		maintained[testOf(id)] = true
 	}
-	for _, one := range set.Canaries {
+	for _, one := range x.set.Canaries {
 		if spoilt[one.Mutation] {
 			c.Spoilt++
 			continue
@@ -149,10 +149,9 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, ref *reference, once bo
 			}
 		}
 	}
-	fixes := decisive(t, set)
 	c.Tests, c.Evidence = map[string]Strength{}, OutsideEvidence
-	for id := range fixes {
-		if by[id] == "" && unknownFixes(t) {
+	for id := range x.decisive() {
+		if by[id] == "" && !x.told {
 			continue // it is spoilt, and may be no fix
 		}
 		if c.Tests[id] = cmp.Or(by[id], NoEvidence); !c.Tests[id].Suffices(c.Evidence) {
@@ -162,16 +161,16 @@ func (c *Confirmation) weigh(t env.Task, set canary.Set, ref *reference, once bo
 	if len(c.Tests) == 0 {
 		c.Evidence = NoEvidence
 	}
-	if unknownFixes(t) {
+	if !x.told {
 		c.Tests = nil
 	}
 	const most = 1e6
-	n := len(guessed(set, fixes, spoilt))
-	if unknownFixes(t) { // only one of them may be a fix, and a script's reward says no more than one test
+	n := len(x.guessed(spoilt))
+	if !x.told || t.Tests.RewardFile != "" { // only one may be a fix, and a script's reward says no more than one test
 		n = min(n, 1)
 	}
 	if n > 0 {
-		c.Odds = math.Min(most, oddsOf(n, once))
+		c.Odds = math.Min(most, oddsOf(n, x.once))
 	}
 }
 
@@ -188,16 +187,14 @@ func testOf(id string) string {
 func unknownFixes(t env.Task) bool { return t.Tests.Expected != nil || t.Tests.RewardFile != "" }
 
 // decisive returns the tests that fail without a fix or, where that is not known, all that can be changed.
-func decisive(t env.Task, set canary.Set) map[string]bool {
-	ids := map[string]bool{}
-	for _, id := range t.Tests.FailToPass {
-		ids[id] = true
+func (m mixture) decisive() map[string]bool {
+	if m.told {
+		return m.fixes
 	}
-	if unknownFixes(t) {
-		for _, c := range set.Canaries {
-			for _, id := range c.Tests {
-				ids[id] = true
-			}
+	ids := map[string]bool{}
+	for _, c := range m.set.Canaries {
+		for _, id := range c.Tests {
+			ids[id] = true
 		}
 	}
 	return ids
@@ -205,10 +202,11 @@ func decisive(t env.Task, set canary.Set) map[string]bool {
 
 // guessed returns the indices of the canaries of those tests that are not spoilt, and of which it has to be guessed
 // whether they are wrong: one of each group.
-func guessed(set canary.Set, ids, spoilt map[string]bool) (all []int) {
-	for i, c := range set.Canaries {
+func (m mixture) guessed(spoilt map[string]bool) (all []int) {
+	ids := m.decisive()
+	for i, c := range m.set.Canaries {
 		asked := slices.ContainsFunc(c.Tests, func(id string) bool { return ids[id] })
-		known := func(j int) bool { return set.Canaries[j].Group == c.Group }
+		known := func(j int) bool { return m.set.Canaries[j].Group == c.Group }
 		if asked && !spoilt[c.Mutation] && c.Kind != canary.Withheld && !slices.ContainsFunc(all, known) {
 			all = append(all, i)
 		}

@@ -147,7 +147,7 @@ func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 		return v, err
 	}
 	l := e.ladder(t, patch)
-	err := l.climb(ctx, e.checks(t))
+	err := l.climb(ctx, e.checks(t, patch))
 	if err == nil && e.sampled(l) {
 		err = l.vary(ctx)
 	}

@@ -33,7 +33,7 @@ func TestCasesOfAFailingTest(t *testing.T) {
 		ref, c := all.of("a"), &Confirmation{}
 		ref.add(one, true)
 		set := canary.Set{Canaries: []canary.Canary{{Tests: []string{"TestA/one"}, Kind: canary.Expectation}}}
-		c.weigh(task, set, ref, false)
+		c.weigh(task, mixture{set: set, fixes: map[string]bool{"TestA/one": true}, told: true}, ref)
 		if weak := c.Evidence == NoEvidence; weak != (want > 0) {
 			t.Errorf("%q: the evidence is %s", log, c.Evidence)
 		}
@@ -49,12 +49,12 @@ func TestOddsOfUnknownFixes(t *testing.T) {
 		task.Tests.Expected[id] = "PASSED"
 		set.Canaries = append(set.Canaries, canary.Canary{Tests: []string{id}, Kind: canary.Expectation})
 	}
-	if _, once := (mixing{once: true}).choose(task, set); once {
+	if _, once := (mixing{once: true}).choose(mixture{set: set}); once {
 		t.Error("one run suffices")
 	}
 	var all references
 	c := &Confirmation{}
-	if c.weigh(task, set, all.of("a"), false); c.Odds != 4 || c.Evidence != PairedEvidence {
+	if c.weigh(task, mixture{set: set}, all.of("a")); c.Odds != 4 || c.Evidence != PairedEvidence {
 		t.Errorf("%s, one in %v", c.Evidence, c.Odds)
 	}
 }

@@ -51,12 +51,12 @@ type ladder struct {
 // check is one step of the ladder.
 type check func(*ladder, context.Context) error
 
-// checks returns the ladder of a task.
-func (e *Evaluator) checks(t env.Task) []check {
+// checks returns the ladder of a task. A run without a fix must show which tests fail, and so none is wrong there.
+func (e *Evaluator) checks(t env.Task, patch []byte) []check {
 	switch {
 	case t.Tests.RewardFile != "":
 		return []check{(*ladder).harness, (*ladder).elsewhere, (*ladder).mixedReward}
-	case e.Training:
+	case e.Training && len(patch) > 0:
 		return []check{(*ladder).mixed}
 	}
 	return []check{(*ladder).harness, (*ladder).mixed}
@@ -84,6 +84,11 @@ func (l *ladder) harness(ctx context.Context) error {
 		return err
 	}
 	l.v = t.v
+	if len(l.patch) == 0 {
+		l.ref.mu.Lock()
+		l.ref.before = t.before()
+		l.ref.mu.Unlock()
+	}
 	if l.v.Reward != 0 && !l.v.Void {
 		l.c.Earned, l.v.Confirmation = append(l.c.Earned, "harness"), l.c
 		l.plain = len(l.v.Withheld) == 0 && len(unplain(t)) == 0
@@ -102,6 +107,9 @@ func (l *ladder) mixed(ctx context.Context) error {
 	if l.mode == CanaryNever {
 		return l.right(ctx, CanaryDisabled, "")
 	}
+	if err := l.learn(ctx); err != nil {
+		return err
+	}
 	for range mostRounds {
 		if err := l.round(ctx); !errors.Is(err, errSpoilt) {
 			return err
@@ -117,7 +125,9 @@ func (l *ladder) spoilt() string {
 
 // round makes all mixed runs once. The error is errSpoilt if they have to begin anew.
 func (l *ladder) round(ctx context.Context) error {
-	m := mixing{seed: l.seed, excluded: l.ref.spoilt(), once: l.plain, foreign: l.foreign}
+	m := mixing{
+		seed: l.seed, excluded: l.ref.spoilt(), once: l.plain, foreign: l.foreign, before: l.ref.get().before,
+	}
 	for {
 		t, err := l.strict(ctx, &m)
 		switch {
@@ -140,7 +150,7 @@ func (l *ladder) round(ctx context.Context) error {
 		if m.run++; m.run == 2 || t.mixed.once {
 			l.c.Canary = CanaryConfirmed
 			l.c.Earned = append(l.c.Earned, "strict", "canary")
-			l.c.weigh(l.task, t.mixed.set, l.ref, t.mixed.once)
+			l.c.weigh(l.task, t.mixed, l.ref)
 			return nil
 		}
 	}

@@ -45,8 +45,11 @@ func (l *ladder) mixedReward(ctx context.Context) error {
 	if parserOf(shellText(l.task)) == "" {
 		return nil
 	}
-	m := mixing{seed: l.seed}
-	var set canary.Set
+	if err := l.learn(ctx); err != nil {
+		return err
+	}
+	m := mixing{seed: l.seed, before: l.ref.get().before}
+	var mixed mixture
 	for ; m.run < 2; m.run++ {
 		t, err := l.strict(ctx, &m)
 		if err != nil {
@@ -56,14 +59,14 @@ func (l *ladder) mixedReward(ctx context.Context) error {
 			l.c.Reason = t.mixed.none
 			return nil
 		}
-		set = t.mixed.set
+		mixed = t.mixed
 		if done, err := l.decideReward(ctx, t); done || err != nil {
 			return err
 		}
 	}
 	l.c.Canary, l.c.Reason = CanaryConfirmed, ""
 	l.c.Earned = append(l.c.Earned, "canary")
-	l.c.weigh(l.task, set, l.ref, false)
+	l.c.weigh(l.task, mixed, l.ref)
 	return nil
 }
 

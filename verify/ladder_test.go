@@ -75,12 +75,14 @@ func (w *world) run(_ context.Context, t *trial) error {
 			Tests: slices.Concat(w.task.Tests.FailToPass, w.task.Tests.PassToPass), Excluded: t.mixing.excluded,
 			Sources: []canary.Source{{Name: "tests/test_a.py", Data: []byte(hiddenTests)}},
 			Rand:    rand.New(rand.NewPCG(t.mixing.seed, 0)), Record: record, Variants: t.mixing.variants,
+			Fixes: len(w.task.Tests.FailToPass),
 		})
 		if err != nil {
 			t.mixed.none, t.mixed.kind = err.Error(), err
 		}
 		t.mixed.set = set
-		t.mixed.wrong, t.mixed.once = t.mixing.choose(w.task, set)
+		t.mixed.fixes, t.mixed.told = fixesOf(w.task, nil, nil)
+		t.mixed.wrong, t.mixed.once = t.mixing.choose(t.mixed)
 	}
 	wrong, varied := map[string]bool{}, map[string]bool{}
 	for _, i := range t.mixed.wrong {
@@ -204,7 +206,7 @@ func TestLadder(t *testing.T) {
 				}
 				l := e.ladder(w.task, []byte("a patch"))
 				l.run = w.run
-				if err := l.climb(t.Context(), e.checks(w.task)); err != nil {
+				if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err != nil {
 					t.Fatal(err)
 				}
 				v := l.v
@@ -235,7 +237,7 @@ func TestLadderPassesErrorsOn(t *testing.T) {
 		w.broken, w.task.Tests.FailToPass = broken, w.task.Tests.FailToPass[:2]
 		l := e.ladder(w.task, []byte("a patch"))
 		l.run = w.run
-		if err := l.climb(t.Context(), e.checks(w.task)); err == nil {
+		if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err == nil {
 			t.Errorf("run %d fails, and the verdict is %+v", broken, l.v)
 		}
 	}
@@ -271,7 +273,7 @@ func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 				e := &Evaluator{seed: r.Uint64()}
 				l := e.ladder(w.task, []byte("a patch"))
 				l.run = w.run
-				if err := l.climb(t.Context(), e.checks(w.task)); err != nil {
+				if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err != nil {
 					t.Fatal(err)
 				}
 				if l.v.Reward > 0 {
@@ -295,7 +297,7 @@ func TestLadderGivesASlowFixTime(t *testing.T) {
 		w, e := newWorld(honest), &Evaluator{seed: 1, Training: training}
 		l := e.ladder(w.task, []byte("a patch"))
 		l.run = w.run
-		if err := l.climb(t.Context(), e.checks(w.task)); err != nil || l.v.Reward != 1 {
+		if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err != nil || l.v.Reward != 1 {
 			t.Fatalf("reward %v, %v", l.v.Reward, err)
 		}
 		for i, one := range w.runs {
@@ -347,7 +349,7 @@ func TestCost(t *testing.T) {
 					e.seed++
 					l := e.ladder(w.task, []byte(patch))
 					l.run = w.run
-					err := l.climb(t.Context(), e.checks(w.task))
+					err := l.climb(t.Context(), e.checks(w.task, l.patch))
 					if err == nil && e.sampled(l) {
 						err = l.vary(t.Context())
 					}
@@ -401,7 +403,7 @@ func TestVariants(t *testing.T) {
 			w.others = tc.others
 			l := e.ladder(w.task, []byte("a patch"))
 			l.run = w.run
-			if err := l.climb(t.Context(), e.checks(w.task)); err != nil || !e.sampled(l) {
+			if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err != nil || !e.sampled(l) {
 				t.Fatalf("reward %v, %v", l.v.Reward, err)
 			}
 			if err := l.vary(t.Context()); err != nil {

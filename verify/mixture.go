@@ -41,11 +41,16 @@ type mixing struct {
 	foreign bool
 	// excluded are mutations that do not make a test fail in this task.
 	excluded map[string]bool
+	// before is what a run without a fix has shown; nil if there was none.
+	before *before
 }
 
 // mixture describes the tests of a run of which some were made wrong.
 type mixture struct {
 	set canary.Set
+	// fixes are the tests that fail without a fix; told is false if that is not known.
+	fixes map[string]bool
+	told  bool
 	// once is set if no second run has to follow.
 	once bool
 	// wrong are the indices of the canaries in this run. record is the path to which those among them write whose
@@ -70,18 +75,18 @@ const guessesOnce = 3
 // If all deciding tests are wrong in the first run, chance decides once more, because such a run cannot show that a
 // patch fixes nothing. If there is only one run, they are neither all wrong nor all right, and literals are always
 // withheld.
-func (m mixing) choose(t env.Task, set canary.Set) (wrong []int, once bool) {
+func (m mixing) choose(x mixture) (wrong []int, once bool) {
 	if m.variants {
-		for i := range set.Canaries {
+		for i := range x.set.Canaries {
 			wrong = append(wrong, i)
 		}
 		return wrong, true
 	}
-	guesses := guessed(set, decisive(t, set), nil)
-	once = m.once && (len(guesses) == 0 || len(guesses) >= guessesOnce && !unknownFixes(t))
+	guesses := x.guessed(nil)
+	once = m.once && (len(guesses) == 0 || len(guesses) >= guessesOnce && x.told)
 	for draw := uint64(0); ; draw++ {
 		wrong = wrong[:0]
-		for i, c := range set.Canaries {
+		for i, c := range x.set.Canaries {
 			h := fnv.New64a()
 			h.Write([]byte(c.Group))
 			first := rand.New(rand.NewPCG(m.seed+draw, h.Sum64())).IntN(2) == 1
@@ -123,24 +128,31 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)), Variants: t.mixing.variants,
 		Only: canary.Kind(t.Canary),
 	}
-	if !unknownFixes(t.task) {
-		o.Fixes = len(t.task.Tests.FailToPass)
-	}
-	if t.task.Tests.RewardFile != "" || t.mixing.foreign {
-		o.Record = ""
-	}
+	var all bool
 	var err error
-	if o.Sources, err = t.sources(ctx, w, o.Tests, tests); err != nil {
+	if o.Sources, all, err = t.sources(ctx, w, o.Tests, tests); err != nil {
 		return err
+	}
+	if t.task.Tests.RewardFile != "" || t.mixing.foreign || !all {
+		o.Record = ""
 	}
 	if t.task.Tests.RewardFile != "" {
 		o.Tests = listed(w, o.Sources)
+	}
+	if t.mixing.before != nil {
+		o.Before = t.mixing.before.log
+	}
+	t.mixed.fixes, t.mixed.told = fixesOf(t.task, t.mixing.before, o.Tests)
+	rest := slices.DeleteFunc(slices.Clone(o.Tests), func(id string) bool { return t.mixed.fixes[id] })
+	fixes := slices.DeleteFunc(o.Tests, func(id string) bool { return !t.mixed.fixes[id] })
+	if o.Tests, o.Fixes = slices.Concat(fixes, rest), len(fixes); !t.mixed.told {
+		o.Fixes = -1
 	}
 	if t.mixed.set, err = canary.New(w, o); err != nil {
 		t.mixed.none, t.mixed.kind = err.Error(), err
 		return nil
 	}
-	t.mixed.wrong, t.mixed.once = t.mixing.choose(t.task, t.mixed.set)
+	t.mixed.wrong, t.mixed.once = t.mixing.choose(t.mixed)
 	if err := t.lookFor(ctx); err != nil {
 		return err
 	}
@@ -163,7 +175,7 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 
 // lookFor looks for tests to fix in the repository.
 func (t *trial) lookFor(ctx context.Context) error {
-	fixes := decisive(t.task, t.mixed.set)
+	fixes := t.mixed.decisive()
 	for i, c := range t.mixed.set.Canaries {
 		asked := slices.ContainsFunc(c.Tests, func(id string) bool { return fixes[id] })
 		if t.mixed.known || !asked || !strings.HasPrefix(c.File, t.sb.Dir()+"/") {
@@ -234,8 +246,7 @@ func (t *trial) toChange() []string {
 				passing = append(passing, id)
 			}
 		}
-		passing = mixed(passing)
-		return passing[:min(len(passing), mostChanged)]
+		return mixed(passing)
 	}
 	maintained := mixed(tests.PassToPass)
 	return slices.Concat(mixed(tests.FailToPass), maintained[:min(len(maintained), mostMaintained)])
@@ -264,13 +275,13 @@ func (t *trial) collect(ctx context.Context) error {
 // r2eTests is the directory of R2E-Gym's hidden tests.
 const r2eTests = "/r2e/r2e_tests"
 
-// sources returns the files that may contain the tests: those that are to be installed, and those of the sandbox.
+// sources returns the files that may contain the tests, and what comes with these: those that are to be installed, and
+// those of the sandbox. all is false if there are more.
 func (t *trial) sources(
 	ctx context.Context, w canary.Writer, ids []string, own map[string]file,
-) ([]canary.Source, error) {
+) (sources []canary.Source, all bool, err error) {
 	tests := t.task.Tests
-	names := slices.Sorted(maps.Keys(tests.Files))
-	names = slices.Concat(names, patchedPaths([]byte(tests.TestPatch)), patchedPaths([]byte(tests.Script)))
+	names := slices.Concat(slices.Sorted(maps.Keys(own)), patchedPaths([]byte(tests.TestPatch)), patchedPaths([]byte(tests.Script)))
 	for _, id := range ids {
 		if file, _ := w.Address(id); file != "" {
 			names = append(names, file)
@@ -280,39 +291,44 @@ func (t *trial) sources(
 		for _, dir := range []string{r2eTests, "r2e_tests"} {
 			l, err := t.sb.List(ctx, t.at(dir), env.ListOptions{Depth: 6})
 			if err != nil && env.IsInfrastructure(ctx, err) {
-				return nil, fmt.Errorf("list the tests: %w", err)
+				return nil, false, fmt.Errorf("list the tests: %w", err)
 			}
 			for _, e := range l.Entries {
 				names = append(names, e.Path)
 			}
 		}
 	}
-	var sources []canary.Source
+	all = true
 	seen := map[string]bool{}
 	read := func(names []string) error {
 		for _, name := range names {
-			if name = t.at(name); seen[name] || !w.Holds(name) || len(sources) == mostSources {
+			if name = t.at(name); seen[name] {
 				continue
 			}
 			seen[name] = true
 			if f, ok := own[name]; ok {
-				if f.kind == env.KindFile && !bytes.ContainsRune(f.data, 0) {
+				if f.kind == env.KindFile && !(w.Holds(name) && bytes.ContainsRune(f.data, 0)) {
 					sources = append(sources, canary.Source{Name: name, Data: f.data})
 				}
+				continue
+			}
+			if len(sources) >= mostSources {
+				all = false
 				continue
 			}
 			data, info, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: 4 << 20})
 			if err != nil && env.IsInfrastructure(ctx, err) {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
-			if err == nil && info.Size == int64(len(data)) && !bytes.ContainsRune(data, 0) {
+			if err == nil && !(w.Holds(name) && bytes.ContainsRune(data, 0)) {
 				sources = append(sources, canary.Source{Name: name, Data: data})
+				all = all && info.Size == int64(len(data))
 			}
 		}
 		return nil
 	}
 	if err := read(names); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	searches := 0
 	for _, id := range ids {
@@ -324,17 +340,19 @@ func (t *trial) sources(
 		searches++
 		m, err := t.sb.Search(ctx, env.Query{Term: word, MaxMatches: 20})
 		if err != nil && env.IsInfrastructure(ctx, err) {
-			return nil, fmt.Errorf("search for the tests: %w", err)
+			return nil, false, fmt.Errorf("search for the tests: %w", err)
 		}
 		var more []string
 		for _, one := range m.Matches {
-			more = append(more, one.Path)
+			if w.Holds(one.Path) {
+				more = append(more, one.Path)
+			}
 		}
 		if err := read(more); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return sources, nil
+	return sources, all, nil
 }
 
 // r2eRun is the script that runs R2E-Gym's hidden tests.

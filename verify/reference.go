@@ -6,7 +6,12 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
+
+	"deepswe/env"
+	"deepswe/verify/canary"
+	"deepswe/verify/testlog"
 )
 
 // If the outcome of a run with wrong tests is not that of a fix, the same run is made with the task's solution. This
@@ -46,6 +51,8 @@ type referred struct {
 	unsuited map[string]bool
 	suited   bool
 	variants int
+	// before is what a run without a fix has shown; nil if there was none.
+	before *before
 	// status and reward are those of the last run.
 	status Status
 	reward float64
@@ -143,4 +150,58 @@ func (l *ladder) refer(ctx context.Context, t *trial) error {
 	}
 	l.ref.add(again, gold != "")
 	return nil
+}
+
+// before is what a run of the tests without any change has shown.
+type before struct {
+	log   []byte
+	tests *testlog.Results // nil if the log cannot be read
+}
+
+// before is what a trial without any change has shown.
+func (t *trial) before() *before {
+	b := &before{log: t.v.Log, tests: t.v.Tests}
+	if parse, err := testlog.Lookup(t.parser()); err == nil && b.tests == nil {
+		b.tests, _ = parse(testlog.Decode(t.v.Log), testlog.Task{ID: t.task.ID, Version: t.task.Tests.Version})
+	}
+	return b
+}
+
+// learn runs the tests without any change if the required evidence depends on it, unless that was done before.
+func (l *ladder) learn(ctx context.Context) error {
+	l.ref.mu.Lock()
+	defer l.ref.mu.Unlock()
+	if l.ref.before != nil || l.comparing || !l.evidence.Suffices(PairedEvidence) {
+		return nil
+	}
+	t := &trial{task: l.task, patch: []byte{}, limit: 2 * l.limit}
+	l.c.Runs++
+	if err := l.run(ctx, t); err != nil {
+		return fmt.Errorf("try the tests without a fix: %w", err)
+	}
+	l.ref.before = t.before()
+	return nil
+}
+
+// fixesOf returns those of the tests that fail without a fix. told is false if that is not known.
+func fixesOf(t env.Task, b *before, ids []string) (fixes map[string]bool, told bool) {
+	fixes = map[string]bool{}
+	for _, id := range t.Tests.FailToPass {
+		fixes[id] = true
+	}
+	if !unknownFixes(t) || b == nil || b.tests == nil {
+		return fixes, !unknownFixes(t)
+	}
+	for _, id := range ids {
+		found, passed := false, true
+		one := canary.Canary{Name: id[max(strings.LastIndex(id, ":")+1, 0):]}
+		for name, status := range b.tests.All() {
+			if name == id || t.Tests.Expected == nil && one.Reports(name) {
+				found, passed = true, passed && status == testlog.Passed
+			}
+		}
+		fixes[id] = !found || !passed
+	}
+	maps.DeleteFunc(fixes, func(_ string, fails bool) bool { return !fails })
+	return fixes, true
 }

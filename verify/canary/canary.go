@@ -31,7 +31,8 @@ const (
 	// Withheld is a test that writes down what the code under test returns, in place of comparing it with a literal,
 	// which is not there. It must pass, and what it has written must be the literals.
 	Withheld Kind = "withheld"
-	// Telling is an expectation that is wrong in a form which few tests have, so that it can be recognised.
+	// Telling is an expectation that is wrong in a form which few tests have, so that it can be recognised, or one that may
+	// hold without a fix, so that code which forges the others fails with it as it should.
 	Telling Kind = "telling"
 	// Variant is a test with other values, which must pass.
 	Variant Kind = "variant"
@@ -68,13 +69,16 @@ func (c Canary) Reports(name string) bool {
 
 // Options say which tests to change.
 type Options struct {
-	// Tests are the ids of the tests, the most important first. As many of them as Fixes are known to fail without a fix.
+	// Tests are the ids of the tests, the most important first. As many of them as Fixes are known to fail without a fix;
+	// if it is negative, any may, and nothing is withheld.
 	Tests []string
 	Fixes int
 	// Sources are the files that may contain the tests.
 	Sources []Source
 	// Most is the maximum number of tests that are changed; 0 means all.
 	Most int
+	// Before is the log of a run without a fix, which tells where tests failed; empty if there was none.
+	Before []byte
 	// Excluded are mutations that must not be used.
 	Excluded map[string]bool
 	// Record is the path of the file to which tests write the values of withheld literals. If it is empty, none is
@@ -141,6 +145,8 @@ type test interface {
 	// mutations returns the ways to make the test fail whenever it passes as it is, the best first. The wrong values that
 	// it then expects are random.
 	mutations(r *chance) []mutation
+	// checks returns what can make the test fail, apart from errors.
+	checks() []check
 }
 
 // mutation is a change that makes a test fail.
@@ -149,6 +155,8 @@ type mutation struct {
 	key  string
 	// plain is set if the change gives itself away: it is not one that a person would make.
 	plain bool
+	// unplaced is set if it may be at a place where no fix is needed.
+	unplaced bool
 	// ways are the ways to make the change, which differ in the wrong value: for each, the edits of the file. They do not
 	// overlap.
 	ways [][]edit
@@ -188,9 +196,11 @@ func List(w Writer, s Source) []string {
 // Literals are withheld only where nothing in sight has them. The tests to fix are withheld together or not at all:
 // what one of them says could be what another one expects.
 func New(w Writer, o Options) (Set, error) {
-	o.Excluded = maps.Clone(o.Excluded)
-	if o.Excluded == nil {
+	if o.Excluded = maps.Clone(o.Excluded); o.Excluded == nil {
 		o.Excluded = map[string]bool{}
+	}
+	if o.Fixes < 0 {
+		o.Record = ""
 	}
 	for {
 		m := &maker{
@@ -199,7 +209,7 @@ func New(w Writer, o Options) (Set, error) {
 			words: map[int]map[string]int{}, instead: map[string]string{},
 		}
 		for i, id := range o.Tests {
-			if reason := m.add(id, i < o.Fixes); reason != "" {
+			if reason := m.add(id, i < o.Fixes || o.Fixes < 0); reason != "" {
 				m.out.Skipped[id] = reason
 			}
 		}
@@ -303,11 +313,11 @@ func (m *maker) add(id string, fixes bool) (reason string) {
 		return "enough other tests are changed"
 	}
 	file := m.options.Sources[at].Name
-	chosen, way, ok := m.choose(at, t)
+	chosen, way, ok := m.choose(at, t, fixes)
 	if !ok {
 		return "no change of it makes it fail"
 	}
-	if chosen.plain && chosen.kind == Expectation {
+	if (chosen.plain || chosen.unplaced) && chosen.kind == Expectation {
 		chosen.kind = Telling
 	}
 	m.made[function] = len(m.out.Canaries)
@@ -348,8 +358,9 @@ func (m *maker) tell(c *Canary, way edit, fixes, valued bool) {
 	}
 }
 
-// choose picks a mutation by chance, among those that give themselves away least.
-func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
+// choose picks a mutation by chance, among those that give themselves away least. Those of tests to fix are where a fix
+// is needed, if possible.
+func (m *maker) choose(at int, t test, fixes bool) (chosen mutation, way []edit, ok bool) {
 	var best []mutation
 	from, to := t.extent()
 	data := m.options.Sources[at].Data
@@ -367,7 +378,10 @@ func (m *maker) choose(at int, t test) (chosen mutation, way []edit, ok bool) {
 	wrong := t.mutations(newChance(m.options.Rand, data[from:to], m.words[at]))
 	for _, one := range slices.Concat(m.withhold(t), wrong) {
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
-		one.plain = one.plain || one.kind == Expectation && len(one.ways) > 0 && entitled(data, one.ways[0], t.name())
+		if one.kind == Expectation && len(one.ways) > 0 {
+			one.plain = one.plain || entitled(data, one.ways[0], t.name())
+			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
+		}
 		switch {
 		case m.options.Only != "" && m.options.Only != one.kind:
 		case len(one.ways) == 0 || m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)]:
@@ -398,12 +412,15 @@ func (m *maker) taken(at int, edits []edit) bool {
 	return false
 }
 
-// rank orders mutations: withheld literals, other values, opposites, forms that give themselves away, constant
-// failures. An opposite may contradict the rest of the test, which then fails whatever the code under test returns.
+// rank orders mutations: withheld literals, other values, opposites, forms that give themselves away, the same where no
+// fix may be needed, constant failures. An opposite may contradict the rest of the test, which then fails whatever the code under test returns.
 func rank(m mutation) int {
 	switch {
 	case m.kind == Outright:
-		return 4
+		return 7
+	case m.unplaced:
+		m.unplaced = false
+		return 3 + rank(m)
 	case m.plain:
 		return 3
 	case m.kind == Expectation && len(m.ways) == 1:

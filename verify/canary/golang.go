@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -141,6 +142,38 @@ func (t *goTest) opposites(start int) (all []mutation) {
 		m := replacement(Expectation, "if"+strconv.Itoa(from-start), from, to, text)
 		m.plain = true
 		all = append(all, m)
+		return true
+	})
+	return all
+}
+
+func (t *goTest) checks() (all []check) {
+	var repeats []ast.Node
+	add := func(n ast.Node) {
+		inside := func(loop ast.Node) bool { return loop.Pos() < n.Pos() && n.End() <= loop.End() }
+		all = append(all, check{t.file.offset(n.Pos()), t.file.offset(n.End()), slices.ContainsFunc(repeats, inside)})
+	}
+	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ForStmt, *ast.RangeStmt:
+			repeats = append(repeats, n)
+		case *ast.FuncLit:
+			if t.text(n.Type) != "func("+t.t+" *testing.T)" {
+				repeats = append(repeats, n)
+			}
+		case *ast.IfStmt:
+			if t.fails(n.Body) {
+				if !isError(n.Cond) {
+					add(n)
+				}
+				return false
+			}
+		case *ast.CallExpr:
+			if _, ok := t.check(n); (ok || t.calls(n)) && !strings.HasSuffix(t.text(n.Fun), ".Run") {
+				add(n)
+				return false
+			}
+		}
 		return true
 	})
 	return all

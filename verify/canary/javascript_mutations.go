@@ -51,6 +51,32 @@ func (t *jsTest) mutations(r *chance) []mutation {
 	return append(all, replacement(Outright, "start", at, at, text))
 }
 
+func (t *jsTest) checks() (all []check) {
+	f, depth := t.file, 0
+	for i := t.title; i < t.last; i++ {
+		switch _, to, _, _, ok := f.compared(i); {
+		case f.tokens[i].Kind == 'o' && f.match[i] > i:
+			depth++
+		case f.tokens[i].Kind == 'o' && f.match[i] > 0:
+			depth--
+		case ok, f.checks(i):
+			if to = max(to, i); !ok {
+				for to+1 < t.last && (f.text(to+1) == "." || f.text(to+1) == "(" || f.text(to) == ".") {
+					to = max(to+1, f.match[to+1])
+				}
+			}
+			all = append(all, check{f.tokens[i].From, f.tokens[to].To, t.cases != nil || depth != min(t.open, 1) || f.headed(i)})
+			i = to
+		}
+	}
+	return all
+}
+
+// headed reports whether a statement belongs to the head of another one: for (...) expect(...).
+func (f *jsFile) headed(i int) bool {
+	return f.text(i-1) == ")" && slices.Contains(jsHeads, f.text(f.match[i-1]-1))
+}
+
 // wrong returns the replacements that make the check with the method at token i expect something else.
 func (f *jsFile) wrong(i int, r *chance) (from, to int, texts []string) {
 	method, open := f.text(i), i+1

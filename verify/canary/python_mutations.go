@@ -3,6 +3,7 @@ package canary
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
@@ -48,6 +49,22 @@ func (t *pyFunction) mutations(r *chance) []mutation {
 		at, text = last.Start, t.margin()+t.failure()+"\n"
 	}
 	return append(all, replacement(Outright, "end", at, at, text))
+}
+
+func (t *pyFunction) checks() (all []check) {
+	r := &chance{Rand: rand.New(rand.NewPCG(0, 0))} // whatever the values are
+	for i, l := range t.body {
+		code := pyCode(l.Text)
+		if pyDocstring(l.Text) || !pyChecks.MatchString(code) && len(t.wrong(code, r)) == 0 {
+			continue
+		}
+		to := l.End
+		for j := i + 1; strings.HasSuffix(code, ":") && j < len(t.body) && t.body[j].Indent > l.Indent; j++ {
+			to = t.body[j].End
+		}
+		all = append(all, check{l.Start, to, !t.reaches(i, pyWith)})
+	}
+	return all
 }
 
 // oneLine reports whether the body is on the same line as the head.

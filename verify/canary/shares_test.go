@@ -45,7 +45,7 @@ func BenchmarkShares(b *testing.B) {
 			if tests == 0 {
 				b.Skip("there are no tests")
 			}
-			for _, kind := range []string{"withheld", "expectation", "telling", "outright", "none"} {
+			for _, kind := range []string{"withheld", "expectation", "telling", "outright", "none", "placed"} {
 				b.ReportMetric(100*counts[kind]/tests, kind+"-%")
 			}
 			b.ReportMetric(tests, "tests")
@@ -53,7 +53,8 @@ func BenchmarkShares(b *testing.B) {
 	}
 }
 
-// count adds the canary of each test in a file, where all tests from which literals can be withheld are withheld.
+// count adds the canary of each test in a file, where all tests from which literals can be withheld are withheld, and as
+// placed those where it is certain without a run that a wrong expectation is where a fix is needed.
 func count(w Writer, s Source, counts map[string]float64, tests *float64) {
 	ids := List(w, s)
 	set, err := New(w, Options{Tests: ids, Sources: []Source{s}, Record: "/tmp/record", Rand: random(1)})
@@ -64,5 +65,11 @@ func count(w Writer, s Source, counts map[string]float64, tests *float64) {
 	counts["none"] += float64(len(set.Skipped))
 	for _, c := range set.Canaries {
 		counts[string(c.Kind)] += float64(len(c.Tests))
+	}
+	set, _ = New(w, Options{Tests: ids, Fixes: -1, Sources: []Source{s}, Rand: random(1)})
+	for _, c := range set.Canaries {
+		if c.Kind == Expectation {
+			counts["placed"] += float64(len(c.Tests))
+		}
 	}
 }

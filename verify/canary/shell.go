@@ -93,6 +93,13 @@ func (t *shellTest) mutations(r *chance) []mutation {
 	return append(all, replacement(Outright, "start", t.body, t.body, text))
 }
 
+func (t *shellTest) checks() (all []check) {
+	for _, m := range shellAssertion.FindAllIndex(t.file.data[t.body:t.to], -1) {
+		all = append(all, check{from: t.body + m[0], to: t.body + m[1]})
+	}
+	return all
+}
+
 // shellOthers returns other words with the same quotes.
 func shellOthers(word string, r *chance) []string {
 	quote := ""

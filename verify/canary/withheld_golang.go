@@ -61,7 +61,7 @@ func (w *goWithholder) look(n ast.Node) bool {
 			w.keep(c)
 			return false
 		}
-		w.left = w.left || w.checks(n)
+		w.left = w.left || w.calls(n)
 	case *ast.FuncLit:
 		subtest := len(n.Type.Params.List) == 1
 		for _, p := range n.Type.Params.List {
@@ -281,8 +281,8 @@ func (t *goTest) text(n ast.Node) string {
 	return string(t.file.data[t.file.offset(n.Pos()):t.file.offset(n.End())])
 }
 
-// checks reports whether a call may make the test fail, apart from errors.
-func (t *goTest) checks(c *ast.CallExpr) bool {
+// calls reports whether a call may make the test fail, apart from errors.
+func (t *goTest) calls(c *ast.CallExpr) bool {
 	text := t.text(c.Fun)
 	if strings.HasSuffix(text, ".NoError") || text == "assert.New" || text == "require.New" {
 		return false

@@ -33,8 +33,7 @@ func (t *jsTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 			depth--
 		}
 		from, to, given, wanted, ok := f.compared(i)
-		headed := f.text(i-1) == ")" && slices.Contains(jsHeads, f.text(f.match[i-1]-1)) // for (...) expect(...)
-		if ok = ok && depth == own && !headed; !ok && f.checks(i) {
+		if ok = ok && depth == own && !f.headed(i); !ok && f.checks(i) {
 			return nil, nil
 		}
 		if !ok {
