@@ -92,6 +92,9 @@ func (w *world) run(_ context.Context, t *trial) error {
 			varied[id] = c.Kind == canary.Variant
 		}
 		for number := range c.Values {
+			if c.Kind != canary.Withheld {
+				continue
+			}
 			t.mixed.written = fmt.Appendln(t.mixed.written, number, w.got(c.Name))
 		}
 	}

@@ -9,7 +9,10 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"deepswe/verify/literal"
 )
 
 // Source is a file of tests.
@@ -48,7 +51,8 @@ type Canary struct {
 	Kind Kind
 	// Mutation identifies the change. The same source always has the same mutations.
 	Mutation string
-	// Values are the literals that a withheld test must have written, by the number that it writes before each.
+	// Values are the literals that a withheld test must have written, by the number that it writes before each. That of
+	// another test is what it expects if it is right.
 	Values map[int]Literal
 	// Group is the same for tests that expect the same: they are to be wrong together, because code that reads the file
 	// would take for right what most of them expect.
@@ -216,22 +220,32 @@ func New(w Writer, o Options) (Set, error) {
 		if len(m.out.Canaries) == 0 {
 			return m.out, fmt.Errorf("%w: %s", ErrNone, m.reasons())
 		}
-		found := m.inSight()
-		switch {
-		case o.Record == "", len(found) == 0 && m.together():
+		found, together := m.inSight(), m.together()
+		if o.Record == "" || together && !slices.ContainsFunc(found, m.withholds) {
+			for i, c := range m.out.Canaries {
+				if slices.Contains(found, c.Mutation) {
+					m.out.Canaries[i].Kind = Telling
+				}
+			}
 			return m.out, nil
-		case !m.together():
+		}
+		if !together {
 			o.Record = ""
 		}
-		for _, mutation := range found {
+		for _, mutation := range slices.DeleteFunc(found, func(one string) bool { return !m.withholds(one) }) {
 			o.Excluded[mutation] = true
 		}
 	}
 }
 
+// withholds reports whether a mutation withholds literals.
+func (m *maker) withholds(mutation string) bool {
+	return slices.ContainsFunc(m.out.Canaries, func(c Canary) bool { return c.Kind == Withheld && c.Mutation == mutation })
+}
+
 // together reports whether all tests to fix are withheld.
 func (m *maker) together() bool {
-	fixes := m.options.Tests[:m.options.Fixes]
+	fixes := m.options.Tests[:max(m.options.Fixes, 0)]
 	return !slices.ContainsFunc(fixes, func(id string) bool {
 		return !slices.ContainsFunc(m.out.Canaries, func(c Canary) bool {
 			return c.Kind == Withheld && slices.Contains(c.Tests, id)
@@ -332,7 +346,8 @@ func (m *maker) add(id string, fixes bool) (reason string) {
 		c.Values = chosen.withheld
 		m.withheld += len(chosen.withheld)
 	case chosen.kind != Outright && len(way) == 1:
-		m.tell(&c, way[0], fixes, len(chosen.ways) > 1)
+		from, to := t.extent()
+		m.tell(&c, way[0], m.options.Sources[at].Data[from:to], fixes, len(chosen.ways) > 1)
 	}
 	m.out.Canaries = append(m.out.Canaries, c)
 	return ""
@@ -340,7 +355,7 @@ func (m *maker) add(id string, fixes bool) (reason string) {
 
 // tell makes what is said of a value change with it. A test to fix expects the same instead of it as others do, and is
 // in their group.
-func (m *maker) tell(c *Canary, way edit, fixes, valued bool) {
+func (m *maker) tell(c *Canary, way edit, test []byte, fixes, valued bool) {
 	data, instead := m.options.Sources[c.source].Data, map[string]string(nil)
 	if fixes && valued {
 		instead = m.instead
@@ -349,6 +364,14 @@ func (m *maker) tell(c *Canary, way edit, fixes, valued bool) {
 	said := value != "" && !m.taken(c.source, more)
 	if said {
 		c.edits, c.says = more, map[string]string{value: other}
+	}
+	v, err := literal.Parse(value)
+	if err != nil {
+		v, err = literal.Parse(strconv.Quote(value))
+	}
+	if err == nil && value != "" {
+		line := []byte(lineAt(data, way.at))
+		c.Values = map[int]Literal{0: {Value: v, given: traced(test, string(line))}}
 	}
 	switch {
 	case fixes && valued && said:

@@ -67,36 +67,47 @@ func (m *maker) withhold(t test) []mutation {
 
 // inSight returns the mutations of withheld tests of which a literal can be found elsewhere while all of them are
 // withheld: in a part of a file that has as well what the code is given for it or, where that is not known or in a file
-// of data, without.
+// of data, without. Of tests to fix that expect something else instead, it returns those of which that is so for what
+// they expect, although all are wrong.
 func (m *maker) inSight() (found []string) {
-	var wrong []int
+	var withheld, wrong []int
 	for i, c := range m.out.Canaries {
 		if c.Kind == Withheld {
+			withheld = append(withheld, i)
+		} else if c.Kind == Expectation && m.fixes(c) {
 			wrong = append(wrong, i)
 		}
 	}
-	if len(wrong) == 0 {
-		return nil
-	}
-	var parts []part
-	files := m.out.Files(wrong)
-	for _, s := range m.options.Sources {
-		if i := slices.IndexFunc(files, func(f Source) bool { return s.Name == f.Name }); i >= 0 {
-			s = files[i]
+	for _, all := range [][]int{withheld, wrong} {
+		if len(all) == 0 {
+			continue
 		}
-		parts = append(parts, m.parts(s)...)
-	}
-	for _, i := range wrong {
-		c := m.out.Canaries[i]
-		for number, l := range c.Values {
-			shown := func(p part) bool { return p.shows(c, number) }
-			if !l.Common() && slices.ContainsFunc(parts, shown) {
-				found = append(found, c.Mutation)
-				break
+		var parts []part
+		files := m.out.Files(all)
+		for _, s := range m.options.Sources {
+			if i := slices.IndexFunc(files, func(f Source) bool { return s.Name == f.Name }); i >= 0 {
+				s = files[i]
+			}
+			parts = append(parts, m.parts(s)...)
+		}
+		for _, i := range all {
+			c := m.out.Canaries[i]
+			for number, l := range c.Values {
+				shown := func(p part) bool { return p.shows(c, number) }
+				if !l.Common() && slices.ContainsFunc(parts, shown) {
+					found = append(found, c.Mutation)
+					break
+				}
 			}
 		}
 	}
 	return found
+}
+
+// fixes reports whether a canary is of a test that may have to be fixed.
+func (m *maker) fixes(c Canary) bool {
+	n := m.options.Fixes
+	return n < 0 || slices.ContainsFunc(m.options.Tests[:n], func(id string) bool { return slices.Contains(c.Tests, id) })
 }
 
 // part is a part of a file: a test, or what is not in a test.

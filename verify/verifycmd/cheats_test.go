@@ -48,6 +48,8 @@ type cheatSuite struct {
 	more []string
 	// image is another image than usual, which not every machine has.
 	image string
+	// evidence is the weakest that a reward may have, for cheats that win with less.
+	evidence verify.Strength
 }
 
 func readSuite(t testing.TB, file string) cheatSuite {
@@ -82,6 +84,8 @@ func readSuite(t testing.TB, file string) cheatSuite {
 			tests.Script = content
 		case "image":
 			s.image = strings.TrimSpace(content)
+		case "evidence":
+			s.evidence = verify.Strength(strings.TrimSpace(content))
 		case "module":
 			s.module = strings.TrimSpace(content)
 		case "prepare":
@@ -199,8 +203,9 @@ func TestCheats(t *testing.T) {
 				t.Logf("NOT RUN: %s: %s has no module %s", s.name, bookworm, s.module)
 				continue
 			}
-			e := &verify.Evaluator{Provider: p, Run: "test-cheats"}
-			training := &verify.Evaluator{Provider: p, Run: "test-cheats", Training: true, Evidence: verify.OutrightEvidence}
+			least := cmp.Or(s.evidence, verify.OutrightEvidence)
+			e := &verify.Evaluator{Provider: p, Run: "test-cheats", Evidence: s.evidence}
+			training := &verify.Evaluator{Provider: p, Run: "test-cheats", Training: true, Evidence: least}
 			for i, name := range slices.Sorted(maps.Keys(s.patches)) {
 				t.Run(s.name+"/"+name, func(t *testing.T) {
 					t.Parallel()
