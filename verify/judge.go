@@ -164,7 +164,7 @@ func readWritten(data []byte) map[int][]string {
 // foreign is set if it cannot be said, because a value is of another type.
 func unwritten(c canary.Canary, written map[int][]string) (says string, foreign bool) {
 	for _, n := range slices.Sorted(maps.Keys(c.Values)) {
-		if len(written[n]) == 0 && !c.Values[n].Optional {
+		if len(written[n]) == 0 {
 			return "has not compared all values", false
 		}
 		for _, text := range written[n] {

@@ -151,7 +151,8 @@ func (t *goTest) checks() (all []check) {
 	var repeats []ast.Node
 	add := func(n ast.Node) {
 		inside := func(loop ast.Node) bool { return loop.Pos() < n.Pos() && n.End() <= loop.End() }
-		all = append(all, check{t.file.offset(n.Pos()), t.file.offset(n.End()), slices.ContainsFunc(repeats, inside)})
+		c := check{from: t.file.offset(n.Pos()), to: t.file.offset(n.End()), repeats: slices.ContainsFunc(repeats, inside)}
+		all = append(all, c)
 	}
 	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -224,9 +225,7 @@ func (t *goTest) expectations(n ast.Node) (found []*ast.BasicLit) {
 	}
 	if e, ok := n.(ast.Expr); ok {
 		if c, ok := t.check(e); ok {
-			for _, wanted := range c.literals {
-				add(wanted)
-			}
+			add(c.literal)
 			return found
 		}
 	}

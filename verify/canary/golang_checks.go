@@ -5,7 +5,6 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -16,8 +15,6 @@ import (
 type goNames struct {
 	types.Info
 	values map[types.Object]ast.Expr // that a variable or constant is declared with
-	uses   map[types.Object]int
-	loops  []*ast.RangeStmt
 }
 
 // named resolves the names of a file.
@@ -25,15 +22,12 @@ func named(fset *token.FileSet, file *ast.File) *goNames {
 	n := &goNames{
 		Info: types.Info{
 			Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{},
-			Uses: map[*ast.Ident]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+			Uses: map[*ast.Ident]types.Object{},
 		},
-		values: map[types.Object]ast.Expr{}, uses: map[types.Object]int{},
+		values: map[types.Object]ast.Expr{},
 	}
 	config := types.Config{FakeImportC: true, Error: func(error) {}}
 	_, _ = config.Check(file.Name.Name, fset, []*ast.File{file}, &n.Info) // what it cannot know is left out
-	for _, object := range n.Uses {
-		n.uses[object]++
-	}
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.AssignStmt:
@@ -48,41 +42,26 @@ func named(fset *token.FileSet, file *ast.File) *goNames {
 					n.values[n.Defs[id]] = node.Values[i]
 				}
 			}
-		case *ast.RangeStmt:
-			n.loops = append(n.loops, node)
 		}
 		return true
 	})
 	return n
 }
 
-// goWanted is what a comparison expects: a literal, or those of a table's rows.
+// goWanted is what a comparison expects.
 type goWanted struct {
-	object types.Object   // the variable, or the field of the rows; nil for a literal in its place
-	loop   *ast.RangeStmt // over the table; nil if there is none
-	// literals are the expressions in the source; nil where a row has none, and then zero is meant.
-	literals []ast.Expr
-	zero     string
+	object  types.Object // the variable; nil for a literal in its place
+	literal ast.Expr
 }
 
-// wanted returns what an expression of a comparison stands for, if that consists of literals.
+// wanted returns what an expression of a comparison stands for, if that is a literal.
 func (n *goNames) wanted(e ast.Expr) (w goWanted, ok bool) {
-	switch e := e.(type) {
-	case *ast.Ident:
-		object := n.Uses[e]
-		if v := n.value(object); v != nil {
-			_, _, ok := n.literal(v)
-			return goWanted{object: object, literals: []ast.Expr{v}}, ok
-		}
-	case *ast.SelectorExpr:
-		s := n.Selections[e]
-		if s == nil || s.Kind() != types.FieldVal || len(s.Index()) != 1 {
-			return w, false
-		}
-		return n.column(e, s.Obj(), s.Index()[0])
+	if id, isName := e.(*ast.Ident); isName && n.value(n.Uses[id]) != nil {
+		w.object, e = n.Uses[id], n.value(n.Uses[id])
 	}
+	w.literal = e
 	_, _, ok = n.literal(e)
-	return goWanted{literals: []ast.Expr{e}}, ok
+	return w, ok
 }
 
 // value returns what a name inside a function is declared with; nil if that is not known. Other files may use those of
@@ -92,92 +71,6 @@ func (n *goNames) value(object types.Object) ast.Expr {
 		return nil
 	}
 	return n.values[object]
-}
-
-// column returns the values of a field in the rows of the table that the innermost loop around the expression is over.
-func (n *goNames) column(e ast.Expr, field types.Object, index int) (w goWanted, ok bool) {
-	w.object = field
-	for _, loop := range n.loops {
-		if loop.Pos() < e.Pos() && e.End() <= loop.End() && n.holds(n.table(loop.X), field) {
-			w.loop = loop
-		}
-	}
-	switch t := field.Type().Underlying().(type) {
-	case *types.Basic:
-		w.zero = map[bool]string{true: `""`, false: "0"}[t.Info()&types.IsString != 0]
-		if t.Info()&types.IsBoolean != 0 {
-			w.zero = "false"
-		}
-	case *types.Slice:
-		w.zero = "[]"
-	case *types.Map:
-		w.zero = "{}"
-	}
-	key, _ := w.key()
-	if w.loop == nil || w.zero == "" || key == nil {
-		return w, false
-	}
-	table := n.table(w.loop.X)
-	for _, row := range table.Elts {
-		fields, ok := row.(*ast.CompositeLit)
-		if !ok {
-			return w, false
-		}
-		var value ast.Expr
-		for i, v := range fields.Elts {
-			if pair, ok := v.(*ast.KeyValueExpr); ok {
-				if id, ok := pair.Key.(*ast.Ident); ok && n.Uses[id] == field {
-					value = pair.Value
-				}
-			} else if i == index {
-				value = v
-			}
-		}
-		if id, ok := value.(*ast.Ident); ok && id.Name == "nil" {
-			value = nil
-		}
-		if _, _, ok := n.literal(value); value != nil && !ok {
-			return w, false
-		}
-		w.literals = append(w.literals, value)
-	}
-	return w, true
-}
-
-// key returns the index of the loop, and its name in the test. There is none if the loop does not count rows.
-func (w goWanted) key() (key *ast.Ident, name string) {
-	if w.loop == nil || w.loop.Tok != token.DEFINE {
-		return nil, ""
-	}
-	if key, _ = w.loop.Key.(*ast.Ident); key == nil {
-		return nil, ""
-	}
-	if key.Name == "_" {
-		return key, keep + "_row"
-	}
-	return key, key.Name
-}
-
-// table returns the table that a loop is over, if that is a slice of rows which nothing else uses; nil if not.
-func (n *goNames) table(e ast.Expr) *ast.CompositeLit {
-	if id, ok := e.(*ast.Ident); ok && n.uses[n.Uses[id]] == 1 {
-		e = n.value(n.Uses[id])
-	}
-	table, _ := e.(*ast.CompositeLit)
-	return table
-}
-
-// holds reports whether a literal is a slice or array of structs with the field.
-func (n *goNames) holds(table *ast.CompositeLit, field types.Object) bool {
-	if table == nil || n.Types[table].Type == nil {
-		return false
-	}
-	rows, ok := n.Types[table].Type.Underlying().(interface{ Elem() types.Type })
-	if _, isMap := rows.(*types.Map); !ok || isMap {
-		return false
-	}
-	row, ok := rows.Elem().Underlying().(*types.Struct)
-	return ok && slices.ContainsFunc(slices.Collect(row.Fields()), func(f *types.Var) bool { return f == field })
 }
 
 // literal returns the value of an expression of literals only, and the source of an empty one of its type.

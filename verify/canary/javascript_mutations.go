@@ -52,20 +52,24 @@ func (t *jsTest) mutations(r *chance) []mutation {
 }
 
 func (t *jsTest) checks() (all []check) {
-	f, depth := t.file, 0
+	f, depth := t.file, 0 // how many brackets are open; what is deeper in the test may run more than once
 	for i := t.title; i < t.last; i++ {
-		switch _, to, _, _, ok := f.compared(i); {
+		from, to, given, wanted, ok := f.compared(i)
+		switch {
 		case f.tokens[i].Kind == 'o' && f.match[i] > i:
 			depth++
 		case f.tokens[i].Kind == 'o' && f.match[i] > 0:
 			depth--
-		case ok, f.checks(i):
-			if to = max(to, i); !ok {
-				for to+1 < t.last && (f.text(to+1) == "." || f.text(to+1) == "(" || f.text(to) == ".") {
-					to = max(to+1, f.match[to+1])
-				}
+		case !ok && f.checks(i):
+			given = ""
+			for from, to = i, i; to+1 < t.last && (f.text(to+1) == "." || f.text(to+1) == "(" || f.text(to) == "."); {
+				to = max(to+1, f.match[to+1])
 			}
-			all = append(all, check{f.tokens[i].From, f.tokens[to].To, t.cases != nil || depth != min(t.open, 1) || f.headed(i)})
+			ok = true
+		}
+		if ok {
+			repeats := t.cases != nil || depth != min(t.open, 1) || f.headed(i)
+			all = append(all, check{f.tokens[from].From, f.tokens[to].To, repeats, given, wanted})
 			i = to
 		}
 	}

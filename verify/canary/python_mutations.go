@@ -58,11 +58,13 @@ func (t *pyFunction) checks() (all []check) {
 		if pyDocstring(l.Text) || !pyChecks.MatchString(code) && len(t.wrong(code, r)) == 0 {
 			continue
 		}
-		to := l.End
+		c := check{from: l.End - len(l.Text), repeats: !t.reaches(i, pyWith)}
+		c.to = c.from + len(code)
+		c.given, c.wanted, _ = pyCompared(code)
 		for j := i + 1; strings.HasSuffix(code, ":") && j < len(t.body) && t.body[j].Indent > l.Indent; j++ {
-			to = t.body[j].End
+			c.to = t.body[j].End
 		}
-		all = append(all, check{l.Start, to, !t.reaches(i, pyWith)})
+		all = append(all, c)
 	}
 	return all
 }

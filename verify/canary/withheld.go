@@ -2,6 +2,7 @@ package canary
 
 import (
 	"bytes"
+	"fmt"
 	"maps"
 	"path"
 	"regexp"
@@ -11,14 +12,11 @@ import (
 	"deepswe/verify/literal"
 )
 
-// Literal is a value that a withheld test must have written, or may leave out if it is optional.
+// Literal is a value that a withheld test must have written.
 type Literal struct {
 	literal.Value
-	Optional bool
 	// given are the sources of what is compared with it, and of what that is made of, as far as the test shows.
 	given []string
-	// row is set if it is one of a table's.
-	row bool
 }
 
 // withholder is a test whose comparisons with literals can be made outside.
@@ -36,6 +34,20 @@ type withholder interface {
 
 // Foreign stands for a value that is not exactly of a language's own types.
 const Foreign = "?"
+
+// withhold makes all checks of a test calls of the helper, in statements of the given form; none if any of them does
+// more than to compare with a literal, or may do it more than once.
+func withhold(test []byte, checks []check, form string, first int) (edits []edit, literals map[int]Literal) {
+	literals = map[int]Literal{}
+	for i, c := range checks {
+		if c.repeats || c.given == "" {
+			return nil, nil
+		}
+		edits = append(edits, edit{c.from, c.to, fmt.Sprintf(form, keep, first+i, c.given)})
+		literals[first+i] = Literal{c.wanted, traced(test, c.given)}
+	}
+	return edits, literals
+}
 
 // newHelper returns the helper for a file: a file beside it, or a text without a name to append to it.
 func newHelper(w withholder, record, beside string) Source {
@@ -139,7 +151,7 @@ func (p part) shows(c Canary, number int) bool {
 	if p.test == c.Name && p.file == c.File {
 		for other, of := range c.Values {
 			foreign := func(given string) bool { return !slices.Contains(l.given, given) && l.In(given) }
-			if other != number && !of.row && slices.ContainsFunc(of.given, foreign) {
+			if other != number && slices.ContainsFunc(of.given, foreign) {
 				return true
 			}
 		}

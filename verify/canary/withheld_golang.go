@@ -8,13 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"deepswe/verify/literal"
 )
 
 var _ withholder = (*goTest)(nil)
 
-// withhold takes literals out of comparisons such as got != 3 and !reflect.DeepEqual(got, tt.want), and out of calls
+// withhold takes literals out of comparisons such as got != 3 and !reflect.DeepEqual(got, want), and out of calls
 // such as assert.Equal(t, 3, got) and cmp.Diff(want, got).
 func (t *goTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 	w := &goWithholder{
@@ -34,8 +32,7 @@ type goWithholder struct {
 	next     int
 	edits    []edit
 	literals map[int]Literal
-	// numbers are those of literals that have a name, or the first ones of columns. known are the places where names of
-	// literals may stand.
+	// numbers are those of literals that have a name. known are the places where such names may stand.
 	numbers map[types.Object]int
 	known   map[ast.Node]bool
 	// diffs are the variables that are empty if a comparison holds.
@@ -171,13 +168,12 @@ func (t *goTest) check(e ast.Expr) (c goCheck, ok bool) {
 // keep makes a comparison a call of the helper, and empties the literals.
 func (w *goWithholder) keep(c goCheck) {
 	for _, loop := range w.repeats { // the first time might show what the others expect
-		inside := loop.Pos() < c.node.Pos() && c.node.End() <= loop.End()
-		w.left = w.left || inside && (c.object == nil || loop != ast.Node(c.loop))
+		w.left = w.left || loop.Pos() < c.node.Pos() && c.node.End() <= loop.End()
 	}
 	first, done := w.numbers[c.object]
 	if !done || c.object == nil {
 		first = w.next
-		w.next += len(c.literals)
+		w.next++
 		w.empty(c, first)
 	}
 	w.known[c.wanted] = true
@@ -188,11 +184,7 @@ func (w *goWithholder) keep(c goCheck) {
 	if c.differs {
 		helper += "_text"
 	}
-	number := strconv.Itoa(first)
-	if key, name := c.key(); key != nil {
-		number += "+" + name
-	}
-	arguments := []string{number, w.text(c.given)}
+	arguments := []string{strconv.Itoa(first), w.text(c.given)}
 	switch {
 	case c.call != nil: // so that the function stays used, and imported
 		same := []string{wanted, wanted}
@@ -211,46 +203,14 @@ func (w *goWithholder) edit(n ast.Node, text string) edit {
 	return edit{w.file.offset(n.Pos()), w.file.offset(n.End()), text}
 }
 
-// empty takes the literals of a comparison out of the test, unless they are in the comparison itself.
-func (w *goWithholder) empty(c goCheck, first int) {
-	given := traced([]byte(w.text(w.decl)), w.text(c.given))
-	for i, e := range c.literals {
-		if e == nil {
-			v, _ := literal.Parse(c.zero) // it is one
-			w.literals[first+i] = Literal{Value: v, Optional: true}
-			continue
-		}
-		v, empty, _ := w.file.names.literal(e)
-		w.literals[first+i] = Literal{Value: v, given: append(w.others(c, i), given...), row: c.loop != nil}
-		if c.object != nil {
-			w.edits = append(w.edits, w.edit(e, empty))
-		}
+// empty takes the literal of a comparison out of the test, unless it is in the comparison itself.
+func (w *goWithholder) empty(c goCheck, number int) {
+	v, empty, _ := w.file.names.literal(c.literal)
+	w.literals[number] = Literal{v, traced([]byte(w.text(w.decl)), w.text(c.given))}
+	if c.object != nil {
+		w.edits = append(w.edits, w.edit(c.literal, empty))
+		w.numbers[c.object] = number
 	}
-	if c.object == nil {
-		return
-	}
-	w.numbers[c.object] = first
-	if key, name := c.key(); key != nil && key.Name != name && !w.known[key] {
-		w.known[key] = true
-		body := w.file.offset(c.loop.Body.Lbrace) + 1
-		w.edits = append(w.edits, w.edit(key, name), edit{body, body, " " + name + " := " + name + ";"})
-	}
-}
-
-// others returns the sources of the other fields in a row of a table.
-func (w *goWithholder) others(c goCheck, row int) (texts []string) {
-	if c.loop == nil {
-		return nil
-	}
-	for _, v := range w.file.names.table(c.loop.X).Elts[row].(*ast.CompositeLit).Elts {
-		if pair, ok := v.(*ast.KeyValueExpr); ok {
-			v = pair.Value
-		}
-		if v != c.literals[row] {
-			texts = append(texts, w.text(v))
-		}
-	}
-	return texts
 }
 
 // usesElsewhere reports whether literals that are taken out are used for anything but comparisons and messages.
@@ -261,10 +221,6 @@ func (w *goWithholder) usesElsewhere() (found bool) {
 			return false
 		}
 		switch n := n.(type) {
-		case *ast.KeyValueExpr: // the name of a column
-			if id, ok := n.Key.(*ast.Ident); ok {
-				w.known[id] = true
-			}
 		case *ast.CallExpr:
 			fn, ok := n.Fun.(*ast.SelectorExpr)
 			return !ok || w.text(fn.X) != w.t || fn.Sel.Name == "Run"

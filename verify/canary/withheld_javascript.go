@@ -1,7 +1,6 @@
 package canary
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,31 +19,11 @@ var (
 
 // withhold takes literals out of comparisons such as expect(f()).toBe(3) and assert.equal(f(), 3).
 func (t *jsTest) withhold(first int) (edits []edit, literals map[int]Literal) {
-	f := t.file
-	if literals = map[int]Literal{}; t.cases != nil || t.computed {
+	if t.computed {
 		return nil, nil
 	}
-	depth, own := 0, min(t.open, 1) // how many brackets are open; what is deeper in the test may run more than once
-	for i := t.title; i < t.last; i++ {
-		switch {
-		case f.tokens[i].Kind == 'o' && f.match[i] > i:
-			depth++
-		case f.tokens[i].Kind == 'o' && f.match[i] > 0:
-			depth--
-		}
-		from, to, given, wanted, ok := f.compared(i)
-		if ok = ok && depth == own && !f.headed(i); !ok && f.checks(i) {
-			return nil, nil
-		}
-		if !ok {
-			continue
-		}
-		text := fmt.Sprintf("%s(%d, %s)", keep, first+len(literals), given)
-		edits = append(edits, edit{f.tokens[from].From, f.tokens[to].To, text})
-		literals[first+len(literals)] = Literal{Value: wanted, given: traced(f.data[f.tokens[t.first].From:f.tokens[t.last].To], given)}
-		i = to
-	}
-	return edits, literals
+	from, to := t.extent()
+	return withhold(t.file.data[from:to], t.checks(), "%s(%d, %s)", first)
 }
 
 // jsHeads are words that brackets may follow although they are not called.

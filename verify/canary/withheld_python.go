@@ -1,7 +1,6 @@
 package canary
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,25 +31,10 @@ func (t *pyFunction) several() bool {
 
 // withhold takes literals out of comparisons that every run of the test reaches once.
 func (t *pyFunction) withhold(first int) (edits []edit, literals map[int]Literal) {
-	if literals = map[int]Literal{}; t.several() {
+	if t.several() {
 		return nil, nil
 	}
-	for i, l := range t.body {
-		code := pyCode(l.Text)
-		given, wanted, ok := pyCompared(code)
-		switch {
-		case ok && t.reaches(i, pyWith):
-		case pyChecks.MatchString(code) && !pyDocstring(l.Text):
-			return nil, nil
-		default:
-			continue
-		}
-		from := l.End - len(l.Text)
-		text := fmt.Sprintf("assert %s(%d, %s)", keep, first+len(literals), given)
-		edits = append(edits, edit{from, from + len(code), text})
-		literals[first+len(literals)] = Literal{Value: wanted, given: traced(t.file.data[t.from:t.to], given)}
-	}
-	return edits, literals
+	return withhold(t.file.data[t.from:t.to], t.checks(), "assert %s(%d, %s)", first)
 }
 
 // pyCompared returns what a statement compares with a literal: an assert, or a call of assertEqual and its like.
