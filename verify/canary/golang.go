@@ -225,7 +225,7 @@ func (t *goTest) expectations(n ast.Node) (found []*ast.BasicLit) {
 	}
 	if e, ok := n.(ast.Expr); ok {
 		if c, ok := t.check(e); ok {
-			add(c.literal)
+			add(c.wanted)
 			return found
 		}
 	}

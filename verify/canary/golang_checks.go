@@ -12,65 +12,14 @@ import (
 )
 
 // goNames are the names of a file, and what they stand for. Those of other files and packages are not known.
-type goNames struct {
-	types.Info
-	values map[types.Object]ast.Expr // that a variable or constant is declared with
-}
+type goNames struct{ types.Info }
 
 // named resolves the names of a file.
 func named(fset *token.FileSet, file *ast.File) *goNames {
-	n := &goNames{
-		Info: types.Info{
-			Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{},
-			Uses: map[*ast.Ident]types.Object{},
-		},
-		values: map[types.Object]ast.Expr{},
-	}
+	n := &goNames{types.Info{Types: map[ast.Expr]types.TypeAndValue{}}}
 	config := types.Config{FakeImportC: true, Error: func(error) {}}
 	_, _ = config.Check(file.Name.Name, fset, []*ast.File{file}, &n.Info) // what it cannot know is left out
-	ast.Inspect(file, func(node ast.Node) bool {
-		switch node := node.(type) {
-		case *ast.AssignStmt:
-			for i, l := range node.Lhs {
-				if id, ok := l.(*ast.Ident); ok && len(node.Lhs) == len(node.Rhs) && n.Defs[id] != nil {
-					n.values[n.Defs[id]] = node.Rhs[i]
-				}
-			}
-		case *ast.ValueSpec:
-			for i, id := range node.Names {
-				if len(node.Values) == len(node.Names) {
-					n.values[n.Defs[id]] = node.Values[i]
-				}
-			}
-		}
-		return true
-	})
 	return n
-}
-
-// goWanted is what a comparison expects.
-type goWanted struct {
-	object  types.Object // the variable; nil for a literal in its place
-	literal ast.Expr
-}
-
-// wanted returns what an expression of a comparison stands for, if that is a literal.
-func (n *goNames) wanted(e ast.Expr) (w goWanted, ok bool) {
-	if id, isName := e.(*ast.Ident); isName && n.value(n.Uses[id]) != nil {
-		w.object, e = n.Uses[id], n.value(n.Uses[id])
-	}
-	w.literal = e
-	_, _, ok = n.literal(e)
-	return w, ok
-}
-
-// value returns what a name inside a function is declared with; nil if that is not known. Other files may use those of
-// the package.
-func (n *goNames) value(object types.Object) ast.Expr {
-	if object == nil || object.Parent() == object.Pkg().Scope() {
-		return nil
-	}
-	return n.values[object]
 }
 
 // literal returns the value of an expression of literals only, and the source of an empty one of its type.

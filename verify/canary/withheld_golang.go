@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
-	"go/types"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,13 +11,11 @@ import (
 
 var _ withholder = (*goTest)(nil)
 
-// withhold takes literals out of comparisons such as got != 3 and !reflect.DeepEqual(got, want), and out of calls
-// such as assert.Equal(t, 3, got) and cmp.Diff(want, got).
+// withhold takes literals out of comparisons such as got != 3 and !reflect.DeepEqual(got, []int{3}), and out of calls
+// such as assert.Equal(t, 3, got).
 func (t *goTest) withhold(first int) (edits []edit, literals map[int]Literal) {
-	w := &goWithholder{
-		goTest: t, next: first, literals: map[int]Literal{}, numbers: map[types.Object]int{}, known: map[ast.Node]bool{},
-	}
-	if ast.Inspect(t.decl.Body, w.look); w.left || w.usesElsewhere() {
+	w := &goWithholder{goTest: t, first: first, literals: map[int]Literal{}}
+	if ast.Inspect(t.decl.Body, w.look); w.left {
 		return nil, nil
 	}
 	return w.edits, w.literals
@@ -29,29 +26,16 @@ type goWithholder struct {
 	*goTest
 	// left is set if anything but what is taken can make the test fail, apart from errors.
 	left     bool
-	next     int
+	first    int
 	edits    []edit
 	literals map[int]Literal
-	// numbers are those of literals that have a name. known are the places where such names may stand.
-	numbers map[types.Object]int
-	known   map[ast.Node]bool
-	// diffs are the variables that are empty if a comparison holds.
-	diffs []types.Object
 	// repeats are the loops and the functions, other than those of subtests, that were looked at.
 	repeats []ast.Node
 }
 
 func (w *goWithholder) look(n ast.Node) bool {
 	switch n := n.(type) {
-	case *ast.AssignStmt:
-		if c, ok := w.check(n.Rhs[0]); ok && c.differs {
-			if id, ok := n.Lhs[0].(*ast.Ident); ok {
-				w.diffs = append(w.diffs, w.file.names.Defs[id])
-			}
-		}
-	case *ast.ForStmt:
-		w.repeats = append(w.repeats, n)
-	case *ast.RangeStmt:
+	case *ast.ForStmt, *ast.RangeStmt:
 		w.repeats = append(w.repeats, n)
 	case *ast.CallExpr:
 		if c, ok := w.check(n); ok {
@@ -86,42 +70,19 @@ func (w *goWithholder) condition(n *ast.IfStmt) {
 		}
 	}
 	for _, cond := range alternatives(n.Cond) {
-		c, ok := w.check(cond)
-		if difference, isDifference := w.difference(cond); isDifference {
-			ast.Inspect(difference, w.look)
-		} else if ok {
+		if c, ok := w.check(cond); ok {
 			w.keep(c)
 		} else {
 			w.left = w.left || !isError(cond)
 		}
 	}
-	ast.Inspect(n.Body, func(n ast.Node) bool { // messages may name literals
-		w.known[n] = true
-		return true
-	})
 }
 
-// difference returns what a condition says is not empty, if that is the difference of a comparison.
-func (w *goWithholder) difference(cond ast.Expr) (e ast.Expr, ok bool) {
-	c, ok := cond.(*ast.BinaryExpr)
-	if !ok || w.text(c.Y) != `""` {
-		return nil, false
-	}
-	if id, isName := c.X.(*ast.Ident); isName {
-		return c.X, slices.Contains(w.diffs, w.file.names.Uses[id])
-	}
-	inner, ok := w.check(c.X)
-	return c.X, ok && inner.differs
-}
-
-// goCheck is a comparison with literals that makes a test fail if it does not hold.
+// goCheck is a comparison with a literal that makes a test fail if it does not hold.
 type goCheck struct {
 	node          ast.Expr
 	given, wanted ast.Expr
-	goWanted
-	form string // of what takes its place; %s is a call of the helper
-	// differs is set if its value is a difference, which is empty if the comparison holds.
-	differs bool
+	form          string // of what takes its place; %s is a call of the helper
 	// call is a call of a function that compares values; nil for an operator.
 	call *ast.CallExpr
 }
@@ -145,11 +106,7 @@ func (t *goTest) check(e ast.Expr) (c goCheck, ok bool) {
 		}
 	case *ast.CallExpr:
 		fn, ok := n.Fun.(*ast.SelectorExpr)
-		switch {
-		case !ok:
-		case t.text(n.Fun) == "cmp.Diff":
-			c.call, c.form, c.differs, sides = n, "%s", true, n.Args
-		case len(n.Args) > 2 && fn.Sel.Name == "Equal" && t.text(n.Args[0]) == t.t:
+		if ok && len(n.Args) > 2 && fn.Sel.Name == "Equal" && t.text(n.Args[0]) == t.t {
 			c.form, sides = t.text(fn.X)+".True("+t.t+", %s)", n.Args[1:3]
 		}
 	}
@@ -157,7 +114,7 @@ func (t *goTest) check(e ast.Expr) (c goCheck, ok bool) {
 		return c, false
 	}
 	for _, i := range []int{1, 0} {
-		if c.goWanted, ok = t.file.names.wanted(sides[i]); ok {
+		if _, _, ok = t.file.names.literal(sides[i]); ok {
 			c.wanted, c.given = sides[i], sides[1-i]
 			return c, true
 		}
@@ -165,72 +122,24 @@ func (t *goTest) check(e ast.Expr) (c goCheck, ok bool) {
 	return c, false
 }
 
-// keep makes a comparison a call of the helper, and empties the literals.
+// keep makes a comparison a call of the helper.
 func (w *goWithholder) keep(c goCheck) {
 	for _, loop := range w.repeats { // the first time might show what the others expect
 		w.left = w.left || loop.Pos() < c.node.Pos() && c.node.End() <= loop.End()
 	}
-	first, done := w.numbers[c.object]
-	if !done || c.object == nil {
-		first = w.next
-		w.next++
-		w.empty(c, first)
-	}
-	w.known[c.wanted] = true
-	helper, wanted := keep, w.text(c.wanted)
-	if c.object == nil {
-		_, wanted, _ = w.file.names.literal(c.wanted)
-	}
-	if c.differs {
-		helper += "_text"
-	}
-	arguments := []string{strconv.Itoa(first), w.text(c.given)}
-	switch {
-	case c.call != nil: // so that the function stays used, and imported
-		same := []string{wanted, wanted}
+	number := w.first + len(w.literals)
+	v, empty, _ := w.file.names.literal(c.wanted)
+	w.literals[number] = Literal{v, traced([]byte(w.text(w.decl)), w.text(c.given))}
+	arguments := []string{strconv.Itoa(number), w.text(c.given)}
+	if c.call != nil { // so that the function stays used, and imported
+		same := []string{empty, empty}
 		for _, more := range c.call.Args[2:] {
 			same = append(same, w.text(more))
 		}
 		arguments = append(arguments, w.text(c.call.Fun)+"("+strings.Join(same, ", ")+")")
-	case c.object != nil:
-		arguments = append(arguments, wanted)
 	}
-	text := helper + "(" + strings.Join(arguments, ", ") + ")"
-	w.edits = append(w.edits, w.edit(c.node, fmt.Sprintf(c.form, text)))
-}
-
-func (w *goWithholder) edit(n ast.Node, text string) edit {
-	return edit{w.file.offset(n.Pos()), w.file.offset(n.End()), text}
-}
-
-// empty takes the literal of a comparison out of the test, unless it is in the comparison itself.
-func (w *goWithholder) empty(c goCheck, number int) {
-	v, empty, _ := w.file.names.literal(c.literal)
-	w.literals[number] = Literal{v, traced([]byte(w.text(w.decl)), w.text(c.given))}
-	if c.object != nil {
-		w.edits = append(w.edits, w.edit(c.literal, empty))
-		w.numbers[c.object] = number
-	}
-}
-
-// usesElsewhere reports whether literals that are taken out are used for anything but comparisons and messages.
-func (w *goWithholder) usesElsewhere() (found bool) {
-	names := w.file.names
-	ast.Inspect(w.file.parsed, func(n ast.Node) bool {
-		if w.known[n] {
-			return false
-		}
-		switch n := n.(type) {
-		case *ast.CallExpr:
-			fn, ok := n.Fun.(*ast.SelectorExpr)
-			return !ok || w.text(fn.X) != w.t || fn.Sel.Name == "Run"
-		case *ast.Ident:
-			_, taken := w.numbers[names.Uses[n]]
-			found = found || taken
-		}
-		return true
-	})
-	return found
+	text := fmt.Sprintf(c.form, keep+"("+strings.Join(arguments, ", ")+")")
+	w.edits = append(w.edits, edit{w.file.offset(c.node.Pos()), w.file.offset(c.node.End()), text})
 }
 
 func (t *goTest) text(n ast.Node) string {
@@ -244,7 +153,7 @@ func (t *goTest) calls(c *ast.CallExpr) bool {
 		return false
 	}
 	is := func(e ast.Expr) bool { id, ok := e.(*ast.Ident); return ok && (id.Name == t.t || id.Name == "panic") }
-	if slices.ContainsFunc(c.Args, is) || is(c.Fun) || text == "cmp.Diff" {
+	if slices.ContainsFunc(c.Args, is) || is(c.Fun) {
 		return true
 	}
 	fn, ok := c.Fun.(*ast.SelectorExpr)
@@ -294,11 +203,6 @@ func KEEP(number int, value interface{}, _ ...interface{}) bool {
 	defer record.Close()
 	fmt.Fprintf(record, "%d %s\n", number, text)
 	return true
-}
-
-func KEEP_text(number int, value interface{}, _ ...interface{}) string {
-	KEEP(number, value)
-	return ""
 }
 
 func KEEP_spell(v reflect.Value) (string, bool) {

@@ -78,17 +78,15 @@ func TestA(t *testing.T) {
 		{Golang{}, Source{"a/a_test.go", []byte(`package a
 
 func TestA(t *testing.T) {
-	want := map[string]int{"a": 11, "b": -2}
-	if got := M(); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	if got := M(); !reflect.DeepEqual(got, map[string]int{"a": 11, "b": -2}) {
+		t.Errorf("got %v", got)
 	}
 }
 `)}, "TestA", `package a
 
 func TestA(t *testing.T) {
-	want := map[string]int{}
-	if got := M(); !kept_for_later(0, got, reflect.DeepEqual(want, want)) {
-		t.Errorf("got %v, want %v", got, want)
+	if got := M(); !kept_for_later(0, got, reflect.DeepEqual(map[string]int{}, map[string]int{})) {
+		t.Errorf("got %v", got)
 	}
 }
 `, []string{"{'b': -2, 'a': 11}"}},
