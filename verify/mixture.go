@@ -307,7 +307,7 @@ func (t *trial) sources(
 			}
 			seen[name] = true
 			if f, ok := own[name]; ok {
-				if f.kind == env.KindFile && !(w.Holds(name) && bytes.ContainsRune(f.data, 0)) {
+				if f.kind == env.KindFile && (!w.Holds(name) || !bytes.ContainsRune(f.data, 0)) {
 					sources = append(sources, canary.Source{Name: name, Data: f.data})
 				}
 				continue
@@ -320,7 +320,7 @@ func (t *trial) sources(
 			if err != nil && env.IsInfrastructure(ctx, err) {
 				return fmt.Errorf("read %s: %w", name, err)
 			}
-			if err == nil && !(w.Holds(name) && bytes.ContainsRune(data, 0)) {
+			if err == nil && (!w.Holds(name) || !bytes.ContainsRune(data, 0)) {
 				sources = append(sources, canary.Source{Name: name, Data: data})
 				all = all && info.Size == int64(len(data))
 			}
