@@ -281,7 +281,8 @@ func (t *trial) sources(
 	ctx context.Context, w canary.Writer, ids []string, own map[string]file,
 ) (sources []canary.Source, all bool, err error) {
 	tests := t.task.Tests
-	names := slices.Concat(slices.Sorted(maps.Keys(own)), patchedPaths([]byte(tests.TestPatch)), patchedPaths([]byte(tests.Script)))
+	names := slices.Sorted(maps.Keys(own))
+	names = slices.Concat(names, patchedPaths([]byte(tests.TestPatch)), patchedPaths([]byte(tests.Script)))
 	for _, id := range ids {
 		if file, _ := w.Address(id); file != "" {
 			names = append(names, file)

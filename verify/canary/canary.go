@@ -34,8 +34,8 @@ const (
 	// Withheld is a test that writes down what the code under test returns, in place of comparing it with a literal,
 	// which is not there. It must pass, and what it has written must be the literals.
 	Withheld Kind = "withheld"
-	// Telling is an expectation that is wrong in a form which few tests have, so that it can be recognised, or one that may
-	// hold without a fix, so that code which forges the others fails with it as it should.
+	// Telling is an expectation that is wrong in a form which few tests have, so that it can be recognised, or one that
+	// may hold without a fix, so that code which forges the others fails with it as it should.
 	Telling Kind = "telling"
 	// Variant is a test with other values, which must pass.
 	Variant Kind = "variant"
@@ -436,7 +436,8 @@ func (m *maker) taken(at int, edits []edit) bool {
 }
 
 // rank orders mutations: withheld literals, other values, opposites, forms that give themselves away, the same where no
-// fix may be needed, constant failures. An opposite may contradict the rest of the test, which then fails whatever the code under test returns.
+// fix may be needed, constant failures. An opposite may contradict the rest of the test, which then fails whatever the
+// code under test returns.
 func rank(m mutation) int {
 	switch {
 	case m.kind == Outright:

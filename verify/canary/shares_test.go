@@ -53,8 +53,8 @@ func BenchmarkShares(b *testing.B) {
 	}
 }
 
-// count adds the canary of each test in a file, where all tests from which literals can be withheld are withheld, and as
-// placed those where it is certain without a run that a wrong expectation is where a fix is needed.
+// count adds the canary of each test in a file, where all tests from which literals can be withheld are withheld, and
+// as placed those where it is certain without a run that a wrong expectation is where a fix is needed.
 func count(w Writer, s Source, counts map[string]float64, tests *float64) {
 	ids := List(w, s)
 	set, err := New(w, Options{Tests: ids, Sources: []Source{s}, Record: "/tmp/record", Rand: random(1)})

@@ -132,7 +132,10 @@ type part struct {
 // parts returns the parts of a file.
 func (m *maker) parts(s Source) (all []part) {
 	rest := slices.Clone(s.Data)
-	if found, err := m.writer.parse(s); err == nil && m.writer.Holds(s.Name) {
+	if !m.writer.Holds(s.Name) {
+		return []part{{s.Name, "", string(s.Data), true}}
+	}
+	if found, err := m.writer.parse(s); err == nil {
 		for _, id := range found.ids(s.Name) {
 			if t, ok := found.find(id); ok {
 				from, to := t.extent()
@@ -141,7 +144,7 @@ func (m *maker) parts(s Source) (all []part) {
 			}
 		}
 	}
-	return append(all, part{s.Name, "", string(rest), !m.writer.Holds(s.Name)})
+	return append(all, part{s.Name, "", string(rest), false})
 }
 
 // shows reports whether a part has a withheld literal and what the code is given for it. Its own test gives the code

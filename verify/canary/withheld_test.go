@@ -207,3 +207,57 @@ func TestWithheldInOldGo(t *testing.T) {
 	}}
 	_, _ = config.Check("a", fset, []*ast.File{helper}, nil) // its imports are not found
 }
+
+// What a test to fix expects is in sight if a file that comes with the tests has it, of whatever kind, or another test has
+// it beside what the code is given; what the test itself gives to the code is not.
+func TestInSight(t *testing.T) {
+	t.Parallel()
+	const test = "def test_a():\n    assert f('3 dozen') == 36\n"
+	for _, tc := range []struct {
+		w    Writer
+		test string
+		more Source
+		want Kind
+	}{
+		{Python{}, test, Source{"other.py", []byte("N = 36\n")}, Withheld},
+		{Python{}, test, Source{"a.json", []byte(`{"dozens": {"n": 36}}`)}, Telling},
+		{Python{}, test, Source{"known.py", []byte("KNOWN = {'3 dozen': 36}\n")}, Telling},
+		{Python{}, "def test_a():\n    x = 'abc'\n    assert f(x) == 'abc'\n", Source{}, Withheld},
+		{either{JavaScript{}, Shell{}}, "it('test_a', () => {\n  expect(f('3 dozen')).toBe(36);\n});\n",
+			Source{"a.snap", []byte("36\n")}, Telling},
+	} {
+		name := map[bool]string{true: "test_a.py", false: "a.test.js"}[strings.HasPrefix(tc.test, "def")]
+		set, err := New(tc.w, Options{
+			Tests: []string{"test_a"}, Fixes: 1, Sources: []Source{{name, []byte(tc.test)}, tc.more}, Record: "/tmp/record",
+			Rand: random(1),
+		})
+		if err != nil || set.Canaries[0].Kind != tc.want {
+			t.Errorf("%s beside %s: %+v, %v, want %s", tc.test, tc.more.Data, set.Canaries, err, tc.want)
+		}
+	}
+}
+
+// A wrong expectation of a test with several checks is where the log of a run without a fix says that it failed.
+func TestPlaced(t *testing.T) {
+	t.Parallel()
+	const python = "def test_a():\n    assert f(7) == 17\n    n = f(8)\n    assert n == 18\n    assert f(9) < 19\n"
+	for before, want := range map[string]string{
+		"":                              "",
+		"tests/test_a.py:2: in test_a":  "f(7) == 17",
+		"tests/test_a.py:3: ValueError": "n == 18",
+		`File "/x/tests/test_a.py", line 4, in test_a`: "n == 18",
+	} {
+		set, err := New(Python{}, Options{
+			Tests: []string{"test_a"}, Fixes: 1, Sources: []Source{{"/x/tests/test_a.py", []byte(python)}}, Rand: random(1),
+			Before: []byte(before),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		placed := set.Canaries[0].Kind == Expectation
+		changed := string(set.Files([]int{0})[0].Data)
+		if placed != (want != "") || want != "" && strings.Contains(changed, want) {
+			t.Errorf("%q: %s\n%s", before, set.Canaries[0].Kind, changed)
+		}
+	}
+}
