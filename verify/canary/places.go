@@ -33,6 +33,8 @@ func (m *maker) placed(at int, t test, e edit) bool {
 		return slices.ContainsFunc(failing, func(l int) bool { return l < c.to && c.from < l+len(lineAt(data, l)) })
 	}
 	checked := slices.ContainsFunc(checks, within)
+	inside := func(c check) bool { return c.from <= e.at && e.at < c.to }
+	own := slices.ContainsFunc(checks, inside)
 	return slices.ContainsFunc(checks, func(c check) bool {
 		pieces := traced(data[from:to], string(data[c.from:c.to]))
 		comes := func(l int) bool {
@@ -43,8 +45,8 @@ func (m *maker) placed(at int, t test, e edit) bool {
 			of[0] = strings.TrimSpace(of[0])
 			return slices.ContainsFunc(of, shared) || slices.ContainsFunc(names.FindAllString(imports, -1), imported)
 		}
-		switch inside := c.from <= e.at && e.at < c.to; {
-		case c.repeats, !inside && !slices.Contains(pieces[1:], line):
+		switch {
+		case c.repeats, own && !inside(c), !own && !slices.Contains(pieces[1:], line):
 			return false
 		case len(checks) == 1:
 			return true

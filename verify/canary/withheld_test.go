@@ -237,6 +237,21 @@ func TestInSight(t *testing.T) {
 	}
 }
 
+// What a check calls to check is not where its values come from.
+func TestPlacedAmongAsserts(t *testing.T) {
+	t.Parallel()
+	source := Source{"/x/a.test.js", []byte("it('adds', () => {\n  assert.equal(f(7), 17);\n  assert.ok(f(8));\n" +
+		"  assert.equal(f(9), 19);\n});\n")}
+	for seed := range uint64(20) {
+		set, err := New(JavaScript{}, Options{
+			Tests: []string{"adds"}, Fixes: 1, Sources: []Source{source}, Rand: random(seed), Before: []byte("/x/a.test.js:4:10"),
+		})
+		if err != nil || strings.Contains(string(set.Files([]int{0})[0].Data), "f(9), 19") {
+			t.Errorf("seed %d: %+v, %v", seed, set.Canaries, err)
+		}
+	}
+}
+
 // A wrong expectation of a test with several checks is where the log of a run without a fix says that it failed.
 func TestPlaced(t *testing.T) {
 	t.Parallel()
