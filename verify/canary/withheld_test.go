@@ -208,8 +208,8 @@ func TestWithheldInOldGo(t *testing.T) {
 	_, _ = config.Check("a", fset, []*ast.File{helper}, nil) // its imports are not found
 }
 
-// What a test to fix expects is in sight if a file that comes with the tests has it, of whatever kind, or another test has
-// it beside what the code is given; what the test itself gives to the code is not.
+// What a test to fix expects is in sight if a file that comes with the tests has it, of whatever kind, or another
+// test has it beside what the code is given; what the test itself gives to the code is not.
 func TestInSight(t *testing.T) {
 	t.Parallel()
 	const test = "def test_a():\n    assert f('3 dozen') == 36\n"
