@@ -36,6 +36,12 @@ func (m *maker) placed(at int, t test, e edit) bool {
 	inside := func(c check) bool { return c.from <= e.at && e.at < c.to }
 	own := slices.ContainsFunc(checks, inside)
 	return slices.ContainsFunc(checks, func(c check) bool {
+		if c.repeats || own && !inside(c) {
+			return false
+		}
+		if own && (len(checks) == 1 || checked || len(failing) == 0) {
+			return len(checks) == 1 || within(c)
+		}
 		pieces := traced(data[from:to], string(data[c.from:c.to]))
 		comes := func(l int) bool {
 			of := traced(data[from:to], lineAt(data, l))
@@ -46,7 +52,7 @@ func (m *maker) placed(at int, t test, e edit) bool {
 			return slices.ContainsFunc(of, shared) || slices.ContainsFunc(names.FindAllString(imports, -1), imported)
 		}
 		switch {
-		case c.repeats, own && !inside(c), !own && !slices.Contains(pieces[1:], line):
+		case !own && !slices.Contains(pieces[1:], line):
 			return false
 		case len(checks) == 1:
 			return true
