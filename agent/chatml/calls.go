@@ -260,7 +260,7 @@ func (r *reader) add(id, name, arguments string) bool {
 	if id = plain(id); !r.numbered && len(id) != len(callID(0, 0)) {
 		id = callID(r.turn, len(r.calls))
 	}
-	if name = plain(name); name == "" {
+	if name = plain(name); name == "" || strings.ContainsAny(name, "<>") {
 		return false
 	}
 	r.calls = append(r.calls, trajectory.ToolCall{ID: id, Name: name, Arguments: plain(arguments)})
