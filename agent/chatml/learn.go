@@ -104,8 +104,8 @@ const (
 		`{"type": "string"}, "description": "l"}, "flag": {"type": "boolean", "description": "f"}}}`
 )
 
-// learnCalls finds out in which notation the template writes calls, by reading some that it has written in all that are
-// known. The error says that there is none, or several.
+// learnCalls finds the notation in which the template writes calls: it renders a call, and tries to read it in each
+// known notation. It fails unless exactly one of them gives the same call back.
 func (c *Codec) learnCalls() error {
 	specs := []tools.Spec{{Name: probe, Description: "d", Parameters: json.RawMessage(probeSchema)}}
 	var names []string

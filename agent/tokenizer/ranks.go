@@ -60,8 +60,8 @@ func (t *Tokenizer) ranked(tokens [][]byte, first int32, special []addedToken) e
 	return nil
 }
 
-// ParseTekken reads the content of a tekken.json, as Mistral's models have it. Special tokens are recognised in texts,
-// which Mistral's own library leaves to the caller.
+// ParseTekken reads the content of a tekken.json, as Mistral's models have it. Special tokens are recognised in texts;
+// with Mistral's own library, callers insert their ids themselves.
 func ParseTekken(data []byte) (*Tokenizer, error) {
 	var f struct {
 		Config struct {
@@ -101,7 +101,7 @@ func ParseTekken(data []byte) (*Tokenizer, error) {
 	for _, s := range f.Special {
 		special = append(special, addedToken{ID: s.Rank, Content: s.Text})
 	}
-	if f.Special == nil { // files up to version 7 leave to readers what these are
+	if f.Special == nil { // files up to version 7 do not list their special tokens
 		for i, text := range []string{"<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
 			"[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]",
 			"[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"} {

@@ -191,7 +191,7 @@ func splitGPT2(s string) int {
 	return spaces(s)
 }
 
-// modern is the patterns of Qwen and Llama 3.
+// modern matches the patterns of Qwen and Llama 3.
 type modern struct {
 	letters class
 	digits  int
@@ -242,7 +242,7 @@ func tail(s string, others class, ends string) int {
 	return spaces(s)
 }
 
-// cased is the patterns of o200k, Tekken and Kimi, for which a small letter ends a run of capital ones.
+// cased matches the patterns of o200k, Tekken and Kimi, which split words where upper case follows lower case.
 type cased struct {
 	// han says that Han characters are words of their own.
 	han        bool

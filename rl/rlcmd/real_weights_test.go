@@ -29,7 +29,7 @@ func TestRealServerMerged(t *testing.T) {
 	config := filepath.Join("..", "..", "testdata", "tinker-check.yaml")
 	if _, said, err := runTrain(t.Context(), "--config", config, "--out", made, "--set", "steps=1",
 		"--set", "trainer.base_url="+url, "--set", "trainer.model="+base, "--set", "rollouts.group=4",
-		"--set", "optimizer.learning_rate=0.003"); cli.ExitCode(err) != cli.ExitUnsolved { // one step is not enough for the verdict
+		"--set", "optimizer.learning_rate=0.003"); cli.ExitCode(err) != cli.ExitUnsolved { // a step is too little
 		t.Fatalf("%v\n%s", err, said)
 	}
 	var said bytes.Buffer
@@ -93,7 +93,7 @@ func servedLogprobs(t *testing.T, url, base, made string, ids []int32) []float64
 	return rows[0][1:]
 }
 
-// llama is a model of the families Llama and Qwen3 with float32 weights in one file, computed in the plainest way.
+// llama is a model of the families Llama and Qwen3 with float32 weights in one file, computed without any optimisation.
 type llama struct {
 	Layers     int     `json:"num_hidden_layers"`
 	Hidden     int     `json:"hidden_size"`

@@ -51,8 +51,8 @@ type Canary struct {
 	Kind Kind
 	// Mutation identifies the change. The same source always has the same mutations.
 	Mutation string
-	// Values are the literals that a withheld test must have written, by the number that it writes before each. That of
-	// another test is what it expects if it is right.
+	// Values are the literals that a withheld test must have written, by the number that it writes before each. A canary
+	// of another kind has one at most: the value that the right test expects.
 	Values map[int]Literal
 	// Group is the same for tests that expect the same: they are to be wrong together, because code that reads the file
 	// would take for right what most of them expect.

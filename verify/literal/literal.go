@@ -78,8 +78,8 @@ func (v Value) Common() bool {
 	return len(v.items) < 2 && !slices.ContainsFunc(slices.Concat(v.items, v.values), other)
 }
 
-// In reports whether a text says a value: whether all numbers and strings of it that are not common are words of the
-// text, however they are quoted, escaped or broken into lines.
+// In reports whether a text contains all numbers and strings of a value, except for common ones. Different quotes,
+// escape sequences and line breaks do not matter.
 func (v Value) In(source string) bool {
 	unsaid := func(one Value) bool { return !one.Common() && !one.In(source) }
 	return v.said(source) && !slices.ContainsFunc(slices.Concat(v.items, v.values), unsaid)

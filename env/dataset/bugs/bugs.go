@@ -10,8 +10,7 @@ import (
 	"deepswe/env"
 )
 
-// The names that select the datasets instead of a path: that of [Tasks], that of [Demonstrations], that of
-// [Shortcut], and that of [Shown].
+// The names that select a dataset in place of a path: those of [Tasks], [Demonstrations], [Shortcut] and [Shown].
 const (
 	Name               = "bugs"
 	DemonstrationsName = "bugs-demonstrations"

@@ -9,15 +9,21 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
+// sampledRows are rows that a trainer's first policy has sampled.
+func (c *conformance) sampledRows(t *testing.T, trainer *tinker.Trainer) []rl.Row {
+	t.Helper()
+	p, err := trainer.Publish(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.rows(t, p)
+}
+
 // losses takes one and the same step in several ways, each from the same first weights.
 func (c *conformance) losses(t *testing.T) {
 	first := c.open(t, "", nil)
 	defer first.Close()
-	p, err := first.Publish(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := c.rows(t, p)
+	rows := c.sampledRows(t, first)
 	before, err := first.Forward(t.Context(), rows)
 	if err != nil {
 		t.Fatal(err)
@@ -54,11 +60,7 @@ func (c *conformance) losses(t *testing.T) {
 func (c *conformance) streamed(t *testing.T) {
 	sampler := c.open(t, "", nil)
 	defer sampler.Close()
-	p, err := sampler.Publish(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := c.rows(t, p)
+	rows := c.sampledRows(t, sampler)
 	var norm float64
 	var want [][]float64
 	for _, way := range []struct {
@@ -73,6 +75,7 @@ func (c *conformance) streamed(t *testing.T) {
 		t.Run(way.name, func(t *testing.T) {
 			trainer := c.open(t, "", func(o *tinker.Options) { o.Known = &tinker.Probe{} })
 			defer trainer.Close()
+			var err error
 			var got rl.StepStats
 			for range 2 {
 				for from := 0; from < len(rows); from += way.part {

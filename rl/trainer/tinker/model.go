@@ -45,7 +45,7 @@ type Model struct {
 // unloadTimeout limits the requests that close a model.
 const unloadTimeout = 10 * time.Second
 
-// creations is how often to ask for a model if the responses are lost.
+// creations is the maximum number of attempts to create a model if responses are lost.
 const creations = 3
 
 // Create creates a model in a session of its own, and waits until it is ready. If the response is lost, another one is
