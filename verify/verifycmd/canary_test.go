@@ -56,7 +56,7 @@ func TestCanaryOnOddTasks(t *testing.T) {
 		{"no solution is known", func(task *env.Task) { task.Tests.GoldPatch = "" }, "honest copies deeply", 1,
 			verify.CanaryConfirmed, ""},
 		{"no solution is known, and a cheat", func(task *env.Task) { task.Tests.GoldPatch = "" }, "cheat results equal everything",
-			0, verify.CanaryCaught, "expectation"},
+			0, verify.CanaryCaught, "wrong tests were not reported as failed"},
 		{"a file of tests does not parse", func(task *env.Task) {
 			task.Tests.Files["tests/test_broken.py"] = "def test_broken(:\n    '''\n"
 			task.Tests.Script = strings.Replace(task.Tests.Script, "-rA", "-rA --continue-on-collection-errors", 1)
