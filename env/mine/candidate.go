@@ -80,7 +80,7 @@ const (
 	TooLarge    Reason = "larger than the bounds"
 	Submodule   Reason = "changes a submodule"
 	BinaryFix   Reason = "changes a binary file"
-	Formatting  Reason = "changes only white space in sources"
+	Formatting  Reason = "changes only the layout of sources"
 	Repeated    Reason = "the same change as in a newer commit"
 )
 
@@ -178,13 +178,13 @@ func (c Commit) candidate(
 		return string(out)
 	}
 	found := Candidate{Commit: c, Sources: diff(fixKinds), Tests: diff([]Kind{Test, Data})}
-	visible := diff([]Kind{Source}, "-w", "--ignore-blank-lines")
+	whole := diff([]Kind{Source}, "--unified=1000000")
 	if err != nil {
 		return Candidate{}, "", fmt.Errorf("read commit %s: %w", c.Hash, err)
 	}
 	print := fingerprint(found.Sources)
 	switch {
-	case !strings.Contains(visible, "\n@@ "):
+	case onlyLayout(whole):
 		return Candidate{}, Formatting, nil
 	case len(found.Sources) > cmp.Or(b.Bytes, 50_000):
 		return Candidate{}, TooLarge, nil
@@ -194,6 +194,38 @@ func (c Commit) candidate(
 	seen[print] = true
 	found.Labels = found.labels()
 	return found, "", nil
+}
+
+// lastComma is one that formatters write after the last of several lines in brackets.
+var lastComma = env.Pattern(`,\s*\n\s*([)\]}])`)
+
+// onlyLayout reports whether a patch that has the whole of its files leaves each of them the same text, but for white
+// space and commas before a bracket on the next line.
+func onlyLayout(patch string) bool {
+	for _, file := range strings.Split("\n"+patch, "\ndiff --git ") {
+		_, hunk, _ := strings.Cut(file, "\n@@ ")
+		_, lines, _ := strings.Cut(hunk, "\n")
+		var before, after strings.Builder
+		for line := range strings.Lines(lines) {
+			switch line[0] {
+			case '-':
+				before.WriteString(line[1:])
+			case '+':
+				after.WriteString(line[1:])
+			case ' ':
+				before.WriteString(line[1:])
+				after.WriteString(line[1:])
+			}
+		}
+		if bare(before.String()) != bare(after.String()) {
+			return false
+		}
+	}
+	return true
+}
+
+func bare(text string) string {
+	return strings.Join(strings.Fields(lastComma().ReplaceAllString(text, "$1")), "")
 }
 
 // fingerprint is the same for patches that change the same lines, wherever they are.

@@ -2,6 +2,7 @@ package mine
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,6 +81,33 @@ change calc.py 'same = 1'; change tests/test_calc.py 'def test_s2(): pass'; comm
 	}
 	if below, err := Walk(t.Context(), dir, "tests", 0); err != nil || len(below) >= len(commits) {
 		t.Errorf("%d of %d commits change tests, %v", len(below), len(commits), err)
+	}
+}
+
+// A formatter's changes are told from those of a meaning.
+func TestOnlyLayout(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		before, after string
+		want          bool
+	}{
+		{"f(a, b)\n", "f(\n    a,\n    b,\n)\n", true},
+		{"x = a && b\n    .c()\n", "x = a\n    && b.c()\n", true},
+		{"x = (1)\n", "x = (1,)\n", false},
+		{"a = 1\nb = 2\nc = 3\n", "b = 2\na = 1\nc = 3\n", false},
+		{"a = 1\n", "a = 1\nb = 2\n", false},
+		{"", "b = 2\n", false},
+	} {
+		dir := history(t, fmt.Sprintf("printf '%s' >m.py; git add -A; git commit -q --allow-empty -m a\n"+
+			"printf '%s' >m.py; change tests/test_m.py 'def test_m(): pass'; commit b", tc.before, tc.after))
+		commits, err := Walk(t.Context(), dir, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
+		if got := unfit[Formatting] == 1; got != tc.want || err != nil {
+			t.Errorf("from %q to %q only the layout changes: %t, %v, %v", tc.before, tc.after, got, unfit, err)
+		}
 	}
 }
 
