@@ -22,7 +22,7 @@ const Planted SuspicionKind = "planted"
 // git's hooks are compared with what they were. The comparison is made by the guest, which is none of these programs.
 
 // findSurroundings prints the directories of programs, and those in which Python looks for packages.
-const findSurroundings = `{ printf '%s\n' "$PATH" | tr : '\n'
+const findSurroundings = `export LC_ALL=C; { printf '%s\n' "$PATH" | tr : '\n'
 find /usr /opt /root /home -maxdepth 9 \( -name pkgs -o -name node_modules -o -path '*/pkg/mod' \) -prune -o \
 	-type d \( -name site-packages -o -name dist-packages \) -print -prune; } 2>/dev/null |
 while read -r one; do readlink -f "$one"; done`

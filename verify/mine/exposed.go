@@ -21,7 +21,8 @@ const searchTimeout = 2 * time.Minute
 
 // search prints the first file outside of the repository that has at least half of the lines in /tmp/lines. It looks at
 // files with the names of those that were changed, and at those below directories with the project's name.
-const search = `find / \( -path /proc -o -path /sys -o -path /dev -o -path %s/.git \) -prune -o -type f \( %s \) \
+const search = `export LC_ALL=C; find / \( -path /proc -o -path /sys -o -path /dev -o -path %s/.git \) -prune -o \
+-type f \( %s \) \
 -size -2000k -print0 2>/dev/null | xargs -0 -r grep -lIF -f /tmp/lines 2>/dev/null | sort | while read -r name; do
 if [ $((2 * $(grep -oF -f /tmp/lines -- "$name" | sort -u | wc -l))) -ge %d ]; then echo "$name"; break; fi; done`
 

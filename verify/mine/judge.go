@@ -2,14 +2,18 @@ package mine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 	history "deepswe/env/mine"
+	"deepswe/env/repo"
 	"deepswe/verify"
 	"deepswe/verify/testlog"
 )
@@ -89,14 +93,25 @@ func (r testRun) names(name string) bool {
 const never = "no such test"
 
 // test runs the tests of a draft once, in a sandbox of its own.
-func (m *Miner) test(ctx context.Context, task env.Task, patch string) (testRun, error) {
+func (m *Miner) test(ctx context.Context, at checkedOut, task env.Task, patch string) (testRun, error) {
 	task.Tests.FailToPass, task.Tests.PassToPass = []string{never}, nil
-	e := &verify.Evaluator{Provider: m.Provider, Timeout: task.Tests.Timeout, Run: m.name(), Canary: verify.CanaryNever}
+	e := &verify.Evaluator{Provider: at, Timeout: task.Tests.Timeout, Run: m.name(), Canary: verify.CanaryNever}
 	v, err := e.Evaluate(ctx, task, []byte(patch))
 	if err != nil {
 		return testRun{}, err
 	}
 	return testRun{v.Tests, v.Status, testlog.Decode(v.Log), time.Duration(v.Seconds * float64(time.Second))}, nil
+}
+
+// checkedOut starts sandboxes with a copy of a commit that is checked out once for all of them.
+type checkedOut struct {
+	env.Provider
+	dir string
+}
+
+func (at checkedOut) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
+	s.CopyIn, s.Commit = at.dir, ""
+	return at.Provider.Start(ctx, s)
 }
 
 // runs are those of one candidate: at the base commit, with the new tests alone, and with the change too.
@@ -117,11 +132,20 @@ const quick = 2 * time.Minute
 // judge makes the runs of a draft, and gives up as soon as they cannot make a task of it. symptoms are what the tests
 // print without the change.
 func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms []string, err error) {
+	scratch, err := disk.MakeScratch("", "mine")
+	if err != nil {
+		return Judged{}, nil, err
+	}
+	defer func() { err = errors.Join(err, disk.RemoveScratch(scratch)) }()
+	at := checkedOut{m.Provider, filepath.Join(scratch, "repo")}
+	if err := repo.CheckOut(ctx, d.Task.Repository, d.Task.BaseCommit, at.dir); err != nil {
+		return Judged{}, nil, err
+	}
 	var all runs
 	once := func(to *[]testRun, patch string) {
 		if err == nil {
 			var r testRun
-			r, err = m.test(ctx, d.Task, patch)
+			r, err = m.test(ctx, at, d.Task, patch)
 			*to = append(*to, r)
 		}
 	}
@@ -138,7 +162,7 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 	if d.BaseScript != "" {
 		base := d.Task
 		base.Tests.Script, base.Tests.Files = d.BaseScript, nil
-		if all.base, err = m.test(ctx, base, ""); err != nil {
+		if all.base, err = m.test(ctx, at, base, ""); err != nil {
 			return Judged{}, nil, err
 		}
 	}
