@@ -147,7 +147,8 @@ func (p *progress) status() string {
 	if p.tokens > 0 {
 		fmt.Fprintf(&b, ", %s tokens", cli.Count(p.tokens))
 	}
-	if took, n := time.Since(p.began), p.ended-p.before; n > 0 && took > 0 {
+	// Until as many have ended as are running, those known are the quickest.
+	if took, n := time.Since(p.began), p.ended-p.before; n > 0 && n >= p.running && took > 0 {
 		rate := float64(n) / took.Minutes()
 		fmt.Fprintf(&b, ", %.1f/min", rate)
 		if left := p.total - p.ended; left > 0 {

@@ -42,7 +42,7 @@ func TestProgress(t *testing.T) {
 		p.end(nil, false, "e: score 0.5") // which solves nothing
 		p.close()
 		want := []string{
-			"[3/10, 2 running, 2 solved, 1.5k tokens, 2.0/min, 3:30 left] a: solved",
+			"[3/10, 2 running, 2 solved, 1.5k tokens] a: solved",
 			"[4/10, 1 running, 2 solved, 2.0M tokens, 2.0/min, 3:00 left] b: unresolved",
 			"[5/10, 0 running, 2 solved, 1 failed, 2.0M tokens, 1.5/min, 3:20 left] c: failed: ·[31mno disk·",
 			"2 things",
