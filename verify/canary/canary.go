@@ -206,8 +206,15 @@ func New(w Writer, o Options) (Set, error) {
 	if o.Fixes < 0 {
 		o.Record = ""
 	}
+	spoken := o.Sources
+	o.Sources = slices.Clone(spoken)
+	for i, s := range spoken {
+		if w.Holds(s.Name) {
+			o.Sources[i].Data = quiet(s, o.Tests)
+		}
+	}
 	for {
-		m := &maker{
+		m := &maker{spoken: spoken,
 			writer: w, options: o, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
 			out:   Set{Skipped: map[string]string{}, sources: o.Sources, helpers: map[int]Source{}},
 			words: map[int]map[string]int{}, instead: map[string]string{},
@@ -288,6 +295,7 @@ func (s Set) Files(wrong []int) []Source {
 // Known reports whether a text has what a canary changes as it is right.
 func (s Set) Known(i int, text []byte) bool {
 	c := s.Canaries[i]
+	text = quiet(Source{c.File, text}, c.Tests)
 	source := s.sources[c.source].Data
 	return c.Kind != Outright && !slices.ContainsFunc(c.edits, func(e edit) bool {
 		from := bytes.LastIndexByte(source[:e.at], '\n') + 1
@@ -301,6 +309,7 @@ type maker struct {
 	writer  Writer
 	options Options
 	out     Set
+	spoken  []Source // with their comments
 	suites  map[int]suite
 	broken  map[int]error
 	words   map[int]map[string]int // of the literals in each source

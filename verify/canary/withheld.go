@@ -96,7 +96,7 @@ func (m *maker) inSight() (found []string) {
 		}
 		var parts []part
 		files := m.out.Files(all)
-		for _, s := range m.options.Sources {
+		for _, s := range m.spoken {
 			if i := slices.IndexFunc(files, func(f Source) bool { return s.Name == f.Name }); i >= 0 {
 				s = files[i]
 			}

@@ -1,0 +1,102 @@
+package canary
+
+import (
+	"bytes"
+	"go/scanner"
+	"go/token"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/verify/lexer"
+)
+
+// Comments may say what a test expects in any words: "3 times 12" for 36. No test needs them, so they are taken out of
+// all files in which tests are wrong or withheld.
+
+// directive matches comments that runners and compilers read.
+var directive = regexp.MustCompile(`^#!|^#.*coding[:=]|^//(go:|export |line )|^// ?\+build|@(jest|vitest|ts|jsx|flow)|` +
+	`sourceMappingURL`)
+
+// quiet returns a source with blanks in the place of its comments, and of what tests of Python say of themselves, unless
+// one of the ids is made of that.
+func quiet(s Source, ids []string) []byte {
+	if path.Ext(s.Name) == ".go" {
+		return quietGo(s.Data)
+	}
+	l, ok := lexer.Of(s.Name, s.Data)
+	if !ok || l.Kind != lexer.Python && l.Kind != lexer.JavaScript {
+		return s.Data
+	}
+	tokens, ok := l.Lex(s.Data)
+	if !ok {
+		return s.Data
+	}
+	data, from := slices.Clone(s.Data), 0
+	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
+		gap := data[from:t.From]
+		if at := bytes.IndexAny(gap, "#/"); at == 0 && from == 0 || at > 0 && strings.IndexByte(" \t\r\n", gap[at-1]) >= 0 {
+			for line := range bytes.Lines(gap[at:]) {
+				if !directive.Match(bytes.TrimSpace(line)) {
+					blank(line)
+				}
+			}
+		}
+		from = t.To
+		if said := strings.Trim(t.Text, "\"' \t\n"); l.Kind == lexer.Python && describes(tokens[:i], t) &&
+			!strings.Contains(said, ">>>") && !bytes.Contains(data, []byte("__doc__")) {
+			first, _, _ := strings.Cut(said, "\n")
+			if !slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(id, strings.TrimSpace(first)) }) {
+				blank(bytes.Trim(data[t.From:t.To], `"'`))
+			}
+		}
+	}
+	return data
+}
+
+// blank overwrites a text except for the ends of its lines.
+func blank(text []byte) {
+	for i, c := range text {
+		if c != '\n' && c != '\r' {
+			text[i] = ' '
+		}
+	}
+}
+
+// describes reports whether a token is the documentation of a test, given those before it.
+func describes(before []lexer.Token, t lexer.Token) bool {
+	last := len(before) - 1
+	if t.Kind != 's' || last < 0 || before[last].Text != ":" || before[last].Depth != t.Depth {
+		return false
+	}
+	for i := last; i > 0 && i > last-deepest; i-- {
+		if before[i-1].Text == "def" {
+			return strings.HasPrefix(before[i].Text, "test")
+		}
+	}
+	return false
+}
+
+// quietGo does this for Go. What an example must print is a comment as well.
+func quietGo(source []byte) []byte {
+	data, fset := slices.Clone(source), token.NewFileSet()
+	file := fset.AddFile("", -1, len(data))
+	var s scanner.Scanner
+	s.Init(file, source, func(token.Position, string) {}, scanner.ScanComments)
+	prints := false
+	for {
+		pos, kind, text := s.Scan()
+		switch {
+		case kind == token.EOF:
+			return data
+		case kind != token.COMMENT:
+			prints = false
+		default:
+			prints = prints || strings.Contains(strings.ToLower(text), "output:")
+			if at := file.Offset(pos); !prints && !directive.MatchString(text) {
+				blank(data[at : at+len(text)])
+			}
+		}
+	}
+}
