@@ -70,13 +70,16 @@ func describes(before []lexer.Token, t lexer.Token) bool {
 	if t.Kind != 's' || last < 0 || before[last].Text != ":" || before[last].Depth != t.Depth {
 		return false
 	}
-	for i := last; i > 0 && i > last-deepest; i-- {
+	for i := last; i > 0 && i > last-longestHead; i-- {
 		if before[i-1].Text == "def" {
 			return strings.HasPrefix(before[i].Text, "test")
 		}
 	}
 	return false
 }
+
+// longestHead is the maximum number of tokens of a function's head.
+const longestHead = 40
 
 // quietGo does this for Go. What an example must print is a comment as well.
 func quietGo(source []byte) []byte {
