@@ -19,6 +19,11 @@ import (
 var directive = regexp.MustCompile(`^#!|^#.*coding[:=]|^//(go:|export |line )|^// ?\+build|@(jest|vitest|ts|jsx|flow)|` +
 	`sourceMappingURL`)
 
+var (
+	pythonComment     = regexp.MustCompile(`#[^\n]*`)
+	javaScriptComment = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+)
+
 // quiet returns a source with blanks in the place of its comments, and of what tests of Python say of themselves, unless
 // one of the ids is made of that.
 func quiet(s Source, ids []string) []byte {
@@ -33,14 +38,16 @@ func quiet(s Source, ids []string) []byte {
 	if !ok {
 		return s.Data
 	}
+	comment := pythonComment
+	if l.Kind == lexer.JavaScript {
+		comment = javaScriptComment
+	}
 	data, from := slices.Clone(s.Data), 0
 	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
 		gap := data[from:t.From]
-		if at := bytes.IndexAny(gap, "#/"); at == 0 && from == 0 || at > 0 && strings.IndexByte(" \t\r\n", gap[at-1]) >= 0 {
-			for line := range bytes.Lines(gap[at:]) {
-				if !directive.Match(bytes.TrimSpace(line)) {
-					blank(line)
-				}
+		for _, at := range comment.FindAllIndex(gap, -1) {
+			if text := gap[at[0]:at[1]]; !directive.Match(text) {
+				blank(text)
 			}
 		}
 		from = t.To
