@@ -241,6 +241,36 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// A wrong number has the divisors that a test knows, where there is room for that.
+func TestOtherMultiples(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		test      string
+		n, most   int
+		step      int
+		low, high int
+	}{
+		{`n = parse("14 dozen")`, 168, math.MaxInt, 14, 70, 266},
+		{`n = parse("4 of 6")`, 36, math.MaxInt, 12, 0, 120},
+		{`n = parse("36")`, 36, math.MaxInt, 1, 29, 43},
+		{`n = parse("50")`, 100, 127, 1, 93, 107},
+		{`n = parse("7")`, 0, math.MaxInt, 1, 0, 7},
+	} {
+		low, high := tc.n, tc.n
+		for seed := range uint64(300) {
+			for _, other := range otherNumbers(tc.n, 0, tc.most, newChance(random(seed), []byte(tc.test), nil)) {
+				if (other-tc.n)%tc.step != 0 {
+					t.Fatalf("%s: %d for %d", tc.test, other, tc.n)
+				}
+				low, high = min(low, other), max(high, other)
+			}
+		}
+		if low != tc.low || high != tc.high {
+			t.Errorf("%s: %d to %d for %d, want %d to %d", tc.test, low, high, tc.n, tc.low, tc.high)
+		}
+	}
+}
+
 // Tests to fix that expect the same expect the same other value, and are wrong together; those that pass without a fix
 // are not among them, because code under test knows whether they are wrong.
 func TestGroups(t *testing.T) {

@@ -83,27 +83,60 @@ func kindOf(word string) string {
 }
 
 // otherNumbers returns other numbers, in random order: some of the file or, if there are not two, those of a range
-// of [versions] that contains n anywhere. They are not below least, nor above most, unless n is.
+// of [versions] that contains n anywhere. They are not below least, nor above most, unless n is. A number of the test
+// that divides n divides them, too, where there is room for it: 36 of an input of 3 may be 33 or 42.
 func otherNumbers(n, least, most int, r *chance) []int {
+	step := r.step(n)
 	var others []int
 	for _, word := range r.known(strconv.Itoa(n)) {
-		if other, err := strconv.Atoi(word); err == nil && least <= other && other <= most && strconv.Itoa(other) == word {
+		other, err := strconv.Atoi(word)
+		if err == nil && least <= other && other <= most && strconv.Itoa(other) == word && (other-n)%step == 0 {
 			others = append(others, other)
 		}
 	}
 	if len(others) > 1 {
 		return others
 	}
+	const further = versions - 1
+	below, above := room(n, least, most, step)
+	if below+above < further {
+		step = 1
+		below, above = room(n, least, most, step)
+	}
+	first := max(0, further-above)
+	from := n - step*(first+r.IntN(max(1, below-first+1)))
 	others = nil
-	from := max(n-r.IntN(versions), min(n, least))
-	from = min(from, max(n, most)-(versions-1))
 	for i := range versions {
-		if from+i != n {
-			others = append(others, from+i)
+		if other := from + i*step; other != n {
+			others = append(others, other)
 		}
 	}
 	r.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	return others
+}
+
+// room returns how many steps there are below and above n, at most those that are needed.
+func room(n, least, most, step int) (below, above int) {
+	const further = versions - 1
+	low, high := max(n-further*step, min(n, least)), min(n+further*step, max(n, most))
+	return (n - low) / step, (high - n) / step
+}
+
+// step returns the least common multiple of the numbers of the test that divide n and are smaller, or 1.
+func (c *chance) step(n int) int {
+	step := 1
+	for word := range c.test {
+		d, err := strconv.Atoi(word)
+		if err != nil || d < 2 || d >= max(n, -n) || n%d != 0 {
+			continue
+		}
+		a, b := step, d
+		for b > 0 {
+			a, b = b, a%b
+		}
+		step *= d / a
+	}
+	return step
 }
 
 // otherDecimals returns other numbers with the same decimals, or none if the text is not a decimal number. Integers
