@@ -16,16 +16,16 @@ import (
 // all files in which tests are wrong or withheld.
 
 // directive matches comments that runners and compilers read.
-var directive = regexp.MustCompile(`^#!|^#.*coding[:=]|^//(go:|export |line )|^// ?\+build|@(jest|vitest|ts|jsx|flow)|` +
-	`sourceMappingURL`)
+var directive = regexp.MustCompile(`^#!|^#.*coding[:=]|^//(go:|export |line )|^// ?\+build|` +
+	`@(jest|vitest|ts|jsx|flow)|sourceMappingURL`)
 
 var (
 	pythonComment     = regexp.MustCompile(`#[^\n]*`)
 	javaScriptComment = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
 )
 
-// quiet returns a source with blanks in the place of its comments, and of what tests of Python say of themselves, unless
-// one of the ids is made of that.
+// quiet returns a source with blanks in the place of its comments, and of what tests of Python say of themselves,
+// unless one of the ids is made of that.
 func quiet(s Source, ids []string) []byte {
 	if path.Ext(s.Name) == ".go" {
 		return quietGo(s.Data)
@@ -74,12 +74,15 @@ func blank(text []byte) {
 // describes reports whether a token is the documentation of a test, given those before it.
 func describes(before []lexer.Token, t lexer.Token) bool {
 	last := len(before) - 1
-	if t.Kind != 's' || last < 0 || before[last].Text != ":" || before[last].Depth != t.Depth {
+	if t.Kind != 's' || t.Depth != 0 || last < 0 || before[last].Text != ":" || before[last].Depth != 0 {
 		return false
 	}
-	for i := last; i > 0 && i > last-longestHead; i-- {
-		if before[i-1].Text == "def" {
+	for i := last - 1; i > 0 && i > last-longestHead; i-- {
+		switch {
+		case before[i-1].Text == "def":
 			return strings.HasPrefix(before[i].Text, "test")
+		case before[i].Text == ":" && before[i].Depth == 0:
+			return false
 		}
 	}
 	return false
