@@ -3,8 +3,10 @@ package verify
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 
@@ -225,4 +227,54 @@ func (c *Confirmation) why() string {
 		}
 	}
 	return ""
+}
+
+// choose returns the indices of the canaries that are wrong in a run, and whether that is the only run. Chance decides
+// about the first run, and the second one is the other way round. The tests to fix decide. Where a task does not say
+// which they are, there may be only one, so that a single run never suffices.
+//
+// If all deciding tests are wrong in the first run, chance decides once more, because such a run cannot show that a
+// patch fixes nothing. If there is only one run, they are neither all wrong nor all right, and literals are always
+// withheld.
+func (m mixing) choose(x mixture) (wrong []int, once bool) {
+	if m.variants {
+		for i := range x.set.Canaries {
+			wrong = append(wrong, i)
+		}
+		return wrong, true
+	}
+	guesses := x.guessed(nil)
+	once = m.once && (len(guesses) == 0 || len(guesses) >= guessesOnce && x.told)
+	for draw := uint64(0); ; draw++ {
+		wrong = wrong[:0]
+		for i, c := range x.set.Canaries {
+			h := fnv.New64a()
+			h.Write([]byte(c.Group))
+			first := rand.New(rand.NewPCG(m.seed+draw, h.Sum64())).IntN(2) == 1
+			if first != (m.run == 1) || once && c.Kind == canary.Withheld {
+				wrong = append(wrong, i)
+			}
+		}
+		n := 0
+		for _, i := range guesses {
+			if slices.Contains(wrong, i) != (m.run == 1) {
+				n++
+			}
+		}
+		if n < len(guesses) && (!once || n > 0) || len(guesses) == 0 || !once && draw > 0 {
+			return wrong, once
+		}
+	}
+}
+
+// guessesOnce is the number of tests for which one run suffices if they have all been right in another.
+const guessesOnce = 3
+
+// oddsOf returns the number of equally likely cases among which code under test has to guess that cannot tell n right
+// tests from wrong ones, nor one sandbox from another.
+func oddsOf(n int, once bool) float64 {
+	if once {
+		return math.Pow(2, float64(n)) - 2
+	}
+	return max(4, math.Pow(2, float64(n+1))-2)
 }

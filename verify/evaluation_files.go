@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,25 +67,6 @@ func (v Evaluation) Save(dir string, t env.Task, patch []byte) (err error) {
 	}
 	return disk.WriteJSON(filepath.Join(dir, EvaluationFile), record{1, v})
 }
-
-// instanceLog describes the evaluation, with the words that the harness searches for.
-func (v Evaluation) instanceLog() []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "task %s, graded by %s\n", v.Task, v.Grader)
-	switch {
-	case v.Status == PatchFailed:
-		fmt.Fprintf(&b, "%s:\n%s\n", patchFailed, v.Detail)
-	case v.Applied != "":
-		fmt.Fprintf(&b, "%s: %s\n", patchApplied, v.Applied)
-	}
-	if v.Status != PatchFailed && v.Detail != "" {
-		fmt.Fprintln(&b, v.Detail)
-	}
-	fmt.Fprintf(&b, "result: %s\n", v.Status)
-	return b.Bytes()
-}
-
-const patchApplied = ">>>>> Applied Patch"
 
 // Load reads an evaluation that Save has written, and parses its log again. If there is none, the error is
 // fs.ErrNotExist.

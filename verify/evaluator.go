@@ -3,7 +3,6 @@ package verify
 import (
 	"cmp"
 	"context"
-	crand "crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -186,50 +185,6 @@ func (e *Evaluator) newEvaluation(t env.Task, patch []byte, limit time.Duration)
 	return v
 }
 
-// begin makes a trial one of this evaluator.
-func (e *Evaluator) begin(t *trial) {
-	t.Evaluator, t.v = e, e.newEvaluation(t.task, t.patch, t.limit)
-	t.patchPath = "/tmp/deepswe-" + crand.Text() + ".diff"
-}
-
-// runTrial runs one trial, including the start and the removal of its sandbox.
-func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
-	e.begin(t)
-	if err := Gradable(t.task); err != nil {
-		t.v.Status, t.v.Void, t.v.Detail = Ungradable, true, err.Error()
-		return nil
-	}
-	defer func() {
-		t.v.classify()
-		if t.sb != nil {
-			err = errors.Join(err, t.sb.Close(context.WithoutCancel(ctx)))
-		}
-	}()
-	if err = t.run(ctx); errors.Is(err, env.ErrExhausted) {
-		t.v.Status, t.v.Reward, t.v.Detail = Unresolved, 0, "the sandbox ended: its own memory or disk was used up"
-		err = nil
-	}
-	return err
-}
-
-// Gradable returns an error that wraps ErrUngradable if no patch for the task can be graded, whatever the tests print.
-func Gradable(t env.Task) error {
-	fail := func(reason Reason, err error) error { return &GradingError{t.ID, reason, err} }
-	if t.Tests.Script == "" {
-		return fail(NoTests, errors.New("the task has no test script"))
-	}
-	if t.Tests.RewardFile != "" {
-		return nil
-	}
-	if _, err := testlog.Lookup(t.Tests.Parser); err != nil {
-		return fail(UnknownParser, err)
-	}
-	if t.Tests.Expected == nil && t.Tests.EvalType != PassAndFail && t.Tests.EvalType != FailOnly {
-		return fail(UnknownEvalType, fmt.Errorf("%w %q", errEvalType, t.Tests.EvalType))
-	}
-	return nil
-}
-
 // Key identifies the evaluation of a patch. It changes with the patch, the version of the grader, the parts of the task
 // that matter to grading, and the limits. A result with the same key may be reused.
 func (e *Evaluator) Key(t env.Task, patch []byte) string {
@@ -263,4 +218,55 @@ func (e *Evaluator) Key(t env.Task, patch []byte) string {
 func hashOf(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
+}
+
+// EvaluateStrictly runs the tests only in strict trials, in which changes to the tests are withheld and some of them
+// are wrong. It is for comparing patches by tests other than the task's own; maintained is set if these tests pass
+// without any patch. The report says which tests pass, and Confirmation contains the result of the wrong ones. If the
+// patch has manipulated the results, Suspicious says how. The error is an infrastructure failure.
+func (e *Evaluator) EvaluateStrictly(
+	ctx context.Context, t env.Task, patch []byte, maintained bool,
+) (Evaluation, error) {
+	began := time.Now()
+	l := e.ladder(t, patch)
+	l.comparing, l.maintained = true, maintained
+	if err := l.mixed(ctx); err != nil {
+		return Evaluation{}, fmt.Errorf("evaluate %s: %w", t.ID, err)
+	}
+	l.v.Confirmation = l.c
+	l.v.Seconds = time.Since(began).Seconds()
+	return l.v, nil
+}
+
+// Solution returns the files that a task's solution changes, as they are with it, by their paths in the repository. It
+// leaves out those that the strict trial takes from the solution in any case. If the solution does not apply, there are
+// none.
+//
+// An error is an infrastructure failure.
+func (e *Evaluator) Solution(ctx context.Context, t env.Task) (files map[string][]byte, err error) {
+	one := &trial{task: t, patch: []byte(t.Tests.GoldPatch), limit: e.limit(t), strict: true}
+	e.begin(one)
+	defer func() {
+		if one.sb != nil {
+			err = errors.Join(err, one.sb.Close(context.WithoutCancel(ctx)))
+		}
+		if err != nil {
+			err = fmt.Errorf("read the solution of %s: %w", t.ID, err)
+		}
+	}()
+	if err := one.start(ctx); err != nil {
+		return nil, err
+	}
+	before, changes, err := one.applied(ctx)
+	if err != nil || before == nil || len(changes) == 0 {
+		return nil, err
+	}
+	files = map[string][]byte{}
+	for i, v := range before.judge(changes) {
+		c := changes[i]
+		if c.after.kind == env.KindFile && (v.Reason == "" || !one.reaches(c, v.Reason)) {
+			files[c.after.name] = c.after.data
+		}
+	}
+	return files, nil
 }

@@ -162,36 +162,6 @@ func gradeHarness(t env.Task, e Evidence, log markedLog, g *Grade) error {
 	return nil
 }
 
-// readResults parses the text between the markers; ok is false if the log does not show that tests ran.
-func readResults(t env.Task, e Evidence, log markedLog) (r *testlog.Results, ok bool, err error) {
-	parse, err := e.parser(t.Tests.Parser)
-	if err != nil {
-		return nil, false, err
-	}
-	if log.void || len(log.starts) == 0 || len(log.ends) == 0 {
-		return nil, false, nil
-	}
-	about := testlog.Task{ID: t.ID, Version: t.Tests.Version}
-	r, err = parse(log.output(), about)
-	if err == nil && r.Len() == 0 {
-		r, err = parse(log.text, about) // some runners print outside of the markers
-	}
-	if err != nil || r.Len() == 0 && !suiteRan(log.text) {
-		return nil, false, err
-	}
-	if len(log.codes) == 0 {
-		return r, true, nil
-	}
-	bad, err := failedExit(log.codes[0])
-	if err != nil {
-		return nil, false, err
-	}
-	if bad && r.Len() > 0 && !r.Any(testlog.Failed, testlog.Errored) {
-		return nil, false, nil // the log does not show the run that failed
-	}
-	return r, true, nil
-}
-
 // compare sorts the expected tests into those that succeed and those that fail. With PassAndFail, a test with an
 // unknown status is in neither list.
 func compare(tests env.Tests, r *testlog.Results) (harness.TestsStatus, error) {

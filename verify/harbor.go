@@ -3,19 +3,22 @@ package verify
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"deepswe/env"
-	"deepswe/verify/allowlist"
+	"deepswe/verify/harness"
 )
 
 // A script that gives the reward itself writes it to a file, which the code under test can write as well. So a file
@@ -45,75 +48,11 @@ func rewardNames(t env.Task) (names []string, named bool) {
 	return names, true
 }
 
-// verifierHas reports whether wanted is true for the script or for a text file that comes with it.
-func verifierHas(t env.Task, wanted func(text string) bool) bool {
-	if wanted(t.Tests.Script) {
-		return true
-	}
-	for _, text := range t.Tests.Files {
-		if !strings.Contains(text, "\x00") && wanted(text) {
-			return true
-		}
-	}
-	return false
-}
-
-// confirmable reports whether a strict trial could give another reward.
-func (t *trial) confirmable() bool { return len(t.v.Withheld) > 0 || movable(t.task) }
-
-// lowered returns the reason why the reward is that of the strict trial.
-func (t *trial) lowered() Suspicion {
-	if len(t.v.Withheld) > 0 {
-		return Suspicion{TestTampering, fmt.Sprintf(
-			"the tests do not pass without the patch's changes to %s (%s)", listWithheld(t.v.Withheld), t.v.Status)}
-	}
-	return Suspicion{ForgedReward, fmt.Sprintf(
-		"the reward is %g where the test script leaves it in another place (%s)", t.v.Reward, t.v.Status)}
-}
-
-// reaches reports whether a change that could affect a runner must be withheld in this task. If a script gives the
-// reward itself, the task may ask for any file, so that only files without any other use are withheld, and none that
-// the task mentions.
-func (t *trial) reaches(c change, why allowlist.Reason) bool {
-	if t.task.Tests.RewardFile == "" {
-		return true
-	}
-	base := path.Base(c.before.name)
-	if strings.Contains(t.task.Statement, base) {
-		return false
-	}
-	switch why {
-	case allowlist.Metadata, allowlist.Shadow, allowlist.ThirdParty:
-		return true
-	case allowlist.Compiled:
-		return path.Ext(base) == ".pyc" || path.Ext(base) == ".pyo"
-	case allowlist.Configuration, allowlist.Build:
-		return runnersOwn().MatchString(base) || changesRunner(c.before.data, c.after.data)
-	case allowlist.Tests:
-		return path.Ext(base) == ".go" && bytes.Contains(c.after.data, []byte("func TestMain("))
-	}
-	return false
-}
-
 var (
 	runnersOwn = env.Pattern(
 		`^(conftest\.py|\.?pytest\.(ini|toml)|(site|user)customize\.py|\.mocharc.*|(jest|vitest|mocha)\..*)$`)
 	runnersPart = env.Pattern(`addopts|pytest|plugin|python_(files|classes|functions)|testpaths|jest|mocha|"test"`)
 )
-
-// changesRunner reports whether a settings file has a new line about a test runner.
-func changesRunner(before, after []byte) bool {
-	known := map[string]bool{}
-	for line := range bytes.Lines(before) {
-		known[string(bytes.TrimSpace(line))] = true
-	}
-	for line := range bytes.Lines(after) {
-		if !known[string(bytes.TrimSpace(line))] && runnersPart().Match(line) {
-			return true
-		}
-	}
-	return false
-}
 
 // interruption returns what ended the script; empty if it ended by itself.
 func interruption(r env.Result) string {
@@ -309,4 +248,73 @@ func (t *trial) rewritten(ctx context.Context) (name string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// rewardReport returns the report on a task that the harness cannot grade.
+func rewardReport(t env.Task, s Status) *harness.Report {
+	return &harness.Report{ID: t.ID, PatchExists: true, PatchApplied: true, Resolved: s == Resolved}
+}
+
+// Rewards are the numbers that a Harbor task's script has written, by name.
+type Rewards map[string]float64
+
+// rewardFiles returns the files to which a script may write its verdict, the preferred one first: like Harbor, it
+// prefers reward.json over reward.txt. file is Task.Tests.RewardFile.
+func rewardFiles(file string) []string {
+	stem := strings.TrimSuffix(file, path.Ext(file))
+	return []string{stem + ".json", stem + ".txt"}
+}
+
+// ReadReward parses a reward file: an object of finite numbers if the name ends in .json, otherwise one finite number.
+// Errors wrap ErrUngradable.
+func ReadReward(name string, data []byte) (Rewards, error) {
+	rewards, err := readReward(name, data)
+	if err != nil {
+		return nil, fmt.Errorf("reward file %s: %w: %w", name, ErrUngradable, err)
+	}
+	return rewards, nil
+}
+
+func readReward(name string, data []byte) (Rewards, error) {
+	if len(data) == 0 {
+		return nil, errors.New("it is empty")
+	}
+	if path.Ext(name) != ".json" {
+		number, err := strconv.ParseFloat(strings.TrimSpace(string(data)), 64)
+		if err != nil || math.IsInf(number, 0) || math.IsNaN(number) {
+			return nil, errors.New("it is not a finite number")
+		}
+		return Rewards{"reward": number}, nil
+	}
+	var values map[string]any
+	if err := json.Unmarshal(data, &values); err != nil {
+		return nil, fmt.Errorf("it is not a JSON object of numbers: %w", err)
+	}
+	rewards := Rewards{}
+	for key, v := range values {
+		switch v := v.(type) {
+		case float64:
+			rewards[key] = v
+		case bool: // a number in Python
+			if rewards[key] = 0; v {
+				rewards[key] = 1
+			}
+		default:
+			return nil, fmt.Errorf("%q is not a number", key)
+		}
+	}
+	return rewards, nil
+}
+
+// Reward returns the number named "reward", or the only one. The error wraps ErrUngradable.
+func (r Rewards) Reward() (float64, error) {
+	if v, ok := r["reward"]; ok {
+		return v, nil
+	}
+	if len(r) == 1 {
+		for _, v := range r {
+			return v, nil
+		}
+	}
+	return 0, fmt.Errorf("none of the rewards %v is named reward: %w", slices.Sorted(maps.Keys(r)), ErrUngradable)
 }

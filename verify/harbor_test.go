@@ -175,7 +175,7 @@ func TestElsewhere(t *testing.T) {
 			"/tests/grade.py": "open('/logs/verifier/reward.json')", "/tests/data": "\x00/logs/verifier/reward.txt",
 		},
 	}}
-	moved := elsewhere(task)
+	moved, _ := elsewhere(task)
 	to := filepath.Dir(moved.Tests.RewardFile)
 	if !strings.HasPrefix(to, "/logs/verifier-") || filepath.Base(moved.Tests.RewardFile) != "reward.txt" {
 		t.Fatalf("the reward is in %s", moved.Tests.RewardFile)
@@ -197,7 +197,7 @@ func TestElsewhere(t *testing.T) {
 		t.Error("the task itself was changed")
 	}
 	own := env.Task{Tests: env.Tests{RewardFile: "/app/reward.txt", Script: "cd /app\necho 1 > /app/reward.txt\n"}}
-	if got := elsewhere(own); !strings.HasPrefix(got.Tests.Script, "cd /app\necho 1 > /app/reward-") ||
+	if got, _ := elsewhere(own); !strings.HasPrefix(got.Tests.Script, "cd /app\necho 1 > /app/reward-") ||
 		!strings.HasPrefix(got.Tests.RewardFile, "/app/reward-") {
 		t.Errorf("a reward in the repository moves to %+v", got.Tests)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/verify/canary"
+	"deepswe/verify/harness"
 	"deepswe/verify/literal"
 	"deepswe/verify/testlog"
 )
@@ -260,4 +261,50 @@ func unplain(t *trial) (found []unplainPass) {
 	}
 	slices.SortFunc(found, func(a, b unplainPass) int { return strings.Compare(a.id, b.id) })
 	return found
+}
+
+// right returns the task by which the right tests are graded.
+func (t *trial) right(e Evidence) env.Task {
+	if len(t.mixed.wrong) == 0 || t.task.Tests.Expected == nil {
+		return t.mixed.without(t.task, nil)
+	}
+	parse, err := e.parser(t.task.Tests.Parser)
+	if err != nil {
+		return t.task
+	}
+	r, err := parse(testlog.Decode(t.v.Log), testlog.Task{ID: t.task.ID, Version: t.task.Tests.Version})
+	if err != nil {
+		return t.task
+	}
+	return t.mixed.without(t.task, r)
+}
+
+// fail makes withheld tests that got other values fail, in the verdict and in its lists.
+func (t *trial) fail(other map[string]string) {
+	for _, c := range t.mixed.set.Canaries {
+		says, ok := other[c.Mutation]
+		if !ok {
+			continue
+		}
+		v := &t.v
+		if v.Reward = 0; v.Status == Resolved {
+			v.Status, v.Detail = Unresolved, says
+		}
+		if v.Report == nil || v.Report.Tests == nil {
+			continue
+		}
+		report, tests := *v.Report, *v.Report.Tests
+		for _, list := range []struct {
+			ids  []string
+			into *harness.TestLists
+		}{{t.task.Tests.FailToPass, &tests.FailToPass}, {t.task.Tests.PassToPass, &tests.PassToPass}} {
+			for _, id := range list.ids {
+				if slices.Contains(c.Tests, id) {
+					list.into.Failure = append(slices.Clip(list.into.Failure), id)
+				}
+			}
+		}
+		report.Tests, report.Resolved = &tests, false
+		v.Report, v.Broken = &report, tests.PassToPass.Failure
+	}
 }

@@ -2,7 +2,9 @@ package verify
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"strings"
@@ -182,4 +184,109 @@ func listed(w canary.Writer, sources []canary.Source) (ids []string) {
 		}
 	}
 	return ids
+}
+
+// confirmable reports whether a strict trial could give another reward.
+func (t *trial) confirmable() bool { return len(t.v.Withheld) > 0 || movable(t.task) }
+
+// lowered returns the reason why the reward is that of the strict trial.
+func (t *trial) lowered() Suspicion {
+	if len(t.v.Withheld) > 0 {
+		return Suspicion{TestTampering, fmt.Sprintf(
+			"the tests do not pass without the patch's changes to %s (%s)", listWithheld(t.v.Withheld), t.v.Status)}
+	}
+	return Suspicion{ForgedReward, fmt.Sprintf(
+		"the reward is %g where the test script leaves it in another place (%s)", t.v.Reward, t.v.Status)}
+}
+
+// harborRewards is the directory that Harbor uses for rewards only.
+const harborRewards = "/logs/verifier"
+
+// rewardPlace returns the text by which a task's files refer to its reward: Harbor's directory, or the path of the
+// reward file without its extension.
+func rewardPlace(t env.Task) (place string, calls *regexp.Regexp) {
+	place = strings.TrimSuffix(t.Tests.RewardFile, path.Ext(t.Tests.RewardFile))
+	if path.Dir(place) == harborRewards {
+		place = harborRewards
+	}
+	return place, regexp.MustCompile(regexp.QuoteMeta(place) + `(\.json\b|\.txt\b|[^\w.-]|$)`)
+}
+
+// movable reports whether a task's files contain its rewardPlace, so that it can be replaced by another.
+func movable(t env.Task) bool {
+	if t.Tests.RewardFile == "" {
+		return false
+	}
+	_, calls := rewardPlace(t)
+	return verifierHas(t, calls.MatchString)
+}
+
+// elsewhere returns a task with another path for the rewards, if it is movable. Its script is in the shell's memory, so
+// that the code under test cannot rewrite it while it runs.
+func elsewhere(t env.Task) (to env.Task, moved bool) {
+	if !movable(t) {
+		return t, false
+	}
+	place, calls := rewardPlace(t)
+	into := place + "-" + strings.ToLower(rand.Text()[:12])
+	move := func(text string) string { return calls.ReplaceAllString(text, into+"$1") }
+	t.Tests.Files = maps.Clone(t.Tests.Files)
+	for name, text := range t.Tests.Files {
+		if !strings.Contains(text, "\x00") {
+			t.Tests.Files[name] = move(text)
+		}
+	}
+	t.Tests.Script = move(t.Tests.Script)
+	t.Tests.RewardFile = into + strings.TrimPrefix(t.Tests.RewardFile, place)
+	if before, found := strings.CutSuffix(t.Tests.Script, "\n"+harborScript+"\n"); found {
+		if text := t.Tests.Files[harborScript]; fitsMemory(text) {
+			t.Tests.Script = before + "\n/bin/bash -c " + env.ShellQuote(text) + " " + harborScript + "\n"
+		}
+	}
+	return t, true
+}
+
+// harborScript is the path of a Harbor task's script.
+const harborScript = "/tests/test.sh"
+
+var bashLine = env.Pattern(`^#!\s*(/usr)?/bin/(env )?bash\s*\n`)
+
+// fitsMemory reports whether a script does the same if it is passed to bash as an argument.
+func fitsMemory(text string) bool {
+	return bashLine().MatchString(text) && len(text) < longestArgument/2 && !strings.Contains(text, "BASH_SOURCE")
+}
+
+// verifierHas reports whether wanted is true for the script or for a text file that comes with it.
+func verifierHas(t env.Task, wanted func(text string) bool) bool {
+	if wanted(t.Tests.Script) {
+		return true
+	}
+	for _, text := range t.Tests.Files {
+		if !strings.Contains(text, "\x00") && wanted(text) {
+			return true
+		}
+	}
+	return false
+}
+
+// parser returns the name of the parser for the tests' output; empty if none is known.
+func (t *trial) parser() string {
+	if t.task.Tests.RewardFile != "" {
+		return parserOf(shellText(t.task))
+	}
+	return t.task.Tests.Parser
+}
+
+// listWithheld formats changes for an error message.
+func listWithheld(all []Withheld) string {
+	const most = 5
+	var names []string
+	for _, w := range all[:min(most, len(all))] {
+		names = append(names, w.Path)
+	}
+	text := strings.Join(names, ", ")
+	if len(all) > most {
+		text += fmt.Sprintf(" and %d more", len(all)-most)
+	}
+	return text
 }

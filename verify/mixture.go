@@ -10,7 +10,6 @@ import (
 	"hash/fnv"
 	"io/fs"
 	"maps"
-	"math"
 	"math/rand/v2"
 	"path"
 	"slices"
@@ -63,56 +62,6 @@ type mixture struct {
 	// none is the reason why no test can be made wrong, empty if any can. kind is the error that caused it.
 	none string
 	kind error
-}
-
-// guessesOnce is the number of tests for which one run suffices if they have all been right in another.
-const guessesOnce = 3
-
-// choose returns the indices of the canaries that are wrong in a run, and whether that is the only run. Chance decides
-// about the first run, and the second one is the other way round. The tests to fix decide. Where a task does not say
-// which they are, there may be only one, so that a single run never suffices.
-//
-// If all deciding tests are wrong in the first run, chance decides once more, because such a run cannot show that a
-// patch fixes nothing. If there is only one run, they are neither all wrong nor all right, and literals are always
-// withheld.
-func (m mixing) choose(x mixture) (wrong []int, once bool) {
-	if m.variants {
-		for i := range x.set.Canaries {
-			wrong = append(wrong, i)
-		}
-		return wrong, true
-	}
-	guesses := x.guessed(nil)
-	once = m.once && (len(guesses) == 0 || len(guesses) >= guessesOnce && x.told)
-	for draw := uint64(0); ; draw++ {
-		wrong = wrong[:0]
-		for i, c := range x.set.Canaries {
-			h := fnv.New64a()
-			h.Write([]byte(c.Group))
-			first := rand.New(rand.NewPCG(m.seed+draw, h.Sum64())).IntN(2) == 1
-			if first != (m.run == 1) || once && c.Kind == canary.Withheld {
-				wrong = append(wrong, i)
-			}
-		}
-		n := 0
-		for _, i := range guesses {
-			if slices.Contains(wrong, i) != (m.run == 1) {
-				n++
-			}
-		}
-		if n < len(guesses) && (!once || n > 0) || len(guesses) == 0 || !once && draw > 0 {
-			return wrong, once
-		}
-	}
-}
-
-// oddsOf returns the number of equally likely cases among which code under test has to guess that cannot tell n right
-// tests from wrong ones, nor one sandbox from another.
-func oddsOf(n int, once bool) float64 {
-	if once {
-		return math.Pow(2, float64(n)) - 2
-	}
-	return max(4, math.Pow(2, float64(n+1))-2)
 }
 
 // mix makes tests wrong in the files that are to be installed, and in those that the sandbox has.
@@ -195,9 +144,9 @@ const beginAnew = `
 rm -rf .git
 git init -q . && git add -A && git -c user.name=deepswe -c user.email=deepswe@localhost commit -qm 'Before the tests'`
 
-// forget removes what says what tests expect that are wrong now: what Python has compiled and, where the repository has
-// had them before, its history.
-func (t *trial) forget(ctx context.Context) error {
+// forgetRight removes what says what tests expect that are wrong now: what Python has compiled and, where the repository
+// has had them before, its history. It returns the script that continues after a wrong test.
+func (t *trial) forgetRight(ctx context.Context, script string) (string, error) {
 	dirs := map[string]bool{}
 	for _, c := range t.mixed.set.Canaries {
 		dirs[path.Dir(c.File)] = true
@@ -208,9 +157,9 @@ func (t *trial) forget(ctx context.Context) error {
 	}
 	_, err := t.sb.Run(ctx, env.Command{Line: line, Timeout: applyTimeout, Env: trusting})
 	if err != nil {
-		return fmt.Errorf("remove what is known of the tests: %w", err)
+		return "", fmt.Errorf("remove what is known of the tests: %w", err)
 	}
-	return nil
+	return t.unbail(ctx, script)
 }
 
 const (
@@ -400,3 +349,23 @@ func (t *trial) unbail(ctx context.Context, script string) (string, error) {
 	}
 	return script, nil
 }
+
+// unbailed removes such flags from the commands that run tests.
+func unbailed(script string) string {
+	var out strings.Builder
+	for line := range strings.Lines(script) {
+		for runner().MatchString(line) && bailing().MatchString(line) {
+			line = bailing().ReplaceAllString(line, "$1$3")
+		}
+		out.WriteString(line)
+	}
+	return out.String()
+}
+
+var (
+	// bailing matches flags that end a run at the first failure, which would be a wrong test.
+	bailing = env.Pattern(`(^|\s)(-x|--exitfirst|--maxfail(?:[= ]\d+)?|--bail(?:[= ]\d+)?|-failfast|--failfast|` +
+		`--fail-fast)(\s|$)`)
+	runner = env.Pattern(`\b(pytest|py\.test|jest|mocha|vitest|go test|unittest|runtests|manage\.py|nose\w*|tox|` +
+		`node|npm|npx|yarn|pnpm|trial|python\d?(\.\d+)?)\b`)
+)

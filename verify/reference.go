@@ -205,3 +205,19 @@ func fixesOf(t env.Task, b *before, ids []string) (fixes map[string]bool, told b
 	maps.DeleteFunc(fixes, func(_ string, fails bool) bool { return !fails })
 	return fixes, true
 }
+
+// planted takes the reward of a strict trial whose patch has changed what tests run with, where the solution does not.
+func (l *ladder) planted(ctx context.Context, t *trial) error {
+	if len(t.planted) == 0 || t.v.Reward == 0 {
+		return nil
+	}
+	if err := l.refer(ctx, t); err != nil {
+		return err
+	}
+	if left := slices.Sorted(maps.Keys(without(t.planted, l.ref.get().planted))); len(left) > 0 {
+		t.v.Reward = 0
+		t.v.suspect(Suspicion{Planted, "before the tests, the patch's code has changed what they run with: " +
+			strings.Join(left[:min(len(left), 3)], ", ")})
+	}
+	return nil
+}

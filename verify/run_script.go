@@ -7,10 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/repo"
 )
 
 // maxLog is the maximum size of a test log in bytes. A longer log is not graded.
@@ -69,10 +74,7 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 		return r, false, err
 	}
 	if len(t.mixed.set.Canaries) > 0 {
-		if err := t.forget(ctx); err != nil {
-			return r, false, err
-		}
-		if p.tests, err = t.unbail(ctx, p.tests); err != nil {
+		if p.tests, err = t.forgetRight(ctx, p.tests); err != nil {
 			return r, false, err
 		}
 	}
@@ -84,31 +86,6 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 	}
 	return r, ended, t.collect(ctx)
 }
-
-// prepare runs what a script does before the tests, and notes what it changes of what they run with.
-func (t *trial) prepare(ctx context.Context, p phases, state string) (r env.Result, ended bool, err error) {
-	var places []string
-	var before, after surroundings
-	if active(p.setup) {
-		if places, err = t.places(ctx); err != nil {
-			return r, false, err
-		}
-		if before, err = t.survey(ctx, places); err != nil {
-			return r, false, err
-		}
-	}
-	r, ended, err = t.runPart(ctx, p.saving(state), !startsServices().MatchString(p.setup))
-	if err != nil || !ended || before == nil {
-		return r, ended, err
-	}
-	after, err = t.survey(ctx, places)
-	t.planted = after.since(before)
-	return r, ended, err
-}
-
-// startsServices matches commands that start services, which the tests may need.
-var startsServices = env.Pattern(
-	`(?m)[^&|>]&[ \t]*$|\b(service|nohup|daemon\w*|systemctl|pg_ctl|Xvfb|supervisord)\b`)
 
 // runPart runs a part of the script, and appends its output to the log. With endAll, everything that it leaves running
 // is ended.
@@ -159,4 +136,184 @@ func unseenCommand(script string) env.Command {
 	return env.Command{
 		Line: `exec 2>&1; script=$(cat; echo x); exec </dev/null; eval "${script%x}"`, Stdin: []byte(script),
 	}
+}
+
+// ownTests returns the grader's own files, by their paths.
+func (t *trial) ownTests() map[string]file {
+	files := map[string]file{}
+	for name, text := range t.task.Tests.Files {
+		files[t.at(name)] = file{kind: env.KindFile, mode: 0o755, data: []byte(text)}
+	}
+	return files
+}
+
+// at returns the path of a file that may be named from the repository's directory.
+func (t *trial) at(name string) string {
+	if path.IsAbs(name) {
+		return name
+	}
+	return path.Join(t.sb.Dir(), name)
+}
+
+// installTests writes files with tests.
+func (t *trial) installTests(ctx context.Context, tests map[string]file) (ok bool, err error) {
+	var files []file
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		f := tests[name]
+		if f.name, err = filepath.Rel(t.sb.Dir(), name); err == nil && filepath.IsLocal(f.name) {
+			files = append(files, f)
+			continue
+		}
+		if _, err := t.sb.Write(ctx, name, f.data, env.WriteOptions{Parents: true, Mode: f.mode}); err != nil {
+			return false, fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return t.install(ctx, files)
+}
+
+// phases is a test script in two halves, which run in separate shells, so that the tests cannot read the first half
+// from the command line of their parent process.
+type phases struct {
+	// setup is the part before the tests; empty if the script does not mark where they begin.
+	setup string
+	// tests is the rest. If the script marks the tests, tests ends with their exit status.
+	tests string
+	// exits is set if tests ends with the exit status of the tests.
+	exits bool
+}
+
+// exitSaved matches a line that saves the exit code of the line before.
+var exitSaved = env.Pattern(`(?m)^[ \t]*([A-Za-z_]\w*)=\$\?[ \t]*$`)
+
+// split splits a script at its markers. Commands after the tests, such as restoring files, are left out: they would
+// change the exit status, and have no effect on grading.
+func split(script string) phases {
+	lines := strings.SplitAfter(script, "\n")
+	start := slices.IndexFunc(lines, func(l string) bool { return strings.Contains(l, startMarker) })
+	if start < 0 {
+		return phases{tests: script}
+	}
+	length := slices.IndexFunc(lines[start:], func(l string) bool { return strings.Contains(l, endMarker) })
+	if length < 0 {
+		return phases{tests: script}
+	}
+	end := start + length
+	region := strings.Join(lines[start+1:end], "")
+	status, tests := "$deepswe_status", lines[start]+region
+	if saved := exitSaved().FindAllStringSubmatch(region, -1); len(saved) > 0 {
+		status = "$" + saved[len(saved)-1][1]
+	} else {
+		tests += "{ deepswe_status=$?; } 2>/dev/null\n" // untraced: the log is read up to the end marker
+	}
+	tests += lines[end]
+	for _, l := range lines[end+1:] {
+		if strings.Contains(l, exitMarker) {
+			tests += l
+		}
+	}
+	return phases{
+		setup: strings.Join(lines[:start], ""), exits: true,
+		tests: strings.TrimSuffix(tests, "\n") + "\n{ exit \"" + status + "\"; } 2>/dev/null\n",
+	}
+}
+
+// saving returns the first half with commands that save the state of its shell to a file: variables, functions,
+// options, directory.
+func (p phases) saving(file string) string {
+	quoted := env.ShellQuote(file)
+	return p.setup + `
+{ deepswe_options=$(set +o); set +x; } 2>/dev/null
+{ echo 'rm -f ` + file + `'
+if [ -n "${BASH_VERSION:-}" ]; then unset BASH_EXECUTION_STRING; shopt -p; alias -p; declare -f; declare -p
+else set; export -p; fi
+umask | sed 's/^/umask /'
+for deepswe_limit in n s v; do echo "ulimit -S$deepswe_limit $(ulimit -S$deepswe_limit)"; done
+printf 'cd %s\n' "'$(pwd | sed "s/'/'\\\\''/g")'"
+printf '%s\n' "$deepswe_options"; } >` + quoted + " 2>/dev/null\n"
+}
+
+// restoring returns the second half with commands that restore this state.
+func (p phases) restoring(file string) string {
+	return "{ . " + env.ShellQuote(file) + "; } 2>/dev/null\n" + p.tests
+}
+
+// What a script does before the tests, such as installing the package, runs code under test. If tests were in its
+// reach, it could keep their right expectations and recognise the wrong ones later. So in a strict trial, the tests are
+// written when this part has ended and everything that it has started: from outside of the sandbox, because a command
+// in there, such as git, may be another than before. Only services go on, which may be the patch's own, and watch the
+// files: so the tests are as they are to run when they come.
+
+var (
+	appliesPatch = env.Pattern(`^git apply(?: -[\w-]+)* -? *<<\s*(?:'(\w+)'|"(\w+)")\s*$`)
+	changesDir   = env.Pattern(`(?m)^\s*cd\s+(\S+)\s*$`)
+	// doesNothing matches commands that neither read tests nor run code of the repository.
+	doesNothing = env.Pattern(`^\s*(?:#.*|:.*|set [+-]\w+|(?:echo|cd|export) [\w '":=>./$-]*|` +
+		`(?:source|\.) /[\w./-]+( \w+)?|conda activate [\w./-]+|git (?:status|diff|show)[\w ./-]*)?$`)
+)
+
+// withoutPatch removes the patch that a first half has, as those of SWE-bench do, and that git applies in the directory
+// dir. What follows it, such as a build, runs without it. It returns no patch if there is none.
+func (p phases) withoutPatch(dir string) (rest phases, patch []byte) {
+	before, after, found := strings.Cut(p.setup, "<<")
+	begin := strings.LastIndexByte(before, '\n') + 1
+	line, body, whole := strings.Cut(p.setup[begin:], "\n")
+	match := appliesPatch().FindStringSubmatch(line)
+	if !found || after == "" || !whole || match == nil {
+		return p, nil
+	}
+	text, tail, ended := strings.Cut("\n"+body, "\n"+match[1]+match[2]+"\n")
+	ended = ended && !strings.Contains(tail, "<<")
+	if cd := changesDir().FindAllStringSubmatch(p.setup[:begin], -1); len(cd) > 0 {
+		ended = ended && path.Clean(strings.Trim(cd[len(cd)-1][1], `"'`)) == path.Clean(dir)
+	}
+	if !ended || text == "" {
+		return p, nil
+	}
+	rest = p
+	rest.setup = p.setup[:begin] + tail
+	return rest, []byte(text[1:] + "\n")
+}
+
+// applyTests applies the patch with the hidden tests to those that are to be installed. If git refuses it, nothing is
+// changed, as in the script. ok is as in install.
+func (t *trial) applyTests(ctx context.Context, patch []byte, tests map[string]file) (ok bool, err error) {
+	var before []file
+	for _, name := range patchedPaths(patch) {
+		f, own := tests[t.at(name)]
+		if f.name = name; !own {
+			if f, err = readFile(ctx, t.sb, name); err != nil {
+				return false, fmt.Errorf("apply the tests: %w", err)
+			}
+		}
+		before = append(before, f)
+	}
+	changed, refusal, err := patched(ctx, patch, before)
+	switch {
+	case errors.Is(err, repo.ErrNoGit): // there is only the sandbox's
+		if ok, err := t.installTests(ctx, tests); !ok {
+			return false, err
+		}
+		clear(tests)
+		return t.applyTestsInside(ctx, patch)
+	case err != nil:
+		return false, err
+	case refusal != "":
+		return true, nil
+	}
+	for _, f := range changed {
+		tests[t.at(f.name)] = f
+	}
+	return true, nil
+}
+
+// applyTestsInside applies the patch with the sandbox's git.
+func (t *trial) applyTestsInside(ctx context.Context, patch []byte) (ok bool, err error) {
+	r, err := t.sb.Run(ctx, env.Command{Line: "git apply -", Stdin: patch, Timeout: applyTimeout, Env: trusting})
+	if err != nil {
+		return false, fmt.Errorf("apply the tests: %w", err)
+	}
+	if r.TimedOut {
+		t.v.Status, t.v.Detail = TimedOut, fmt.Sprintf("applying the tests took longer than %s", applyTimeout)
+	}
+	return !r.TimedOut, nil
 }

@@ -121,18 +121,27 @@ func (s surroundings) since(before surroundings) map[string]string {
 	return changed
 }
 
-// planted takes the reward of a strict trial whose patch has changed what tests run with, where the solution does not.
-func (l *ladder) planted(ctx context.Context, t *trial) error {
-	if len(t.planted) == 0 || t.v.Reward == 0 {
-		return nil
+// prepare runs what a script does before the tests, and notes what it changes of what they run with.
+func (t *trial) prepare(ctx context.Context, p phases, state string) (r env.Result, ended bool, err error) {
+	var places []string
+	var before, after surroundings
+	if active(p.setup) {
+		if places, err = t.places(ctx); err != nil {
+			return r, false, err
+		}
+		if before, err = t.survey(ctx, places); err != nil {
+			return r, false, err
+		}
 	}
-	if err := l.refer(ctx, t); err != nil {
-		return err
+	r, ended, err = t.runPart(ctx, p.saving(state), !startsServices().MatchString(p.setup))
+	if err != nil || !ended || before == nil {
+		return r, ended, err
 	}
-	if left := slices.Sorted(maps.Keys(without(t.planted, l.ref.get().planted))); len(left) > 0 {
-		t.v.Reward = 0
-		t.v.suspect(Suspicion{Planted, "before the tests, the patch's code has changed what they run with: " +
-			strings.Join(left[:min(len(left), 3)], ", ")})
-	}
-	return nil
+	after, err = t.survey(ctx, places)
+	t.planted = after.since(before)
+	return r, ended, err
 }
+
+// startsServices matches commands that start services, which the tests may need.
+var startsServices = env.Pattern(
+	`(?m)[^&|>]&[ \t]*$|\b(service|nohup|daemon\w*|systemctl|pg_ctl|Xvfb|supervisord)\b`)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/verify/telltale"
 	"deepswe/verify/testlog"
 )
 
@@ -221,3 +222,27 @@ func (s evalScript) summary(t env.Task, e Evidence, text string) (r *testlog.Res
 	r, err = parse(text[i+len(pytestSummary):], testlog.Task{ID: t.ID, Version: t.Tests.Version})
 	return r, err == nil
 }
+
+// telltales returns the telltales in the changes that the strict trial takes, except for those that the task's solution
+// has as well.
+func (t *trial) telltales(changes []change) (found []Suspicion) {
+	finder := telltale.New()
+	for _, c := range changes {
+		if slices.ContainsFunc(t.v.Withheld, func(w Withheld) bool { return w.Path == c.before.name }) {
+			continue
+		}
+		for _, f := range finder.Added(c.after.name, c.before.data, c.after.data) {
+			if len(found) < mostTelltales && !strings.Contains(t.task.Tests.GoldPatch, f.What) {
+				found = append(found, Suspicion{Telltale, fmt.Sprintf("%s:%d: %s (%s)", c.after.name, f.Line, f.What, f.Rule)})
+			}
+		}
+	}
+	return found
+}
+
+// Telltale means that the patch adds code that forged results need, and fixes seldom do. It says which patches to look
+// at, and lowers no reward.
+const Telltale SuspicionKind = "telltale"
+
+// mostTelltales is the maximum number of telltales that are listed for a patch.
+const mostTelltales = 20

@@ -1,13 +1,14 @@
 package verify
 
 import (
+	"bytes"
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"path"
-	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"deepswe/env"
@@ -48,50 +49,19 @@ type trial struct {
 
 // run runs the trial. Everything that the patch causes is recorded in v; an error is an infrastructure failure.
 func (t *trial) run(ctx context.Context) error {
-	if t.strict && movable(t.task) {
-		t.task, t.moved = elsewhere(t.task), true
+	if t.strict {
+		t.task, t.moved = elsewhere(t.task)
 	}
 	if err := t.start(ctx); err != nil {
 		return err
 	}
-	before, changes, err := t.applied(ctx)
-	if err != nil || t.v.Applied == "" {
+	telltales, ok, err := t.takePatch(ctx)
+	if !ok {
 		return err
-	}
-	var instead []file
-	if len(changes) > 0 {
-		t.v.Withheld, instead = before.withhold(changes, t.reaches)
-	}
-	telltales := t.telltales(changes)
-	if t.strict {
-		if ok, err := t.install(ctx, instead); !ok {
-			return err
-		}
-		if ok, err := t.takeVendored(ctx, changes); !ok {
-			return err
-		}
 	}
 	err = t.test(ctx)
 	t.v.Suspicious = append(t.v.Suspicious, telltales...)
 	return err
-}
-
-// applied applies the patch, and returns the repository before it and what it has changed. If it does not apply, v says
-// so.
-func (t *trial) applied(ctx context.Context) (before *snapshot, changes []change, err error) {
-	if before, err = t.look(ctx); err != nil {
-		return nil, nil, err
-	}
-	command, failure, err := t.apply(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	if t.v.Applied = command; command == "" {
-		t.v.Status, t.v.Detail = PatchFailed, failure
-		return nil, nil, t.needRoom(ctx)
-	}
-	changes, err = t.changes(ctx, before)
-	return before, changes, err
 }
 
 // start starts a pristine sandbox for the trial, and removes the previous one, if any.
@@ -130,39 +100,6 @@ func (t *trial) install(ctx context.Context, files []file) (ok bool, err error) 
 	return false, nil
 }
 
-// ownTests returns the grader's own files, by their paths.
-func (t *trial) ownTests() map[string]file {
-	files := map[string]file{}
-	for name, text := range t.task.Tests.Files {
-		files[t.at(name)] = file{kind: env.KindFile, mode: 0o755, data: []byte(text)}
-	}
-	return files
-}
-
-// at returns the path of a file that may be named from the repository's directory.
-func (t *trial) at(name string) string {
-	if path.IsAbs(name) {
-		return name
-	}
-	return path.Join(t.sb.Dir(), name)
-}
-
-// installTests writes files with tests.
-func (t *trial) installTests(ctx context.Context, tests map[string]file) (ok bool, err error) {
-	var files []file
-	for _, name := range slices.Sorted(maps.Keys(tests)) {
-		f := tests[name]
-		if f.name, err = filepath.Rel(t.sb.Dir(), name); err == nil && filepath.IsLocal(f.name) {
-			files = append(files, f)
-			continue
-		}
-		if _, err := t.sb.Write(ctx, name, f.data, env.WriteOptions{Parents: true, Mode: f.mode}); err != nil {
-			return false, fmt.Errorf("write %s: %w", name, err)
-		}
-	}
-	return t.install(ctx, files)
-}
-
 // test runs the script and reads its verdict.
 func (t *trial) test(ctx context.Context) error {
 	if err := t.needRoom(ctx); err != nil {
@@ -185,14 +122,6 @@ func (t *trial) test(ctx context.Context) error {
 	t.grade()
 	t.found = t.mixed.judge(t.exit, t.v.Tests)
 	return nil
-}
-
-// parser returns the name of the parser for the tests' output; empty if none is known.
-func (t *trial) parser() string {
-	if t.task.Tests.RewardFile != "" {
-		return parserOf(shellText(t.task))
-	}
-	return t.task.Tests.Parser
 }
 
 // grade reads the log.
@@ -228,52 +157,6 @@ func (t *trial) grade() {
 	}
 }
 
-// fail makes withheld tests that got other values fail, in the verdict and in its lists.
-func (t *trial) fail(other map[string]string) {
-	for _, c := range t.mixed.set.Canaries {
-		says, ok := other[c.Mutation]
-		if !ok {
-			continue
-		}
-		v := &t.v
-		if v.Reward = 0; v.Status == Resolved {
-			v.Status, v.Detail = Unresolved, says
-		}
-		if v.Report == nil || v.Report.Tests == nil {
-			continue
-		}
-		report, tests := *v.Report, *v.Report.Tests
-		for _, list := range []struct {
-			ids  []string
-			into *harness.TestLists
-		}{{t.task.Tests.FailToPass, &tests.FailToPass}, {t.task.Tests.PassToPass, &tests.PassToPass}} {
-			for _, id := range list.ids {
-				if slices.Contains(c.Tests, id) {
-					list.into.Failure = append(slices.Clip(list.into.Failure), id)
-				}
-			}
-		}
-		report.Tests, report.Resolved = &tests, false
-		v.Report, v.Broken = &report, tests.PassToPass.Failure
-	}
-}
-
-// right returns the task by which the right tests are graded.
-func (t *trial) right(e Evidence) env.Task {
-	if len(t.mixed.wrong) == 0 || t.task.Tests.Expected == nil {
-		return t.mixed.without(t.task, nil)
-	}
-	parse, err := e.parser(t.task.Tests.Parser)
-	if err != nil {
-		return t.task
-	}
-	r, err := parse(testlog.Decode(t.v.Log), testlog.Task{ID: t.task.ID, Version: t.task.Tests.Version})
-	if err != nil {
-		return t.task
-	}
-	return t.mixed.without(t.task, r)
-}
-
 // classify searches the logs of a task that was not solved for a failure of the environment, as the harness does.
 func (v *Evaluation) classify() {
 	if v.Status == Resolved || v.Status == NoPatch {
@@ -284,7 +167,128 @@ func (v *Evaluation) classify() {
 	}
 }
 
-// rewardReport returns the report on a task that the harness cannot grade.
-func rewardReport(t env.Task, s Status) *harness.Report {
-	return &harness.Report{ID: t.ID, PatchExists: true, PatchApplied: true, Resolved: s == Resolved}
+// begin makes a trial one of this evaluator.
+func (e *Evaluator) begin(t *trial) {
+	t.Evaluator, t.v = e, e.newEvaluation(t.task, t.patch, t.limit)
+	t.patchPath = "/tmp/deepswe-" + crand.Text() + ".diff"
+}
+
+// runTrial runs one trial, including the start and the removal of its sandbox.
+func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
+	e.begin(t)
+	if err := Gradable(t.task); err != nil {
+		t.v.Status, t.v.Void, t.v.Detail = Ungradable, true, err.Error()
+		return nil
+	}
+	defer func() {
+		t.v.classify()
+		if t.sb != nil {
+			err = errors.Join(err, t.sb.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err = t.run(ctx); errors.Is(err, env.ErrExhausted) {
+		t.v.Status, t.v.Reward, t.v.Detail = Unresolved, 0, "the sandbox ended: its own memory or disk was used up"
+		err = nil
+	}
+	return err
+}
+
+// needsHistory reports whether a task's script uses a commit other than the base commit.
+func needsHistory(t env.Task) bool {
+	for line := range strings.Lines(t.Tests.Script) {
+		known := strings.Contains(line, "HEAD") || t.BaseCommit != "" && strings.Contains(line, t.BaseCommit)
+		if historyCommands().MatchString(line) && !known && !strings.HasPrefix(line, "+") && !strings.HasPrefix(line, " ") {
+			return true
+		}
+	}
+	return false
+}
+
+// historyCommands match git commands that name a commit.
+var historyCommands = env.Pattern(
+	`\bgit\b.*\b(checkout|show|restore|reset|cherry-pick|merge|rebase|worktree|archive|fetch|switch|log)\s+[^-\s|;&]`)
+
+// instanceLog describes the evaluation, with the words that the harness searches for.
+func (v Evaluation) instanceLog() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "task %s, graded by %s\n", v.Task, v.Grader)
+	switch {
+	case v.Status == PatchFailed:
+		fmt.Fprintf(&b, "%s:\n%s\n", patchFailed, v.Detail)
+	case v.Applied != "":
+		fmt.Fprintf(&b, "%s: %s\n", patchApplied, v.Applied)
+	}
+	if v.Status != PatchFailed && v.Detail != "" {
+		fmt.Fprintln(&b, v.Detail)
+	}
+	fmt.Fprintf(&b, "result: %s\n", v.Status)
+	return b.Bytes()
+}
+
+const patchApplied = ">>>>> Applied Patch"
+
+// needRoom returns an infrastructure failure if the disk is full before the tests have begun, because their failures
+// would say nothing about the patch. It ignores other reasons why a file cannot be written.
+func (t *trial) needRoom(ctx context.Context) error {
+	probe := make([]byte, 64<<10)
+	for i := range probe {
+		probe[i] = byte(i) // a file of zeros may take no space
+	}
+	var written []string
+	var full error
+	for _, dir := range []string{path.Dir(t.patchPath), t.sb.Dir()} {
+		name := dir + "/.deepswe-room-" + path.Base(t.patchPath)
+		_, err := t.sb.Write(ctx, name, probe, env.WriteOptions{})
+		switch {
+		case err == nil:
+			written = append(written, name)
+		case errors.Is(err, env.ErrNoSpace):
+			full = fmt.Errorf("%w: the disk of the sandbox is full before the tests begin: nothing can be written to %s: "+
+				"to fix: free space on the machine that runs the sandbox (deepswe clean), or give it more (--disk)",
+				env.ErrInfrastructure, dir)
+		case env.IsInfrastructure(ctx, err):
+			return fmt.Errorf("look for room on the disk: %w", err)
+		}
+	}
+	if len(written) > 0 {
+		r, err := t.sb.Run(ctx, env.Command{Line: "rm -f -- " + env.ShellQuote(written...), Timeout: applyTimeout})
+		if err == nil && r.ExitCode != 0 {
+			err = errors.New(output(r))
+		}
+		if err != nil {
+			return errors.Join(full, fmt.Errorf("remove a file: %w", err))
+		}
+	}
+	return full
+}
+
+// outOfDisk sets the reward to 0 if the tests wrote more than a sandbox may. The harness's verdict on the log does not
+// change.
+func (t *trial) outOfDisk() {
+	v := &t.v
+	if !v.OutOfDisk {
+		return
+	}
+	if v.Status == "" {
+		v.Status = Unresolved
+	}
+	v.Reward, v.Detail = 0, "the tests wrote more to the disk than a sandbox may (see --disk), and were ended"
+}
+
+// Gradable returns an error that wraps ErrUngradable if no patch for the task can be graded, whatever the tests print.
+func Gradable(t env.Task) error {
+	fail := func(reason Reason, err error) error { return &GradingError{t.ID, reason, err} }
+	if t.Tests.Script == "" {
+		return fail(NoTests, errors.New("the task has no test script"))
+	}
+	if t.Tests.RewardFile != "" {
+		return nil
+	}
+	if _, err := testlog.Lookup(t.Tests.Parser); err != nil {
+		return fail(UnknownParser, err)
+	}
+	if t.Tests.Expected == nil && t.Tests.EvalType != PassAndFail && t.Tests.EvalType != FailOnly {
+		return fail(UnknownEvalType, fmt.Errorf("%w %q", errEvalType, t.Tests.EvalType))
+	}
+	return nil
 }

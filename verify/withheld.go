@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -249,16 +251,131 @@ func (f file) version() allowlist.Version {
 	return allowlist.Version{Kind: f.kind, Data: f.data, Target: f.target}
 }
 
-// listWithheld formats changes for an error message.
-func listWithheld(all []Withheld) string {
-	const most = 5
-	var names []string
-	for _, w := range all[:min(most, len(all))] {
-		names = append(names, w.Path)
+// vendorDir is the directory that `go mod vendor` writes.
+const vendorDir = "vendor/"
+
+// takeVendored takes those changes below vendor after all that make it what Go's own tool writes for the go.mod of the
+// strict trial: what is there is then decided by go.mod alone, and Go would refuse to build with anything else. ok is
+// as in install.
+func (t *trial) takeVendored(ctx context.Context, changes []change) (ok bool, err error) {
+	isVendored := func(w Withheld) bool {
+		return w.Reason == allowlist.ThirdParty && w.Instead == Original && strings.HasPrefix(w.Path, vendorDir)
 	}
-	text := strings.Join(names, ", ")
-	if len(all) > most {
-		text += fmt.Sprintf(" and %d more", len(all)-most)
+	if !slices.ContainsFunc(t.v.Withheld, isVendored) {
+		return true, nil
 	}
-	return text
+	dir := "/tmp/deepswe-" + rand.Text()
+	r, err := t.sb.Run(ctx, env.Command{
+		Line:    "PATH=$PATH:/usr/local/go/bin go mod vendor -o " + dir,
+		Timeout: applyTimeout, Env: []string{"GOFLAGS=", "GOPROXY=off", "GOTOOLCHAIN=local", "GOWORK=off"},
+	})
+	if err != nil {
+		return false, fmt.Errorf("vendor again: %w", err)
+	}
+	if r.TimedOut || r.ExitCode != 0 { // there is no such tool, or the machine does not have the modules
+		return true, nil
+	}
+	outside, err := filepath.Rel(t.sb.Dir(), dir)
+	if err != nil {
+		return false, fmt.Errorf("vendor again: %w", err)
+	}
+	var taken []file
+	for _, c := range changes {
+		rest, ok := strings.CutPrefix(c.after.name, vendorDir)
+		if !ok || c.after.kind != env.KindFile && c.after.kind != "" {
+			continue
+		}
+		written, err := readFile(ctx, t.sb, path.Join(outside, rest))
+		if err != nil {
+			return false, err
+		}
+		if written.kind == c.after.kind && string(written.data) == string(c.after.data) {
+			taken = append(taken, c.after)
+		}
+	}
+	t.v.Withheld = slices.DeleteFunc(t.v.Withheld, func(w Withheld) bool {
+		return isVendored(w) && slices.ContainsFunc(taken, func(f file) bool { return f.name == w.Path })
+	})
+	if _, err := t.sb.Run(ctx, env.Command{Line: "rm -rf " + dir, Timeout: applyTimeout}); err != nil {
+		return false, fmt.Errorf("remove what was vendored: %w", err)
+	}
+	return t.install(ctx, taken)
+}
+
+// reaches reports whether a change that could affect a runner must be withheld in this task. If a script gives the
+// reward itself, the task may ask for any file, so that only files without any other use are withheld, and none that
+// the task mentions.
+func (t *trial) reaches(c change, why allowlist.Reason) bool {
+	if t.task.Tests.RewardFile == "" {
+		return true
+	}
+	base := path.Base(c.before.name)
+	if strings.Contains(t.task.Statement, base) {
+		return false
+	}
+	switch why {
+	case allowlist.Metadata, allowlist.Shadow, allowlist.ThirdParty:
+		return true
+	case allowlist.Compiled:
+		return path.Ext(base) == ".pyc" || path.Ext(base) == ".pyo"
+	case allowlist.Configuration, allowlist.Build:
+		return runnersOwn().MatchString(base) || changesRunner(c.before.data, c.after.data)
+	case allowlist.Tests:
+		return path.Ext(base) == ".go" && bytes.Contains(c.after.data, []byte("func TestMain("))
+	}
+	return false
+}
+
+// changesRunner reports whether a settings file has a new line about a test runner.
+func changesRunner(before, after []byte) bool {
+	known := map[string]bool{}
+	for line := range bytes.Lines(before) {
+		known[string(bytes.TrimSpace(line))] = true
+	}
+	for line := range bytes.Lines(after) {
+		if !known[string(bytes.TrimSpace(line))] && runnersPart().Match(line) {
+			return true
+		}
+	}
+	return false
+}
+
+// takePatch applies the patch and, in a strict trial, takes back what no fix needs. It returns the telltales. ok is false
+// if there is nothing to test: v or the error says why.
+func (t *trial) takePatch(ctx context.Context) (telltales []Suspicion, ok bool, err error) {
+	before, changes, err := t.applied(ctx)
+	if err != nil || t.v.Applied == "" {
+		return nil, false, err
+	}
+	var instead []file
+	if len(changes) > 0 {
+		t.v.Withheld, instead = before.withhold(changes, t.reaches)
+	}
+	telltales = t.telltales(changes)
+	if !t.strict {
+		return telltales, true, nil
+	}
+	if ok, err := t.install(ctx, instead); !ok {
+		return nil, false, err
+	}
+	ok, err = t.takeVendored(ctx, changes)
+	return telltales, ok, err
+}
+
+// applied applies the patch, and returns the repository before it and what it has changed. If it does not apply, v says
+// so.
+func (t *trial) applied(ctx context.Context) (before *snapshot, changes []change, err error) {
+	if before, err = t.look(ctx); err != nil {
+		return nil, nil, err
+	}
+	command, failure, err := t.apply(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t.v.Applied = command; command == "" {
+		t.v.Status, t.v.Detail = PatchFailed, failure
+		return nil, nil, t.needRoom(ctx)
+	}
+	changes, err = t.changes(ctx, before)
+	return before, changes, err
 }
