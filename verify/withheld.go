@@ -340,8 +340,8 @@ func changesRunner(before, after []byte) bool {
 	return false
 }
 
-// takePatch applies the patch and, in a strict trial, takes back what no fix needs. It returns the telltales. ok is false
-// if there is nothing to test: v or the error says why.
+// takePatch applies the patch and, in a strict trial, takes back what no fix needs. It returns the telltales. ok is
+// false if there is nothing to test: v or the error says why.
 func (t *trial) takePatch(ctx context.Context) (telltales []Suspicion, ok bool, err error) {
 	before, changes, err := t.applied(ctx)
 	if err != nil || t.v.Applied == "" {
