@@ -91,7 +91,7 @@ func describes(before []lexer.Token, t lexer.Token) bool {
 // longestHead is the maximum number of tokens of a function's head.
 const longestHead = 40
 
-// quietGo does this for Go. What an example must print is a comment as well.
+// quietGo does the same for Go, except for the comments that say what an example must print.
 func quietGo(source []byte) []byte {
 	data, fset := slices.Clone(source), token.NewFileSet()
 	file := fset.AddFile("", -1, len(data))

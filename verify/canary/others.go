@@ -17,6 +17,9 @@ import (
 // versions is the number of texts that an expectation may have, with the right one.
 const versions = 8
 
+// otherVersions is the number of those texts without the right one.
+const otherVersions = versions - 1
+
 // chance chooses wrong values. It knows the words and numbers of the test, and those of the rest of its file.
 type chance struct {
 	*rand.Rand
@@ -66,7 +69,7 @@ func (c *chance) known(word string) []string {
 	}
 	slices.Sort(others)
 	c.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
-	return others[:min(len(others), versions-1)]
+	return others[:min(len(others), otherVersions)]
 }
 
 // kindOf returns what a word must have in common with another that it is exchanged for: the case of its letters.
@@ -97,13 +100,12 @@ func otherNumbers(n, least, most int, r *chance) []int {
 	if len(others) > 1 {
 		return others
 	}
-	const further = versions - 1
 	below, above := room(n, least, most, step)
-	if below+above < further {
+	if below+above < otherVersions {
 		step = 1
 		below, above = room(n, least, most, step)
 	}
-	first := max(0, further-above)
+	first := max(0, otherVersions-above)
 	from := n - step*(first+r.IntN(max(1, below-first+1)))
 	others = nil
 	for i := range versions {
@@ -115,10 +117,9 @@ func otherNumbers(n, least, most int, r *chance) []int {
 	return others
 }
 
-// room returns how many steps there are below and above n, at most those that are needed.
+// room returns how many steps from n stay within the bounds, below and above it, each at most [otherVersions].
 func room(n, least, most, step int) (below, above int) {
-	const further = versions - 1
-	low, high := max(n-further*step, min(n, least)), min(n+further*step, max(n, most))
+	low, high := max(n-otherVersions*step, min(n, least)), min(n+otherVersions*step, max(n, most))
 	return (n - low) / step, (high - n) / step
 }
 
@@ -181,7 +182,7 @@ func otherTexts(text string, r *chance) []string {
 	}
 	choice = strings.Replace(choice, string(last), "", 1)
 	var others []string
-	for _, i := range r.Perm(len(choice))[:versions-1] {
+	for _, i := range r.Perm(len(choice))[:otherVersions] {
 		others = append(others, text[:len(text)-1]+choice[i:i+1])
 	}
 	return others

@@ -253,7 +253,7 @@ func TestCheats(t *testing.T) {
 	})
 	t.Logf("%d cheats, of which %d deceive the log, and %d honest patches, of which %d are to repositories of their own",
 		cheats.Load(), working.Load(), honest.Load(), own.Load())
-	least := [4]int32{45, 25, 25, 15}
+	least := [4]int32{45, 25, 30, 15}
 	if os.Getenv("DEEPSWE_TEST_FULL") != "" {
 		least = [4]int32{70, 45, 45, 20}
 	}

@@ -147,7 +147,7 @@ func (p *progress) status() string {
 	if p.tokens > 0 {
 		fmt.Fprintf(&b, ", %s tokens", cli.Count(p.tokens))
 	}
-	// Until as many have ended as are running, those known are the quickest.
+	// The first to end are the quickest, so a rate is shown once as many have ended as are running.
 	if took, n := time.Since(p.began), p.ended-p.before; n > 0 && n >= p.running && took > 0 {
 		rate := float64(n) / took.Minutes()
 		fmt.Fprintf(&b, ", %.1f/min", rate)
