@@ -91,7 +91,7 @@ func newWorld(t *testing.T, replies ...string) *world {
 	isTest := func(name string) bool { return strings.Contains(name, "test") }
 	w.deps = Deps{Demo: os.DirFS("../../testdata/demo"), Training: training, Glance: noGlance, IsTest: isTest}
 	w.deps.World = cli.World{
-		In: strings.NewReader(""), Out: &w.out, Err: &w.err, Getenv: environment(w.vars), Version: "test",
+		In: strings.NewReader(""), Out: &w.out, Err: cli.NewScreen(&w.err), Getenv: environment(w.vars), Version: "test",
 		OpenModel: func(context.Context, cli.ModelChoice) (cli.LiveModel, error) {
 			return cli.LiveModel{Model: w.model, Name: "scripted", Context: 32768}, nil
 		},

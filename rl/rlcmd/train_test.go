@@ -34,8 +34,9 @@ evaluate: {every: 2}
 
 // deps are those of a machine with one bundled configuration and without a home.
 func deps(in io.Reader, out, errOut io.Writer) Deps {
+	screen := cli.NewScreen(errOut)
 	return Deps{
-		World:   cli.World{In: in, Out: out, Err: errOut, Getenv: func(string) string { return "" }},
+		World:   cli.World{In: in, Out: out, Err: screen, Log: cli.NewLog(screen), Getenv: func(string) string { return "" }},
 		Configs: fstest.MapFS{"tiny.yaml": {Data: []byte(tinyRun)}},
 	}
 }

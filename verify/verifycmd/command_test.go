@@ -18,11 +18,12 @@ import (
 	"deepswe/rl/train/record"
 )
 
-// deps are the real ones, but for the options of Docker.
+// deps are the real ones, but for the options of Docker. As in main, messages and log share one locked screen.
 func deps(options func() docker.Options, in io.Reader, out, errOut io.Writer, getenv func(string) string) Deps {
-	log := slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	screen := cli.NewScreen(errOut)
+	log := cli.NewLog(screen)
 	w := cli.World{
-		In: in, Out: out, Err: errOut, Log: log, Getenv: getenv, Version: "test",
+		In: in, Out: out, Err: screen, Log: log, Getenv: getenv, Version: "test",
 		Sandboxes: []cli.SandboxKind{{Name: cli.EnvDocker, Images: true,
 			Open: func(ctx context.Context, _ *slog.Logger, c cli.SandboxChoice) (env.Provider, error) {
 				o := options()
