@@ -39,7 +39,7 @@ type Confirmation struct {
 	Evidence Strength            `json:"evidence"`
 	Tests    map[string]Strength `json:"tests,omitempty"`
 	// Odds is one in how many cases code under test that cannot tell right tests from wrong ones would have guessed in
-	// all runs; 0 if nothing had to be guessed.
+	// all runs, even if it can tell these apart; 0 if nothing had to be guessed.
 	Odds float64 `json:"odds,omitempty"`
 	// GoldUnknown is set if the task has no reference solution to try the wrong tests with.
 	GoldUnknown bool `json:"gold_unknown,omitempty"`
@@ -167,12 +167,8 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference) {
 		c.Tests = nil
 	}
 	const most = 1e6
-	n := len(x.guessed(spoilt))
-	if !x.told || t.Tests.RewardFile != "" { // only one may be a fix, and a script's reward says no more than one test
-		n = min(n, 1)
-	}
-	if n > 0 {
-		c.Odds = math.Min(most, oddsOf(n, x.once))
+	if n := x.guesses(spoilt); n > 0 {
+		c.Odds = min(most, max(1, x.oddsOf(n)))
 	}
 }
 
@@ -229,52 +225,91 @@ func (c *Confirmation) why() string {
 	return ""
 }
 
-// choose returns the indices of the canaries that are wrong in a run, and whether that is the only run. Chance decides
-// about the first run, and the second one is the other way round. The tests to fix decide. Where a task does not say
-// which they are, there may be only one, so that a single run never suffices.
+// choose returns the indices of the canaries that are wrong in a run. Chance decides in which runs a test is wrong: in at
+// least one of them, and not in all, unless all were right in a run before. A script's tests are wrong together, because
+// its reward shows only whether any is. If no run was made before, the tests that have to be guessed are not all wrong in
+// the first one, so that it shows that a patch fixes nothing. All cases for which this holds are equally likely.
 //
-// If all deciding tests are wrong in the first run, chance decides once more, because such a run cannot show that a
-// patch fixes nothing. If there is only one run, they are neither all wrong nor all right, and literals are always
-// withheld.
-func (m mixing) choose(x mixture) (wrong []int, once bool) {
-	if m.variants {
-		for i := range x.set.Canaries {
-			wrong = append(wrong, i)
-		}
-		return wrong, true
-	}
+// If a single run suffices, the tests that have to be guessed are neither all wrong nor all right in it, and literals
+// are always withheld.
+func (m mixing) choose(x mixture) (wrong []int) {
 	guesses := x.guessed(nil)
-	once = m.once && (len(guesses) == 0 || len(guesses) >= guessesOnce && x.told)
 	for draw := uint64(0); ; draw++ {
 		wrong = wrong[:0]
+		first := 0
 		for i, c := range x.set.Canaries {
-			h := fnv.New64a()
-			h.Write([]byte(c.Group))
-			first := rand.New(rand.NewPCG(m.seed+draw, h.Sum64())).IntN(2) == 1
-			if first != (m.run == 1) || once && c.Kind == canary.Withheld {
+			pattern := m.pattern(c, x, draw)
+			if pattern>>m.run&1 == 1 {
 				wrong = append(wrong, i)
 			}
-		}
-		n := 0
-		for _, i := range guesses {
-			if slices.Contains(wrong, i) != (m.run == 1) {
-				n++
+			if pattern&1 == 1 && slices.Contains(guesses, i) {
+				first++
 			}
 		}
-		if n < len(guesses) && (!once || n > 0) || len(guesses) == 0 || !once && draw > 0 {
-			return wrong, once
+		switch n := len(guesses); {
+		case n == 0, m.variants, m.passed && x.runs > 1, first < n && x.runs > 1, first < n && first > 0:
+			return wrong
 		}
 	}
 }
 
-// guessesOnce is the number of tests for which one run suffices if they have all been right in another.
-const guessesOnce = 3
-
-// oddsOf returns the number of equally likely cases among which code under test has to guess that cannot tell n right
-// tests from wrong ones, nor one sandbox from another.
-func oddsOf(n int, once bool) float64 {
-	if once {
-		return math.Pow(2, float64(n)) - 2
+// pattern has a bit for each run in which a canary is wrong.
+func (m mixing) pattern(c canary.Canary, x mixture, draw uint64) int {
+	h := fnv.New64a()
+	if !x.script {
+		h.Write([]byte(c.Group))
 	}
-	return max(4, math.Pow(2, float64(n+1))-2)
+	r := rand.New(rand.NewPCG(m.seed+draw, h.Sum64()))
+	switch {
+	case m.variants, x.runs == 1 && c.Kind == canary.Withheld:
+		return 1
+	case x.runs == 1:
+		return r.IntN(2)
+	case m.passed:
+		return 1 + r.IntN(1<<x.runs-1)
+	}
+	return 1 + r.IntN(1<<x.runs-2)
+}
+
+const (
+	// DefaultOdds are the odds that are wanted unless others are.
+	DefaultOdds = 3
+	// mostRuns is the maximum number of runs with wrong tests.
+	mostRuns = 8
+)
+
+// runs returns how many runs it takes to reach the odds that are wanted, if these can be reached.
+func (m mixing) runs(x mixture) int {
+	all, n, wanted := len(x.guessed(nil)), x.guesses(nil), cmp.Or(m.odds, DefaultOdds)
+	x.runs, x.passed = 1, m.passed
+	if m.variants || m.passed && (all == 0 || n == all && x.oddsOf(n) >= wanted) {
+		return 1
+	}
+	for x.runs = 2; n > 0 && x.runs < mostRuns && x.oddsOf(n) < wanted; {
+		x.runs++
+	}
+	return x.runs
+}
+
+// guesses returns the number of independent guesses that it takes to know which tests are wrong. Where it is not known
+// which tests fail without a fix, there may be a single one.
+func (m mixture) guesses(spoilt map[string]bool) int {
+	n := len(m.guessed(spoilt))
+	if !m.told || m.script {
+		return min(n, 1)
+	}
+	return n
+}
+
+// oddsOf returns the number of equally likely ways in which n tests can be wrong in the runs (see [mixing.choose]). Code
+// under test has to guess the one way, even if it knows which run is which.
+func (m mixture) oddsOf(n int) float64 {
+	of := func(ways int) float64 { return math.Pow(float64(ways), float64(n)) }
+	switch {
+	case m.runs == 1:
+		return of(2) - 2
+	case m.passed:
+		return of(1<<m.runs - 1)
+	}
+	return of(1<<m.runs-2) - of(1<<(m.runs-1)-1)
 }

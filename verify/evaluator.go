@@ -36,6 +36,9 @@ type Evaluator struct {
 	// Evidence is the weakest evidence that a reward may have; if it is weaker, the task is void. The zero value
 	// requires none. Without canaries, nothing is required either.
 	Evidence Strength
+	// Odds are the odds against a guess that are wanted where it has to be guessed which tests are wrong: there are as many
+	// runs as that takes, up to 8. 0 means [DefaultOdds]. [Confirmation.Odds] are those that were reached.
+	Odds float64
 	// Variants is the number of patches with a reward for each one whose tests also run with other values in them (see
 	// [Variants]); 0 means none.
 	Variants int
@@ -164,7 +167,7 @@ func (e *Evaluator) ladder(t env.Task, patch []byte) *ladder {
 		evidence = NoEvidence
 	}
 	return &ladder{
-		run: e.runTrial, task: t, patch: patch, mode: e.Canary, evidence: evidence, limit: e.limit(t),
+		run: e.runTrial, task: t, patch: patch, mode: e.Canary, evidence: evidence, odds: e.Odds, limit: e.limit(t),
 		ref:  e.references.of(e.Key(t, nil)),
 		seed: seed,
 		c:    &Confirmation{GoldUnknown: t.Tests.GoldPatch == "", Earned: []string{}, Evidence: NoEvidence},
@@ -205,9 +208,10 @@ func (e *Evaluator) Key(t env.Task, patch []byte) string {
 		Training bool       `json:",omitempty"`
 		Canary   CanaryMode `json:",omitempty"`
 		Evidence Strength   `json:",omitempty"`
+		Odds     float64    `json:",omitempty"`
 	}{
 		Task: t, Patch: hashOf(patch), None: patch == nil, Grader: Grader, Timeout: e.Timeout, Network: e.Network,
-		Training: e.Training, Canary: e.Canary, Evidence: e.Evidence,
+		Training: e.Training, Canary: e.Canary, Evidence: e.Evidence, Odds: e.Odds,
 	})
 	if err != nil {
 		return "" // plain data can always be encoded

@@ -17,7 +17,7 @@ import (
 //
 //	harness    one run, as the official harness makes it: its report, and the status    evaluations
 //	elsewhere  one run in which the script leaves its reward at another place           scripts that give the reward
-//	mixed      one or two runs in which some tests are wrong (see mixture.go)           all
+//	mixed      a few runs in which some tests are wrong (see mixture.go)                all
 //
 // Training leaves out the first, because nobody compares its reports with the harness's. Whatever the mixed runs show
 // about a patch is held against the same runs with the task's solution (see reference.go) before it counts: one run
@@ -30,8 +30,9 @@ type ladder struct {
 	task  env.Task
 	patch []byte
 	mode  CanaryMode
-	// evidence is the weakest evidence that a reward may have.
+	// evidence is the weakest evidence that a reward may have, odds are those that are wanted.
 	evidence Strength
+	odds     float64
 	limit    time.Duration
 	ref      *reference
 	seed     uint64
@@ -126,7 +127,8 @@ func (l *ladder) spoilt() string {
 // round makes all mixed runs once. The error is errSpoilt if they have to begin anew.
 func (l *ladder) round(ctx context.Context) error {
 	m := mixing{
-		seed: l.seed, excluded: l.ref.spoilt(), once: l.plain, foreign: l.foreign, before: l.ref.get().before,
+		seed: l.seed, odds: l.odds, passed: l.plain, excluded: l.ref.spoilt(), foreign: l.foreign,
+		before: l.ref.get().before,
 	}
 	for {
 		t, err := l.strict(ctx, &m)
@@ -147,7 +149,7 @@ func (l *ladder) round(ctx context.Context) error {
 		if err := l.decide(ctx, t, m.run); err != nil || l.c.Canary != "" || l.v.Reward == 0 && !l.comparing {
 			return err
 		}
-		if m.run++; m.run == 2 || t.mixed.once {
+		if m.run++; m.run == t.mixed.runs {
 			l.c.Canary = CanaryConfirmed
 			l.c.Earned = append(l.c.Earned, "strict", "canary")
 			l.c.weigh(l.task, t.mixed, l.ref)

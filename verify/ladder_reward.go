@@ -50,9 +50,9 @@ func (l *ladder) mixedReward(ctx context.Context) error {
 	if err := l.learn(ctx); err != nil {
 		return err
 	}
-	m := mixing{seed: l.seed, before: l.ref.get().before}
-	var mixed mixture
-	for ; m.run < 2; m.run++ {
+	m := mixing{seed: l.seed, odds: l.odds, passed: true, before: l.ref.get().before}
+	mixed := mixture{runs: 1}
+	for ; m.run < mixed.runs; m.run++ {
 		t, err := l.strict(ctx, &m)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -82,7 +83,8 @@ func (w *world) run(_ context.Context, t *trial) error {
 		}
 		t.mixed.set = set
 		t.mixed.fixes, t.mixed.told = fixesOf(w.task, nil, nil)
-		t.mixed.wrong, t.mixed.once = t.mixing.choose(t.mixed)
+		t.mixed.passed, t.mixed.runs = t.mixing.passed, t.mixing.runs(t.mixed)
+		t.mixed.wrong = t.mixing.choose(t.mixed)
 	}
 	wrong, varied := map[string]bool{}, map[string]bool{}
 	for _, i := range t.mixed.wrong {
@@ -249,48 +251,119 @@ func TestLadderPassesErrorsOn(t *testing.T) {
 // Code that cannot tell a right test from a wrong one guesses, and is right in no more cases than the verdict says.
 func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 	t.Parallel()
-	for n, most := range map[int]float64{1: 1.0 / 4, 2: 1.0 / 6, 3: 1.0 / 6} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
+	for _, tc := range []struct {
+		n        int
+		training bool
+		odds     float64
+	}{{1, true, 3}, {2, true, 3}, {1, false, 3}, {2, false, 9}, {3, false, 6}} {
+		t.Run(fmt.Sprintf("%d tests, training %v", tc.n, tc.training), func(t *testing.T) {
 			t.Parallel()
-			const games = 3000
-			r, wins := rand.New(rand.NewPCG(uint64(n), 1)), 0
+			const games = 300
+			r, wins := rand.New(rand.NewPCG(uint64(tc.n), 1)), 0
 			for range games {
-				guess, last := map[string]bool{}, 0
-				var w *world
-				w = newWorld(func(test string, wrong, mixed, gold bool) string {
-					if gold || !mixed {
-						return honest(test, wrong, mixed, gold)
-					}
-					if len(w.runs) != last { // it knows that the runs differ, and guesses anew in each
-						guess, last = map[string]bool{}, len(w.runs)
-					}
-					if test == "kept" {
-						return map[bool]string{true: "FAILED", false: "PASSED"}[wrong]
-					}
-					if _, ok := guess[test]; !ok {
-						guess[test] = r.IntN(2) == 0
-					}
-					return map[bool]string{true: "FAILED", false: "PASSED"}[guess[test]]
-				})
-				w.task.Tests.FailToPass = w.task.Tests.FailToPass[:n]
-				e := &Evaluator{seed: r.Uint64()}
-				l := e.ladder(w.task, []byte("a patch"))
-				l.run = w.run
-				if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err != nil {
-					t.Fatal(err)
+				e := &Evaluator{seed: r.Uint64(), Training: tc.training}
+				won, odds := play(t, tc.n, e, func(run int, _ string) bool { return run > 0 }) // it knows which is the first
+				if won && odds != tc.odds {
+					t.Fatalf("the verdict says 1 in %v, want %v", odds, tc.odds)
 				}
-				if l.v.Reward > 0 {
-					wins++
-					if got := 1 / l.c.Odds; got > most+1e-9 {
-						t.Fatalf("the verdict says 1 in %v", l.c.Odds)
-					}
-				}
+				wins += map[bool]int{true: 1}[won]
 			}
-			if rate := float64(wins) / games; rate > most+0.02 {
+			if most := 1/tc.odds + 4*math.Sqrt(0.25/games); float64(wins)/games > most {
 				t.Errorf("%d of %d guesses win, want at most %.3f", wins, games, most)
 			}
 		})
 	}
+}
+
+// All ways in which tests are wrong in the runs are equally likely, so that no guess is better than another, not even one
+// that knows which run is which. Each test is wrong in some run, and right in some run, with one that was made before.
+func TestChooseIsFair(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		n      int
+		wanted float64
+		passed bool
+		runs   int
+		odds   float64
+	}{
+		{1, 0, false, 3, 3}, {2, 0, false, 2, 3}, {3, 0, false, 2, 7}, {1, 5, false, 4, 7}, {2, 4, false, 3, 27},
+		{1, 0, true, 2, 3}, {2, 0, true, 2, 9}, {3, 0, true, 1, 6}, {1, 7, true, 3, 7}, {3, 7, true, 2, 27},
+		{1, 1e9, false, 8, 127},
+	} {
+		t.Run(fmt.Sprintf("%d tests, 1 in %v, passed before %v", tc.n, tc.wanted, tc.passed), func(t *testing.T) {
+			t.Parallel()
+			x := mixture{told: true, fixes: map[string]bool{}, passed: tc.passed}
+			for i := range tc.n {
+				id := fmt.Sprint("test", i)
+				x.fixes[id] = true
+				x.set.Canaries = append(x.set.Canaries, canary.Canary{Tests: []string{id}, Group: id, Kind: canary.Expectation})
+			}
+			m := mixing{odds: tc.wanted, passed: tc.passed}
+			x.runs = m.runs(x)
+			if got := x.oddsOf(tc.n); x.runs != tc.runs || got != tc.odds {
+				t.Fatalf("1 in %v after %d runs, want 1 in %v after %d", got, x.runs, tc.odds, tc.runs)
+			}
+			const draws = 20_000
+			seen := map[string]int{}
+			for range draws {
+				m.seed = rand.Uint64()
+				way, times := make([]byte, 0, tc.n*x.runs), make([]int, tc.n)
+				for m.run = range x.runs {
+					wrong := m.choose(x)
+					for i := range tc.n {
+						is := slices.Contains(wrong, i)
+						way = append(way, map[bool]byte{true: 'w', false: 'r'}[is])
+						times[i] += map[bool]int{true: 1}[is]
+					}
+				}
+				for _, n := range times {
+					if x.runs > 1 && (n == 0 || n == x.runs && !tc.passed) {
+						t.Fatalf("%s: a test is wrong in %d of %d runs", way, n, x.runs)
+					}
+				}
+				seen[string(way)]++
+			}
+			p := 1 / tc.odds
+			off := 5 * math.Sqrt(draws*p*(1-p))
+			for way, n := range seen {
+				if math.Abs(float64(n)-draws*p) > off {
+					t.Errorf("%s comes %d times, want %.0f", way, n, draws*p)
+				}
+			}
+			if len(seen) != int(tc.odds) {
+				t.Errorf("%d ways, want %v", len(seen), tc.odds)
+			}
+		})
+	}
+}
+
+// play grades a patch that forges the results of n tests: in each of the runs with wrong tests, it fails those that it
+// takes for wrong.
+func play(t *testing.T, n int, e *Evaluator, takesForWrong func(run int, test string) bool) (won bool, odds float64) {
+	t.Helper()
+	run, last := -1, -1
+	var decided map[string]bool
+	var w *world
+	w = newWorld(func(test string, wrong, mixed, gold bool) string {
+		if gold || !mixed || test == "kept" {
+			return honest(test, wrong, mixed, gold)
+		}
+		if len(w.runs) != last {
+			last, decided = len(w.runs), map[string]bool{}
+			run++
+		}
+		if _, ok := decided[test]; !ok {
+			decided[test] = takesForWrong(run, test)
+		}
+		return map[bool]string{true: "FAILED", false: "PASSED"}[decided[test]]
+	})
+	w.task.Tests.FailToPass = w.task.Tests.FailToPass[:n]
+	l := e.ladder(w.task, []byte("a patch"))
+	l.run = w.run
+	if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err != nil {
+		t.Fatal(err)
+	}
+	return l.v.Reward > 0, l.c.Odds
 }
 
 // A slow fix has passed within the limit once: after that, a busy machine does not cost it the reward.
@@ -326,7 +399,7 @@ func TestCost(t *testing.T) {
 		{"evaluation, two tests", 2, false, false, 1.71},
 		{"evaluation, three tests", 3, false, false, 1.40},
 		{"evaluation, withheld tests", 1, true, false, 1.40},
-		{"training, one test", 1, false, true, 1.60},
+		{"training, one test", 1, false, true, 1.68},
 		{"training, two tests", 2, false, true, 1.45},
 		{"training, three tests", 3, false, true, 1.40},
 		{"training, withheld tests", 1, true, true, 1.40},

@@ -21,19 +21,22 @@ import (
 )
 
 // A log cannot show that the code under test has manipulated its runner, because the runner itself prints the log. So
-// the tests run twice, in separate sandboxes, and in each run some of them are wrong: chance decides which, so that
-// each test is right once and wrong once. A fix passes the right ones and fails the wrong ones. If all have been right
-// in a run like the harness's, and there are enough of them, only the first of these runs is made.
+// the tests run several times, in separate sandboxes, and in each run some of them are wrong: chance decides which, so
+// that each test is right at least once and wrong at least once. A fix passes the right ones and fails the wrong ones.
+// If all have been right in a run like the harness's, that run counts and, if there are enough of them, one more
+// suffices, in which some are wrong.
 // In each sandbox there is only one version of a test, under its own name and at its own place, so that the code under
 // test has nothing to compare it with.
 
-// mixing says which of two runs a trial is.
+// mixing says which of the runs with wrong tests a trial is.
 type mixing struct {
-	// seed determines all that is left to chance; it is the same in both runs.
+	// seed determines all that is left to chance; it is the same in all runs.
 	seed uint64
-	// run is 0 or 1. If once is set, the first run is the only one if that suffices.
-	run  int
-	once bool
+	// run counts the runs from 0. passed is set if all tests were right, and passed, in a run before that took the whole
+	// patch. odds are those that are wanted (see [Evaluator.Odds]).
+	run    int
+	passed bool
+	odds   float64
 	// variants is set if the tests that are changed get other values, in place of wrong ones.
 	variants bool
 	// foreign is set if literals must not be withheld.
@@ -50,8 +53,11 @@ type mixture struct {
 	// fixes are the tests that fail without a fix; told is false if that is not known.
 	fixes map[string]bool
 	told  bool
-	// once is set if no second run has to follow.
-	once bool
+	// script is set if a script gives the reward, which says no more than a single test.
+	script bool
+	// runs is the number of runs that there are, after one in which all were right if passed is set.
+	runs   int
+	passed bool
 	// wrong are the indices of the canaries in this run. record is the path to which those among them write whose
 	// literals are withheld, and written is what they wrote.
 	wrong   []int
@@ -101,7 +107,9 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 		t.mixed.none, t.mixed.kind = err.Error(), err
 		return nil
 	}
-	t.mixed.wrong, t.mixed.once = t.mixing.choose(t.mixed)
+	t.mixed.script = t.task.Tests.RewardFile != ""
+	t.mixed.passed, t.mixed.runs = t.mixing.passed, t.mixing.runs(t.mixed)
+	t.mixed.wrong = t.mixing.choose(t.mixed)
 	if err := t.lookFor(ctx); err != nil {
 		return err
 	}
