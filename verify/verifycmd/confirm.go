@@ -13,6 +13,7 @@ import (
 type confirmFlags struct {
 	canary   string
 	evidence string
+	odds     float64
 	training bool
 }
 
@@ -21,6 +22,8 @@ func (o *confirmFlags) add(f *pflag.FlagSet) {
 		"outright) or off")
 	f.StringVar(&o.evidence, "evidence", "none", "the evidence that a reward requires, without which there is no "+
 		"verdict: outside, paired, outright, or none (see docs/grading.md)")
+	f.Float64Var(&o.odds, "odds", verify.DefaultOdds, "the odds against a guess that paired evidence must have, if up to "+
+		"8 runs can reach them")
 	f.BoolVar(&o.training, "training", false, "grade as training does: the first run is strict already")
 }
 
@@ -39,11 +42,17 @@ func (o *confirmFlags) check() error {
 	if o.canary != "on" && o.evidence != string(verify.NoEvidence) {
 		return fmt.Errorf("--evidence %s requires --canary on", o.evidence)
 	}
+	if !(o.odds >= 1) { // not a number is not
+		return fmt.Errorf("invalid --odds %v: must be at least 1", o.odds)
+	}
 	return nil
 }
 
 func (o *confirmFlags) set(e *verify.Evaluator) {
 	e.Training = o.training
+	if o.odds != verify.DefaultOdds {
+		e.Odds = o.odds
+	}
 	if o.canary != "on" {
 		e.Canary = verify.CanaryMode(o.canary)
 	}

@@ -66,6 +66,9 @@ type Settings struct {
 	// Evidence is the weakest evidence of a reward, without which a rollout has none: outside, paired,
 	// outright, or none.
 	Evidence string `yaml:"evidence"`
+	// Odds are the odds against a guess that such evidence must have where tests are made wrong, if up to 8 runs of the
+	// tests can reach them.
+	Odds float64 `yaml:"odds"`
 
 	// Agent is the agent that works, as for --agent of eval, and AgentSetup installs what a command line starts; empty is
 	// deepswe's own.
@@ -90,7 +93,7 @@ type Settings struct {
 func NewSettings() *Settings {
 	return &Settings{
 		Census: censusCheck, CensusMutants: swe.DefaultMutants, Canary: canaryOn,
-		Evidence: string(verify.PairedEvidence), Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
+		Evidence: string(verify.PairedEvidence), Odds: verify.DefaultOdds, Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
 		Timeout: config.Duration(2 * time.Hour), CommandTimeout: config.Duration(90 * time.Second),
 		GradeTimeout: config.Duration(300 * time.Second), Sandbox: cli.SandboxFlags{Env: cli.EnvAuto},
 	}
@@ -162,6 +165,9 @@ func (s *Settings) validate(c *config.Config) error {
 	}
 	if !slices.Contains(verify.Strengths(), verify.Strength(s.Evidence)) {
 		errs = append(errs, fmt.Errorf("evidence is %q: want one of %v", s.Evidence, verify.Strengths()))
+	}
+	if !(s.Odds >= 1) { // not a number is not
+		errs = append(errs, fmt.Errorf("odds is %v: want at least 1", s.Odds))
 	}
 	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {
 		errs = append(errs, errors.New("timeout, command_timeout and grade_timeout must be longer than 0"))
@@ -350,6 +356,9 @@ func (e *sweEnvironment) evaluator(s part.Split) *verify.Evaluator {
 		}
 		g.train.Timeout, g.train.Training = time.Duration(e.settings.GradeTimeout), true
 		g.train.Evidence = verify.Strength(e.settings.Evidence)
+		if e.settings.Odds != verify.DefaultOdds { // verdicts of the default keep their keys
+			g.train.Odds = e.settings.Odds
+		}
 	})
 	if s == part.Train {
 		return &g.train
