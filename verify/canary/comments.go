@@ -43,6 +43,7 @@ func quiet(s Source, ids []string) []byte {
 		comment = javaScriptComment
 	}
 	data, from := slices.Clone(s.Data), 0
+	hushMessages(l, data, tokens)
 	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
 		gap := data[from:t.From]
 		for _, at := range comment.FindAllIndex(gap, -1) {
@@ -91,15 +92,23 @@ func describes(before []lexer.Token, t lexer.Token) bool {
 // longestHead is the maximum number of tokens of a function's head.
 const longestHead = 40
 
+// messenger matches methods of Go's tests that take a message.
+var messenger = regexp.MustCompile(`^(Error|Fatal|Log|Skip)f?$`)
+
 // quietGo does the same for Go, except for the comments that say what an example must print.
 func quietGo(source []byte) []byte {
 	data, fset := slices.Clone(source), token.NewFileSet()
 	file := fset.AddFile("", -1, len(data))
 	var s scanner.Scanner
 	s.Init(file, source, func(token.Position, string) {}, scanner.ScanComments)
-	prints := false
+	prints, spoken := false, 0 // 3 after .Errorf(
 	for {
 		pos, kind, text := s.Scan()
+		if kind == token.STRING && spoken == 3 {
+			at := file.Offset(pos)
+			hush(data[at : at+len(text)])
+		}
+		spoken = speaking(spoken, kind, text)
 		switch {
 		case kind == token.EOF:
 			return data
@@ -112,4 +121,15 @@ func quietGo(source []byte) []byte {
 			}
 		}
 	}
+}
+
+// speaking returns how many tokens of a call that takes a message have been read: a dot, the method, and the bracket.
+func speaking(n int, kind token.Token, text string) int {
+	switch {
+	case kind == token.PERIOD:
+		return 1
+	case n == 1 && kind == token.IDENT && messenger.MatchString(text), n == 2 && kind == token.LPAREN:
+		return n + 1
+	}
+	return 0
 }

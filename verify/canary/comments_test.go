@@ -21,6 +21,18 @@ func TestQuiet(t *testing.T) {
 		{"a_test.go", "//go:build linux\n\n// 36\npackage a /* 36 */\n", "//go:build linux\n\n     \npackage a         \n"},
 		{"a_test.go", "package a\nfunc ExampleF() {\n\tF() // 36\n\t// Output:\n\t// 36\n}\n",
 			"package a\nfunc ExampleF() {\n\tF()      \n\t// Output:\n\t// 36\n}\n"},
+		{"test_a.py", "def test_a():\n    assert f('a', 'b') == 36, 'not 72/2'\n    x = 'y'\n",
+			"def test_a():\n    assert f('a', 'b') == 36, '        '\n    x = 'y'\n"},
+		{"test_a.py", "def test_a():\n    assert f() == 36, (\n        f'72/2 {f()}'\n        '3*12')\n    'y'\n",
+			"def test_a():\n    assert f() == 36, (\n        f'     {f()}'\n        '    ')\n    'y'\n"},
+		{"test_a.py", "def test_a():\n    assert f() \\\n        , '3*12 %d' % f()\n    g('a', 'b')\n",
+			"def test_a():\n    assert f() \\\n        , '     %d' % f()\n    g('a', 'b')\n"},
+		{"test_a.py", "self.assertEqual(f(1, '2'), '36', '3*12')\nself.assertTrue('3' in f('6'), msg='3*12')\ng.assertEqual(1, 2, '3')\n",
+			"self.assertEqual(f(1, '2'), '36', '    ')\nself.assertTrue('3' in f('6'), msg='    ')\ng.assertEqual(1, 2, '3')\n"},
+		{"a.test.js", "assert.equal(f('3', 'a'), 36, 'not 72/2'); assert(f('a') == 1, \"72/2\"); g.equal(1, 2, '3')\n",
+			"assert.equal(f('3', 'a'), 36, '        '); assert(f('a') == 1, \"    \"); g.equal(1, 2, '3')\n"},
+		{"a_test.go", "package a\nfunc TestA(t *testing.T) {\n\tt.Errorf(\"got %d, not 72/2\", f(\"a\"))\n\tt.Run(\"a\", b)\n}\n",
+			"package a\nfunc TestA(t *testing.T) {\n\tt.Errorf(\"    %d          \", f(\"a\"))\n\tt.Run(\"a\", b)\n}\n"},
 	} {
 		if got := string(quiet(Source{Name: tc.file, Data: []byte(tc.source)}, nil)); got != tc.want {
 			t.Errorf("%s:\n%q, want\n%q", tc.file, got, tc.want)
