@@ -50,6 +50,9 @@ type Task struct {
 	Shows []string `json:"shows,omitempty"`
 	// Installed is the directory on this machine that Shows are in; empty if that is Repository.
 	Installed string `json:"installed,omitempty"`
+	// Hides are directories of the sandbox, as absolute paths, that are empty in it: what is installed there has a copy of
+	// the solution.
+	Hides []string `json:"hides,omitempty"`
 	// Prepare lists command lines that bring the image to the agent's starting state.
 	Prepare []string `json:"prepare,omitempty"`
 	// Env is added to the image's environment for the agent's commands, as "KEY=value".
@@ -70,6 +73,9 @@ func (t Task) Spec() Spec {
 			host := filepath.Join(cmp.Or(t.Installed, t.Repository), name)
 			s.Shown = append(s.Shown, Shown{Host: host, Path: path.Join(t.Dir, name)})
 		}
+	}
+	for _, dir := range t.Hides {
+		s.Shown = append(s.Shown, Shown{Path: dir})
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -86,6 +87,10 @@ func (f *fieldReader) complete(t *env.Task) {
 			"shows", "has a directory that is not one of " + strings.Join(env.Dependencies(), ", "),
 		},
 		{len(t.Shows) > 0 && (t.Repository == "" || t.Dir == ""), "shows", "goes with repository and dir"},
+		{
+			slices.ContainsFunc(t.Hides, func(dir string) bool { return path.Clean(dir) != dir || !path.IsAbs(dir) || dir == "/" }),
+			"hides", "has a directory without an absolute path",
+		},
 		{graded && tests.Script == "", "tests.script", "is missing: it is the shell script that runs the tests"},
 		{graded && tests.Parser == "", "tests.parser", "is missing: it names the parser of the tests' log"},
 		{

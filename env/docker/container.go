@@ -241,6 +241,10 @@ func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container
 		host.Mounts = []mount.Mount{guestMount(b.installation, true)}
 	}
 	for _, f := range b.spec.Shown {
+		if f.Host == "" {
+			host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeTmpfs, Target: f.Path, ReadOnly: true})
+			continue
+		}
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: f.Host, Target: f.Path, ReadOnly: true})
 	}
 	if quota {

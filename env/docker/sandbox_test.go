@@ -14,6 +14,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/fleet"
+	"deepswe/env/testkit"
 )
 
 func TestSandboxAnswers(t *testing.T) {
@@ -194,5 +195,19 @@ func TestOutputSurvivesTheStream(t *testing.T) {
 	got, _, err := s.Read(t.Context(), "/testbed/big", env.ReadOptions{})
 	if err != nil || !bytes.Equal(got, content) {
 		t.Errorf("read back %d bytes, %v; they differ from the %d that were written", len(got), err, len(content))
+	}
+}
+
+// A folder of the image, or of one that is shown, is empty where the spec wants it so.
+func TestHides(t *testing.T) {
+	t.Parallel()
+	p, dir := provider(t, Options{}), t.TempDir()
+	testkit.WriteFile(t, filepath.Join(dir, "lib", "copy"), "")
+	testkit.WriteFile(t, filepath.Join(dir, "f"), "")
+	s := start(t, p, env.Spec{Image: bookworm, Shown: []env.Shown{
+		{Host: dir, Path: "/opt/tool"}, {Path: "/opt/tool/lib"}, {Path: "/usr/share/doc"},
+	}})
+	if out := must(t, s, "ls -A /opt/tool/lib /usr/share/doc; ls /opt/tool"); out != "/opt/tool/lib:\n\n/usr/share/doc:\nf\nlib\n" {
+		t.Errorf("%q", out)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -217,12 +218,25 @@ func (s *Sandbox) end(ctx context.Context, try int) error {
 	return nil // a failed request says nothing about the pod
 }
 
+// hidden returns the paths below a folder that are empty in the sandbox.
+func (s *Sandbox) hidden(dir string) (all []string) {
+	for _, f := range s.launch.spec.Shown {
+		if below, in := strings.CutPrefix(f.Path, dir+"/"); in && f.Host == "" {
+			all = append(all, below)
+		}
+	}
+	return all
+}
+
 // copyAndPrepare copies the folders that are shown and the repository into a started sandbox, and runs the spec's
 // Prepare commands. The guest is told what of the repository was copied, so that it need not read all of it again for
 // the first tree.
 func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
 	for _, f := range s.launch.spec.Shown {
-		if _, err := s.copyIn(ctx, env.Spec{CopyIn: f.Host}, f.Path); err != nil {
+		if f.Host == "" {
+			continue // its volume is empty
+		}
+		if _, err := s.copyIn(ctx, env.Spec{CopyIn: f.Host, Without: s.hidden(f.Path)}, f.Path); err != nil {
 			return err
 		}
 	}

@@ -312,6 +312,10 @@ func (b *Bwrap) arguments(
 	args = append(append(args, parents(dir)...), "--bind", sc.repo(s), dir)
 	args = append(args, b.around(sc, s)...)
 	for _, f := range s.Shown {
+		if f.Host == "" {
+			args = append(append(args, parents(f.Path)...), "--tmpfs", f.Path, "--remount-ro", f.Path)
+			continue
+		}
 		bind := "--ro-bind"
 		if f.Writable {
 			bind = "--bind"

@@ -209,6 +209,24 @@ func TestBwrapOwnCaches(t *testing.T) {
 	}
 }
 
+// TestBwrapHides: a folder of the machine, or of another one that is shown, is empty where the spec wants it so.
+func TestBwrapHides(t *testing.T) {
+	dir, path := t.TempDir(), "/opt/tool"
+	testkit.WriteFile(t, filepath.Join(dir, "lib", "copy"), "")
+	testkit.WriteFile(t, filepath.Join(dir, "other", "f"), "")
+	sb, err := newBwrap(t).Start(t.Context(), env.Spec{
+		Shown: []env.Shown{{Host: dir, Path: path}, {Path: path + "/lib"}, {Path: "/usr/share/doc"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sb.Close(context.Background()) })
+	line := "ls -A " + path + "/lib /usr/share/doc; ls " + path + "/other; touch " + path + "/lib/x 2>/dev/null || echo read-only"
+	if got, want := said(t, sb, line), path+"/lib:\n\n/usr/share/doc:\nf\nread-only\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestBwrapLinkedTools: a program that is a link in PATH runs with what it was installed with, through all links on the
 // way, and shows nothing else of the home.
 func TestBwrapLinkedTools(t *testing.T) {

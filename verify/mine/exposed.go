@@ -26,6 +26,48 @@ const search = `export LC_ALL=C; find / \( -path /proc -o -path /sys -o -path /d
 -size -2000k -print0 2>/dev/null | xargs -0 -r grep -lIF -f /tmp/lines 2>/dev/null | sort | while read -r name; do
 if [ $((2 * $(grep -oF -f /tmp/lines -- "$name" | sort -u | wc -l))) -ge %d ]; then echo "$name"; break; fi; done`
 
+// libraries are the directories in which package managers install what a program loads, a directory for each package.
+var libraries = []string{"site-packages", "dist-packages", "node_modules", "gems"}
+
+// installedAt returns the directory of the installed package that a file belongs to; empty if it is in none.
+func installedAt(file string) string {
+	parts := strings.Split(file, "/")
+	for i := len(parts) - 1; i > 0; i-- {
+		if !slices.Contains(libraries, parts[i-1]) {
+			continue
+		}
+		end := i + 1
+		if strings.HasPrefix(parts[i], "@") {
+			end++
+		}
+		if end < len(parts) {
+			return strings.Join(parts[:end], "/")
+		}
+	}
+	return ""
+}
+
+// mostHidden is the maximum number of installed copies that a task hides.
+const mostHidden = 4
+
+// hide makes a task hide the packages that have a copy of its change. It returns the path of a file with a copy that
+// cannot be hidden, or an empty string.
+func (m *Miner) hide(ctx context.Context, c history.Candidate, t *env.Task) (file string, err error) {
+	for {
+		file, err := m.exposed(ctx, c, *t)
+		if err != nil || file == "" {
+			return "", err
+		}
+		dir := installedAt(file)
+		shown := func(name string) bool { return strings.HasPrefix(dir, path.Join(t.Dir, name)+"/") }
+		own := strings.HasPrefix(dir, t.Dir+"/") && !slices.ContainsFunc(t.Shows, shown)
+		if dir == "" || own || slices.Contains(t.Hides, dir) || len(t.Hides) == mostHidden {
+			return file, nil
+		}
+		t.Hides = append(t.Hides, dir)
+	}
+}
+
 // exposed returns the path of a file in the sandbox of a task that contains half of the lines of its change or more, or
 // an empty string.
 func (m *Miner) exposed(ctx context.Context, c history.Candidate, t env.Task) (file string, err error) {

@@ -202,13 +202,13 @@ func (m *Miner) attempt(ctx context.Context, c history.Candidate, in history.Ins
 	if err != nil || why != "" {
 		return Judged{Reason: why}, err
 	}
+	at, err := m.hide(ctx, c, &d.Task)
+	if err != nil || at != "" {
+		return Judged{Reason: Exposed, Detail: at, again: true}, err
+	}
 	j, symptoms, err := m.judge(ctx, d)
 	if err != nil || j.Reason != "" {
 		return j, err
-	}
-	at, err := m.exposed(ctx, c, j.Task)
-	if err != nil || at != "" {
-		return Judged{Reason: Exposed, Detail: at, again: true}, err
 	}
 	texts := []history.Text{
 		{From: history.FromIssue, Body: m.Issues[c.Issue()]}, {From: history.FromMessage, Body: c.Message},
