@@ -225,10 +225,11 @@ func (c *Confirmation) why() string {
 	return ""
 }
 
-// choose returns the indices of the canaries that are wrong in a run. Chance decides in which runs a test is wrong: in at
-// least one of them, and not in all, unless all were right in a run before. A script's tests are wrong together, because
-// its reward shows only whether any is. If no run was made before, the tests that have to be guessed are not all wrong in
-// the first one, so that it shows that a patch fixes nothing. All cases for which this holds are equally likely.
+// choose returns the indices of the canaries that are wrong in a run. Chance decides in which runs a test is wrong: in
+// at least one of them, and not in all, unless all were right in a run before. A script's tests are wrong together,
+// because its reward shows only whether any is. If no run was made before, the tests that have to be guessed are not all
+// wrong in the first one, so that it shows that a patch fixes nothing. All cases for which this holds are equally
+// likely.
 //
 // If a single run suffices, the tests that have to be guessed are neither all wrong nor all right in it, and literals
 // are always withheld.
@@ -301,8 +302,8 @@ func (m mixture) guesses(spoilt map[string]bool) int {
 	return n
 }
 
-// oddsOf returns the number of equally likely ways in which n tests can be wrong in the runs (see [mixing.choose]). Code
-// under test has to guess the one way, even if it knows which run is which.
+// oddsOf returns the number of equally likely ways in which n tests can be wrong in the runs (see [mixing.choose]).
+// Code under test has to guess the one way, even if it knows which run is which.
 func (m mixture) oddsOf(n int) float64 {
 	of := func(ways int) float64 { return math.Pow(float64(ways), float64(n)) }
 	switch {

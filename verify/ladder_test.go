@@ -275,8 +275,8 @@ func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 	}
 }
 
-// All ways in which tests are wrong in the runs are equally likely, so that no guess is better than another, not even one
-// that knows which run is which. Each test is wrong in some run, and right in some run, with one that was made before.
+// All ways in which tests are wrong in the runs are equally likely, so that no guess is better than another, not even
+// one that knows which run is which. Each test is wrong in some run, and right in some run or in one before.
 func TestChooseIsFair(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -88,7 +88,7 @@ func (f *fieldReader) complete(t *env.Task) {
 		},
 		{len(t.Shows) > 0 && (t.Repository == "" || t.Dir == ""), "shows", "goes with repository and dir"},
 		{
-			slices.ContainsFunc(t.Hides, func(dir string) bool { return path.Clean(dir) != dir || !path.IsAbs(dir) || dir == "/" }),
+			slices.ContainsFunc(t.Hides, func(dir string) bool { return path.Join("/", dir) != dir || dir == "/" }),
 			"hides", "has a directory without an absolute path",
 		},
 		{graded && tests.Script == "", "tests.script", "is missing: it is the shell script that runs the tests"},

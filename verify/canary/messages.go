@@ -32,7 +32,8 @@ var checking = map[lexer.Kind]struct{ second, third *regexp.Regexp }{
 			`^(self|cls)\.assert(Not)?(Almost)?(Equals?|Is|In|IsInstance|Greater|Less|GreaterEqual|LessEqual|\w+Equal)$`),
 	},
 	lexer.JavaScript: {
-		regexp.MustCompile(`^assert$|^(assert|t)\.(ok|notOk|isTrue|isFalse|isNull|isUndefined|isOk|true|false|truthy|falsy)$`),
+		regexp.MustCompile(
+			`^assert$|^(assert|t)\.(ok|notOk|isTrue|isFalse|isNull|isUndefined|isOk|true|false|truthy|falsy)$`),
 		regexp.MustCompile(`^(assert|t)\.((not)?([dD]eep|[sS]trict|[dD]eepStrict|[lL]oose)?[eE]qual|notStrictEqual|` +
 			`notDeepStrictEqual|include|lengthOf|same|is)$`),
 	},

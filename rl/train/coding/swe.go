@@ -93,8 +93,8 @@ type Settings struct {
 func NewSettings() *Settings {
 	return &Settings{
 		Census: censusCheck, CensusMutants: swe.DefaultMutants, Canary: canaryOn,
-		Evidence: string(verify.PairedEvidence), Odds: verify.DefaultOdds, Format: trajectory.FormatXML, MaxSteps: 50, Context: 32768,
-		Timeout: config.Duration(2 * time.Hour), CommandTimeout: config.Duration(90 * time.Second),
+		Evidence: string(verify.PairedEvidence), Odds: verify.DefaultOdds, Format: trajectory.FormatXML, MaxSteps: 50,
+		Context: 32768, Timeout: config.Duration(2 * time.Hour), CommandTimeout: config.Duration(90 * time.Second),
 		GradeTimeout: config.Duration(300 * time.Second), Sandbox: cli.SandboxFlags{Env: cli.EnvAuto},
 	}
 }
