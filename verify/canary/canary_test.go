@@ -301,3 +301,16 @@ func TestGroups(t *testing.T) {
 		t.Errorf("%q has the test, or its own source has not", known)
 	}
 }
+
+// Reports of Vitest and Jest are read without a number at their end, which may be a part of the title.
+func TestTitleThatIsCut(t *testing.T) {
+	t.Parallel()
+	const id = "a.test.js > steps by 3 to"
+	const source = "it.each([[3, 9]])('steps by %i to %i', (step, to) => {\n  expect(f(step)).toBe(to);\n});\n"
+	set, err := New(JavaScript{}, Options{
+		Tests: []string{id}, Fixes: 1, Sources: []Source{{"a.test.js", []byte(source)}}, Rand: random(1),
+	})
+	if err != nil || len(set.Canaries) != 1 || !slices.Contains(set.Canaries[0].Tests, id) {
+		t.Errorf("%+v, %v", set.Canaries, err)
+	}
+}

@@ -250,7 +250,8 @@ func (f *jsFile) find(id string) (test, bool) {
 		title := strings.TrimSpace(t.called)
 		switch {
 		case t.computed:
-		case t.cases != nil && (t.cases.MatchString(id) || t.called == id):
+		// Reports may cut a title where a value ends it.
+		case t.cases != nil && (t.cases.MatchString(id) || t.cases.MatchString(id+" ") || t.called == id):
 			if generated < 0 || len(t.called) > len(f.tests[generated].called) {
 				generated = i
 			}
