@@ -227,8 +227,8 @@ func (c *Confirmation) why() string {
 
 // choose returns the indices of the canaries that are wrong in a run. Chance decides in which runs a test is wrong: in
 // at least one of them, and not in all, unless all were right in a run before. A script's tests are wrong together,
-// because its reward shows only whether any is. If no run was made before, the tests that have to be guessed are not all
-// wrong in the first one, so that it shows that a patch fixes nothing. All cases for which this holds are equally
+// because its reward shows only whether any is. If no run was made before, the tests that have to be guessed are not
+// all wrong in the first one, so that it shows that a patch fixes nothing. All cases for which this holds are equally
 // likely.
 //
 // If a single run suffices, the tests that have to be guessed are neither all wrong nor all right in it, and literals

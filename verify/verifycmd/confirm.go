@@ -20,10 +20,10 @@ type confirmFlags struct {
 func (o *confirmFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.canary, "canary", "on", "confirm a reward with tests that must fail: on, require (as --evidence "+
 		"outright) or off")
-	f.StringVar(&o.evidence, "evidence", "none", "the `STRENGTH` of evidence that a reward requires, without which there is no "+
-		"verdict: outside, paired, outright, or none (see docs/grading.md)")
-	f.Float64Var(&o.odds, "odds", verify.DefaultOdds, "a guess must fail in all but one of `N` cases where evidence is paired, if "+
-		"up to 8 runs can reach that")
+	f.StringVar(&o.evidence, "evidence", "none", "the `STRENGTH` of evidence that a reward requires, without which "+
+		"there is no verdict: outside, paired, outright, or none (see docs/grading.md)")
+	f.Float64Var(&o.odds, "odds", verify.DefaultOdds, "a guess must fail in all but one of `N` cases where evidence is "+
+		"paired, if up to 8 runs can reach that")
 	f.BoolVar(&o.training, "training", false, "grade as training does: the first run is strict already")
 }
 

@@ -160,8 +160,8 @@ func (o *evalOptions) check() error {
 	case o.gradeTimeout < 0:
 		return errors.New("--grade-timeout must not be negative")
 	case o.tasks.Path == "":
-		return errors.New("--tasks PATH is missing: deepswe data NAME fetches a published dataset, deepswe mine makes one of " +
-			"your own repository, and --recipe deepswe is the published evaluation")
+		return errors.New("--tasks PATH is missing: deepswe data NAME fetches a published dataset, deepswe mine makes " +
+			"one of your own repository, and --recipe deepswe is the published evaluation")
 	}
 	if o.verifier.Verifier != "" && o.attempts < 1 {
 		return errors.New("--verifier chooses among attempts and requires -k")
