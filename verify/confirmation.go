@@ -307,7 +307,7 @@ func (m mixture) guesses(spoilt map[string]bool) int {
 func (m mixture) oddsOf(n int) float64 {
 	of := func(ways int) float64 { return math.Pow(float64(ways), float64(n)) }
 	switch {
-	case m.runs == 1:
+	case m.runs <= 1:
 		return of(2) - 2
 	case m.passed:
 		return of(1<<m.runs - 1)
