@@ -22,7 +22,7 @@ func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, k
 		return r.broken(ctx, err)
 	}
 	stop, warning := r.judge(results)
-	bodies, fits := r.observe(reading, results, warning, stop == "")
+	bodies, fits := r.observeResults(reading, results, warning, stop == "")
 	if stop == "" && !fits {
 		stop = MaxContext
 	}

@@ -106,8 +106,8 @@ func (r *rollout) unanswered(ctx context.Context, err error) (StopReason, error)
 	return ModelError, fmt.Errorf("step %d: %w", r.out.Steps+1, err)
 }
 
-// take parses the reply, and adds it to the conversation and the totals.
-func (r *rollout) take(reply Reply) Reading {
+// takeReply parses the reply, and adds it to the conversation and the totals.
+func (r *rollout) takeReply(reply Reply) Reading {
 	reading := read(r.format, r.specs, reply)
 	r.messages = append(r.messages, reply.Message)
 	r.sampled, r.fresh = reply.Tokens, len(r.messages)

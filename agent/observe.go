@@ -87,10 +87,12 @@ func FurtherText(m Message) string {
 	return text
 }
 
-// observe returns the answer to a reply, as one body for each action or one for a problem, and whether another
+// observeResults returns the answer to a reply, as one body for each action or one for a problem, and whether another
 // reply still fits into the context afterwards. It adds reminders of the remaining budget only if the rollout
 // continues.
-func (r *rollout) observe(reading Reading, results []callResult, warning string, continues bool) ([]string, bool) {
+func (r *rollout) observeResults(
+	reading Reading, results []callResult, warning string, continues bool,
+) ([]string, bool) {
 	bodies := []string{reading.Advice}
 	if reading.Problem == "" {
 		bodies = make([]string, len(results))

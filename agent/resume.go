@@ -175,7 +175,7 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 	for i, o := range turn.Observations {
 		known[i] = o.Message
 	}
-	reading := r.take(turn.Reply)
+	reading := r.takeReply(turn.Reply)
 	if len(known) < max(1, len(turn.Reply.Message.ToolCalls)) {
 		r.replaying = false
 		r.renew(turn)

@@ -106,15 +106,15 @@ func (r *rollout) run(ctx context.Context) (stop StopReason, err error) {
 			stop, err = SandboxError, fmt.Errorf("internal error in step %d: %v\n%s", r.out.Steps, p, debug.Stack())
 		}
 	}()
-	stop, err = r.begin(ctx)
+	stop, err = r.beginConversation(ctx)
 	for stop == "" {
 		stop, err = r.step(ctx)
 	}
 	return stop, err
 }
 
-// begin writes the first messages, or continues the conversation of Past.
-func (r *rollout) begin(ctx context.Context) (StopReason, error) {
+// beginConversation writes the first messages, or continues the conversation of Past.
+func (r *rollout) beginConversation(ctx context.Context) (StopReason, error) {
 	if len(r.Past) > 0 {
 		return r.resume(ctx)
 	}
@@ -191,7 +191,7 @@ func (r *rollout) step(ctx context.Context) (StopReason, error) {
 	if err != nil {
 		return r.unanswered(ctx, err)
 	}
-	reading := r.take(reply)
+	reading := r.takeReply(reply)
 	if err := r.recordReply(reply, reading); err != nil {
 		return SandboxError, err
 	}

@@ -249,7 +249,7 @@ func (e *Evaluator) EvaluateStrictly(
 // An error is an infrastructure failure.
 func (e *Evaluator) Solution(ctx context.Context, t env.Task) (files map[string][]byte, err error) {
 	one := &trial{task: t, patch: []byte(t.Tests.GoldPatch), limit: e.limit(t), strict: true}
-	e.begin(one)
+	e.beginTrial(one)
 	defer func() {
 		if one.sb != nil {
 			err = errors.Join(err, one.sb.Close(context.WithoutCancel(ctx)))

@@ -141,7 +141,7 @@ func (l *ladder) round(ctx context.Context) error {
 		case t.mixed.none != "":
 			return l.unmixed(ctx, t)
 		case t.mixed.set.Canaries == nil: // it did not come to the tests
-			l.take(t, m.run)
+			l.takeTrial(t, m.run)
 			l.c.Canary = CanaryNotReached
 			l.judgeRight(t)
 			return nil
@@ -184,8 +184,8 @@ func (l *ladder) strict(ctx context.Context, m *mixing) (*trial, error) {
 // harnessed reports whether the patch has passed a run like the harness's.
 func (l *ladder) harnessed() bool { return slices.Contains(l.c.Earned, "harness") }
 
-// take makes a trial a part of the verdict. Without a run like the harness's, the verdict is that of all trials.
-func (l *ladder) take(t *trial, run int) {
+// takeTrial makes a trial a part of the verdict. Without a run like the harness's, the verdict is that of all trials.
+func (l *ladder) takeTrial(t *trial, run int) {
 	if l.harnessed() {
 		l.v.StrictLog = append(l.v.StrictLog, t.v.Log...)
 		return
@@ -219,7 +219,7 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 		return errSpoilt
 	default:
 		t.fail(left.other)
-		l.take(t, run)
+		l.takeTrial(t, run)
 		if len(left.other) > 0 && l.harnessed() { // the comparison inside has held
 			l.refuse(CanaryCaught, CanaryPassed, left.says())
 			return nil
@@ -249,7 +249,7 @@ func (l *ladder) unmixed(ctx context.Context, t *trial) error {
 			return err
 		}
 		if ref := l.ref.get(); !ref.none {
-			l.take(t, 0)
+			l.takeTrial(t, 0)
 			l.refuse(CanaryCaught, NotConfirmed, "with the patch, "+t.mixed.none)
 			return nil
 		}
@@ -270,7 +270,7 @@ func (l *ladder) right(ctx context.Context, state CanaryState, reason string) er
 
 // judgeAll judges a strict trial in which all tests are right.
 func (l *ladder) judgeAll(t *trial, state CanaryState, reason string) {
-	l.take(t, 0)
+	l.takeTrial(t, 0)
 	l.c.Canary, l.c.Reason, l.c.Evidence = state, reason, NoEvidence
 	l.judgeRight(t)
 }

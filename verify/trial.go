@@ -167,15 +167,15 @@ func (v *Evaluation) classify() {
 	}
 }
 
-// begin makes a trial one of this evaluator.
-func (e *Evaluator) begin(t *trial) {
+// beginTrial makes a trial one of this evaluator.
+func (e *Evaluator) beginTrial(t *trial) {
 	t.Evaluator, t.v = e, e.newEvaluation(t.task, t.patch, t.limit)
 	t.patchPath = "/tmp/deepswe-" + crand.Text() + ".diff"
 }
 
 // runTrial runs one trial, including the start and the removal of its sandbox.
 func (e *Evaluator) runTrial(ctx context.Context, t *trial) (err error) {
-	e.begin(t)
+	e.beginTrial(t)
 	if err := Gradable(t.task); err != nil {
 		t.v.Status, t.v.Void, t.v.Detail = Ungradable, true, err.Error()
 		return nil

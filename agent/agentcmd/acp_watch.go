@@ -51,7 +51,7 @@ func (w *acpWatcher) show(happened any) {
 	case attempt.Phase:
 		w.plan(slices.Index([]attempt.Phase{attempt.PhaseSandbox, attempt.PhaseAgent, attempt.PhasePatch}, h))
 		if h == attempt.PhaseSandbox {
-			w.begin(acp.ToolCall{ID: w.sandbox, Title: acpPlan[0], Kind: "other"})
+			w.beginCall(acp.ToolCall{ID: w.sandbox, Title: acpPlan[0], Kind: "other"})
 		}
 	case ready:
 		w.dir = string(h)
@@ -94,7 +94,7 @@ func (w *acpWatcher) event(e agent.Event) {
 	case agent.EventCall:
 		w.calls++
 		w.now = fmt.Sprintf("step-%d-%d", e.Step, w.calls)
-		w.begin(w.toolCall(w.now, e.Call))
+		w.beginCall(w.toolCall(w.now, e.Call))
 	case agent.EventResult:
 		status := "completed"
 		if e.Result.Failed {
@@ -114,7 +114,7 @@ func (w *acpWatcher) event(e agent.Event) {
 // finish does nothing: the result is told by conclude.
 func (w *acpWatcher) finish(outcome) error { return nil }
 
-func (w *acpWatcher) begin(c acp.ToolCall) {
+func (w *acpWatcher) beginCall(c acp.ToolCall) {
 	c.Update, c.Status = "tool_call", "in_progress"
 	w.open[c.ID] = true
 	w.turn.Update(c)

@@ -28,7 +28,7 @@ type reader struct {
 // else is among them.
 func (n *notation) readCalls(text string, turn int, specs []tools.Spec) (string, []trajectory.ToolCall) {
 	r := &reader{notation: n, specs: specs, turn: turn}
-	if n.begin() == "" {
+	if n.opening() == "" {
 		r.rest = trim(text)
 		r.skip(n.tag)
 		if strings.HasPrefix(trim(r.rest), "{") && r.one() && trim(r.rest) == "" {
@@ -36,7 +36,7 @@ func (n *notation) readCalls(text string, turn int, specs []tools.Spec) (string,
 		}
 		return text, nil
 	}
-	before, rest, called := strings.Cut(text, n.begin())
+	before, rest, called := strings.Cut(text, n.opening())
 	for called {
 		r.rest = rest
 		for known := n.section[0] == "" || r.skip(n.call[0]); known; known = r.skip(n.call[0]) {
@@ -47,7 +47,7 @@ func (n *notation) readCalls(text string, turn int, specs []tools.Spec) (string,
 		if len(r.calls) == 0 || n.section[0] != "" && !r.skip(n.section[1]) && trim(r.rest) != "" {
 			return text, nil
 		}
-		_, rest, called = strings.Cut(r.rest, n.begin())
+		_, rest, called = strings.Cut(r.rest, n.opening())
 	}
 	if len(r.calls) == 0 {
 		return text, nil

@@ -51,8 +51,8 @@ func notations() []notation {
 	}
 }
 
-// begin is the mark with which calls begin; "" where a whole reply is one.
-func (n *notation) begin() string { return cmp.Or(n.section[0], n.call[0]) }
+// opening is the mark with which calls begin; "" where a whole reply is one.
+func (n *notation) opening() string { return cmp.Or(n.section[0], n.call[0]) }
 
 // ends reports whether a token is part of the end of calls.
 func (n *notation) ends(token string) bool {

@@ -72,7 +72,7 @@ func (responses) read(body []byte) (request, error) {
 	if in.Instructions != "" {
 		r.messages = []agent.Message{{Role: agent.RoleSystem, Content: in.Instructions}}
 	}
-	r.take(in.Tools, "")
+	r.takeTools(in.Tools, "")
 	var own *agent.Message // the reply whose items are read
 	for _, i := range in.Input {
 		if i.Type == "function_call_output" || i.Type == "custom_tool_call_output" || i.Role != "" && i.Role != "assistant" {
@@ -113,8 +113,8 @@ func (i item) tool() string {
 	return i.Namespace + within + i.Name
 }
 
-// take adds tools to a request, those of namespaces by their full names. Tools of a server are left out.
-func (r *request) take(all []responsesTool, namespace string) {
+// takeTools adds tools to a request, those of namespaces by their full names. Tools of a server are left out.
+func (r *request) takeTools(all []responsesTool, namespace string) {
 	for _, t := range all {
 		name := item{Name: t.Name, Namespace: namespace}.tool()
 		r.spaces[name] = namespace
@@ -127,7 +127,7 @@ func (r *request) take(all []responsesTool, namespace string) {
 			})
 			r.texts[name] = true
 		case "namespace":
-			r.take(t.Tools, t.Name)
+			r.takeTools(t.Tools, t.Name)
 		default:
 			r.dropped++
 		}

@@ -98,7 +98,7 @@ func newGateway(t testing.TB, m agent.Model, limits agent.Limits) *gateway {
 
 // complete answers a request.
 func (g *gateway) complete(r request) (agent.Reply, *reply, *refusal) {
-	c := g.begin(r)
+	c := g.beginCall(r)
 	<-c.done
 	refused, _ := errors.AsType[*refusal](c.err)
 	return c.answer, c.reply, refused

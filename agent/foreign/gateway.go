@@ -65,8 +65,8 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// begin starts to answer a request, and returns the call that will have the answer.
-func (g *gateway) begin(r request) *call {
+// beginCall starts to answer a request, and returns the call that will have the answer.
+func (g *gateway) beginCall(r request) *call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.dropped += r.dropped
@@ -82,7 +82,7 @@ func (g *gateway) begin(r request) *call {
 		close(c.done)
 		return c
 	}
-	g.tree.begin(c)
+	g.tree.beginCall(c)
 	g.calls++
 	g.repeats = 0
 	g.work.Go(func() { g.answer(c) })

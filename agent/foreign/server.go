@@ -92,7 +92,7 @@ func knows(r *http.Request, key string) bool {
 
 // serve answers one request. While the model thinks, the agent gets signs of life.
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request, d dialect, asked request) {
-	c := g.begin(asked)
+	c := g.beginCall(asked)
 	out := &stream{w: w, flush: http.NewResponseController(w), events: asked.stream}
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
@@ -117,7 +117,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, d dialect, asked
 			out.send(e)
 		}
 	} else {
-		out.begin()
+		out.beginEvents()
 		out.json(d.whole(asked, c.answer, c.prompt()))
 	}
 	if out.err == nil && r.Context().Err() == nil {
@@ -143,7 +143,7 @@ type stream struct {
 	err    error
 }
 
-func (s *stream) begin() {
+func (s *stream) beginEvents() {
 	if s.begun {
 		return
 	}
@@ -159,7 +159,7 @@ func (s *stream) begin() {
 
 // beat sends what means nothing: a comment in a stream, and a line break before JSON.
 func (s *stream) beat() {
-	s.begin()
+	s.beginEvents()
 	text := "\n"
 	if s.events {
 		text = ": the model is thinking\n\n"
@@ -168,7 +168,7 @@ func (s *stream) beat() {
 }
 
 func (s *stream) send(e event) {
-	s.begin()
+	s.beginEvents()
 	var text bytes.Buffer
 	if e.name != "" {
 		text.WriteString("event: " + e.name + "\n")

@@ -89,8 +89,8 @@ func (t *tree) again(c *call) *call {
 	return before
 }
 
-// begin gives the call a chain: that of the reply that it continues, if no other call does.
-func (t *tree) begin(c *call) {
+// beginCall gives the call a chain: that of the reply that it continues, if no other call does.
+func (t *tree) beginCall(c *call) {
 	t.asked[c.key] = c
 	if c.after != nil && !c.after.continued {
 		c.after.continued, c.after.used = true, true

@@ -93,12 +93,12 @@ func (p *parser) compare() expr {
 		op := p.peek().kind
 		switch {
 		case p.is("==", "!=", "<", "<=", ">", ">="):
-			p.next()
+			p.nextToken()
 		case p.skip("in"):
 			op = "in"
 		case p.is("not") && p.tokens[p.at+1].text == "in":
-			p.next()
-			p.next()
+			p.nextToken()
+			p.nextToken()
 			op = "not in"
 		case len(ops) == 0:
 			return first
@@ -129,7 +129,7 @@ func (p *parser) binary(level int) expr {
 	}
 	e := p.binary(level + 1)
 	for slices.Contains(precedence[level], p.peek().kind) {
-		op, a, b := p.next().kind, e, p.binary(level+1)
+		op, a, b := p.nextToken().kind, e, p.binary(level+1)
 		e = func(s *scope) any { return s.arithmetic(op, a(s), b(s)) }
 	}
 	return e
@@ -139,7 +139,7 @@ func (p *parser) unary(filtered bool) expr {
 	var e expr
 	switch {
 	case p.is("-", "+"):
-		factor := map[string]int64{"-": -1, "+": 1}[p.next().kind]
+		factor := map[string]int64{"-": -1, "+": 1}[p.nextToken().kind]
 		operand := p.unary(false)
 		e = func(s *scope) any {
 			v := operand(s)
@@ -181,7 +181,7 @@ func (p *parser) commas(end string, one func()) {
 func constant(v any) expr { return func(*scope) any { return v } }
 
 func (p *parser) primary() expr {
-	t := p.next()
+	t := p.nextToken()
 	switch t.kind {
 	case kindName:
 		switch t.text {
@@ -198,7 +198,7 @@ func (p *parser) primary() expr {
 		return func(s *scope) any { return s.lookup(t.text) }
 	case kindString:
 		for p.peek().kind == kindString {
-			t.text += p.next().text
+			t.text += p.nextToken().text
 		}
 		return constant(t.text)
 	case kindInt:
@@ -253,7 +253,7 @@ func (p *parser) postfix(e expr) expr {
 		value := e
 		switch {
 		case p.skip("."):
-			t := p.next()
+			t := p.nextToken()
 			switch {
 			case t.kind == kindInt:
 				n, _ := strconv.ParseInt(t.text, 10, 64)
@@ -325,8 +325,8 @@ func (p *parser) arguments() *arguments {
 		case p.is("*", "**"):
 			p.refuse("%s in a call", p.peek().kind)
 		case p.peek().kind == kindName && p.tokens[p.at+1].kind == "=":
-			name := p.next().text
-			p.next()
+			name := p.nextToken().text
+			p.nextToken()
 			if slices.Contains(a.names, name) {
 				p.refuse("the argument %s twice", name)
 			}

@@ -35,7 +35,7 @@ type parser struct {
 
 func (p *parser) peek() token { return p.tokens[p.at] }
 
-func (p *parser) next() token {
+func (p *parser) nextToken() token {
 	t := p.tokens[p.at]
 	p.at = min(p.at+1, len(p.tokens)-1)
 	return t
@@ -51,7 +51,7 @@ func (p *parser) skip(kind string) bool {
 	if !p.is(kind) {
 		return false
 	}
-	p.next()
+	p.nextToken()
 	return true
 }
 
@@ -59,7 +59,7 @@ func (p *parser) want(kind string) token {
 	if !p.is(kind) {
 		p.refuse("found %s, want %s", describe(p.peek()), kind)
 	}
-	return p.next()
+	return p.nextToken()
 }
 
 func (p *parser) refuse(format string, args ...any) {
@@ -77,7 +77,7 @@ func describe(t token) string {
 func (p *parser) body(ends ...string) (stmt, string) {
 	var all []stmt
 	for {
-		t := p.next()
+		t := p.nextToken()
 		switch t.kind {
 		case kindData:
 			all = append(all, func(s *scope) flow { s.write(t.text); return goOn })
@@ -87,7 +87,7 @@ func (p *parser) body(ends ...string) (stmt, string) {
 			all = append(all, func(s *scope) flow { s.line = t.line; s.write(s.text(e(s))); return goOn })
 		case blockBegin:
 			if p.is(ends...) {
-				return sequence(all), p.next().text
+				return sequence(all), p.nextToken().text
 			}
 			one := p.statement()
 			p.want(blockEnd)
@@ -134,7 +134,7 @@ func (p *parser) own(function bool, parse func()) (prepare func(*scope) *scope) 
 }
 
 func (p *parser) statement() stmt {
-	t := p.next()
+	t := p.nextToken()
 	switch t.text {
 	case "if":
 		return p.ifs()

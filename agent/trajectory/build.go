@@ -68,7 +68,7 @@ func NewDocument(events []Event) (*Document, error) {
 			if len(d.Steps) == 0 || d.Steps[len(d.Steps)-1].Source != SourceAgent {
 				return nil, fmt.Errorf("%w: event %d is an observation, but no reply precedes it", ErrLog, e.Seq)
 			}
-			d.Steps[len(d.Steps)-1].observe(e.Observation)
+			d.Steps[len(d.Steps)-1].addObservation(e.Observation)
 		case KindStop:
 			d.Extra[extraStop] = *e.Stop
 		}
@@ -204,8 +204,8 @@ func compactObject(text string) (json.RawMessage, bool) {
 	return buf.Bytes(), true
 }
 
-// observe adds to the step the message that answers it.
-func (s *Step) observe(o *Observation) {
+// addObservation adds to the step the message that answers it.
+func (s *Step) addObservation(o *Observation) {
 	if s.Observation == nil {
 		s.Observation = &StepObservation{Results: []StepResult{}}
 	}

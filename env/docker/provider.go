@@ -161,8 +161,8 @@ func (p *Provider) Capabilities() env.Capabilities {
 	return c
 }
 
-// begin starts watching the daemons. A provider that only lists or reaps does not need it.
-func (p *Provider) begin() {
+// beginWatch starts watching the daemons. A provider that only lists or reaps does not need it.
+func (p *Provider) beginWatch() {
 	p.begun.Do(func() {
 		for _, d := range p.daemons {
 			p.work.Go(d.watch)

@@ -248,7 +248,7 @@ func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 	if p.life.Err() != nil {
 		return s, fmt.Errorf("%w: the docker provider is closed", env.ErrInfrastructure)
 	}
-	p.begin()
+	p.beginWatch()
 	return s, nil
 }
 

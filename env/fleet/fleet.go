@@ -48,7 +48,7 @@ type Fleet[P Host[S], S Sandbox] struct {
 
 // Start hands out a sandbox that was started ahead of time, or starts one in the place with the least load.
 func (f *Fleet[P, S]) Start(ctx context.Context, s env.Spec) (S, error) {
-	if sandbox, ok := f.take(ctx, s); ok {
+	if sandbox, ok := f.takeReady(ctx, s); ok {
 		return sandbox, nil
 	}
 	return f.launch(ctx, s, false)

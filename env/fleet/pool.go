@@ -70,9 +70,9 @@ func (f *Fleet[P, S]) start(e *entry[S], s env.Spec) {
 	}
 }
 
-// take hands out a living sandbox for the spec, preferably one started for the same rollout, otherwise one started
+// takeReady hands out a living sandbox for the spec, preferably one started for the same rollout, otherwise one started
 // for none. It waits for a sandbox that is still being started. ok is false if the pool has none.
-func (f *Fleet[P, S]) take(ctx context.Context, s env.Spec) (sandbox S, ok bool) {
+func (f *Fleet[P, S]) takeReady(ctx context.Context, s env.Spec) (sandbox S, ok bool) {
 	key := warmKey(s)
 	for {
 		e := f.find(key, s.Rollout)

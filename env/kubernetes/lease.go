@@ -20,9 +20,9 @@ type leaseholder struct {
 	current *lease // nil until it is created
 }
 
-// take creates the lease, once. It shows that this provider is alive, and it owns the provider's pods: the
+// takeLease creates the lease, once. It shows that this provider is alive, and it owns the provider's pods: the
 // cluster deletes a pod whose lease is gone.
-func (h *leaseholder) take(ctx context.Context) error {
+func (h *leaseholder) takeLease(ctx context.Context) error {
 	h.taking.Lock()
 	defer h.taking.Unlock()
 	h.mu.Lock()

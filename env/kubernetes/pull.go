@@ -59,7 +59,7 @@ func (c *cluster) Fetch(ctx context.Context, s env.Spec) (err error) {
 		}
 	}()
 	c.beginWork()
-	if err := c.lease.take(ctx); err != nil {
+	if err := c.lease.takeLease(ctx); err != nil {
 		return err
 	}
 	p := c.pullManifest(s)

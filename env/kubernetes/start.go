@@ -29,7 +29,7 @@ func (c *cluster) start(ctx context.Context, kind string, s env.Spec, r rank, gi
 	c.beginWork()
 	queued := &turn{c: c, rank: r, giveWay: giveWay}
 	defer queued.end()
-	if err := c.lease.take(ctx); err != nil {
+	if err := c.lease.takeLease(ctx); err != nil {
 		return nil, c.failed(ctx, err)
 	}
 	binary, err := c.guests.find()

@@ -166,7 +166,7 @@ func (b *Bwrap) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox
 		gid = uid
 		copied = &tree{uid: uid, gid: gid}
 	}
-	return b.begin(ctx, s, copied, func(sc *scratch) (launch, error) {
+	return b.beginSandbox(ctx, s, copied, func(sc *scratch) (launch, error) {
 		if err := b.limit(sc, limits); err != nil {
 			return launch{}, err
 		}

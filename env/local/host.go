@@ -55,7 +55,7 @@ func (h *Host) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox,
 	if len(s.Shown) > 0 {
 		return nil, fmt.Errorf("start a host sandbox that shows %s: %w: use --env bwrap", s.Shown[0].Path, env.ErrUnsupported)
 	}
-	return h.begin(ctx, s, &tree{uid: -1, gid: -1}, func(sc *scratch) (launch, error) {
+	return h.beginSandbox(ctx, s, &tree{uid: -1, gid: -1}, func(sc *scratch) (launch, error) {
 		limits := s.Limits.WithDefaults(h.limits)
 		home, temp := filepath.Join(sc.dir, "home"), filepath.Join(sc.dir, "tmp")
 		if err := errors.Join(os.Mkdir(home, 0o700), os.Mkdir(temp, 0o700), h.limit(sc, limits)); err != nil {
@@ -207,9 +207,9 @@ func (b *base) limit(sc *scratch, l env.Limits) (err error) {
 	return sc.owner.save(sc.dir)
 }
 
-// begin creates a scratch directory, starts a guest with the launch that prepare returns, and runs the Spec's
+// beginSandbox creates a scratch directory, starts a guest with the launch that prepare returns, and runs the Spec's
 // Prepare commands.
-func (b *base) begin(
+func (b *base) beginSandbox(
 	ctx context.Context, s env.Spec, copy *tree, prepare func(*scratch) (launch, error),
 ) (_ env.Sandbox, err error) {
 	if image := cmp.Or(s.Image, s.Dockerfile); image != "" {

@@ -96,7 +96,7 @@ func (p Player) Play(ctx context.Context, e *Episode) (Game, error) {
 	start := time.Now()
 	invalid := false
 	for g.Turns < p.MaxTurns && !p.over(e) {
-		g.Messages = append(g.Messages, p.observe(e, g.Turns, invalid))
+		g.Messages = append(g.Messages, p.observation(e, g.Turns, invalid))
 		asked := time.Now()
 		reply, err := p.Model.Complete(ctx, p.request(g))
 		g.Model += time.Since(asked).Seconds()
@@ -142,8 +142,8 @@ func (p Player) withDefaults() Player {
 	return p
 }
 
-// observe writes the user's message of a turn.
-func (p Player) observe(e *Episode, turn int, invalid bool) agent.Message {
+// observation writes the user's message of a turn.
+func (p Player) observation(e *Episode, turn int, invalid bool) agent.Message {
 	if p.Rendering == Compact {
 		mark := "."
 		if invalid {

@@ -106,7 +106,7 @@ func (f *Feed) carry(ctx context.Context) {
 		warned = true
 	}
 	for f.await(ctx) {
-		batch := f.next()
+		batch := f.nextPoints()
 		err := f.call(ctx, func(ctx context.Context) error { return f.sink.Send(ctx, batch) })
 		if err == nil {
 			f.sent(len(batch))
@@ -130,11 +130,11 @@ func (f *Feed) carry(ctx context.Context) {
 
 // await waits for points, and reports whether there are any. There are none when the feed is closed or out of time.
 func (f *Feed) await(ctx context.Context) bool {
-	for ctx.Err() == nil && len(f.next()) == 0 {
+	for ctx.Err() == nil && len(f.nextPoints()) == 0 {
 		select {
 		case <-f.wake:
 		case <-f.ended:
-			return len(f.next()) > 0
+			return len(f.nextPoints()) > 0
 		}
 	}
 	return ctx.Err() == nil
@@ -152,7 +152,7 @@ func (f *Feed) call(ctx context.Context, do func(context.Context) error) (err er
 	return do(ctx)
 }
 
-func (f *Feed) next() []Point {
+func (f *Feed) nextPoints() []Point {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.queue[:min(len(f.queue), mostSent)])

@@ -89,7 +89,7 @@ type mlflowRun struct {
 // Send sends what the server does not have of the points.
 func (m *mlflow) Send(ctx context.Context, points []Point) error {
 	if m.id == "" {
-		if err := m.begin(ctx); err != nil {
+		if err := m.beginRun(ctx); err != nil {
 			return err
 		}
 	}
@@ -111,8 +111,9 @@ func (m *mlflow) Send(ctx context.Context, points []Point) error {
 	return nil
 }
 
-// begin finds the run on the server, or creates it, and completes its parameters. Those that are there cannot change.
-func (m *mlflow) begin(ctx context.Context) error {
+// beginRun finds the run on the server, or creates it, and completes its parameters. Those that are there cannot
+// change.
+func (m *mlflow) beginRun(ctx context.Context) error {
 	r, err := m.find(ctx)
 	if err != nil {
 		return err

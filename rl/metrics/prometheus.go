@@ -43,15 +43,15 @@ func (l *latest) Send(_ context.Context, points []Point) error {
 	l.page.mu.Lock()
 	defer l.page.mu.Unlock()
 	for _, p := range points {
-		l.take(p)
+		l.takePoint(p)
 	}
 	return nil
 }
 
 func (l *latest) Close(context.Context, error) error { return nil }
 
-// take replaces the values that the page shows. The caller holds the lock.
-func (l *latest) take(p Point) {
+// takePoint replaces the values that the page shows. The caller holds the lock.
+func (l *latest) takePoint(p Point) {
 	values := p.finite()
 	// A value stays until there is a newer one: the validation is not run at every step.
 	maps.Copy(l.values, values)

@@ -27,9 +27,9 @@ func TensorBoard(dir string) Target {
 	return Target{Name: "TensorBoard", Replay: true, Open: func(r Run) Sink { return &tensorboard{dir: dir, run: r} }}
 }
 
-// begin begins the event file. It opens with the start of a session at step 0: readers that still have an earlier
+// beginRun begins the event file. It opens with the start of a session at step 0: readers that still have an earlier
 // session then forget it.
-func (t *tensorboard) begin() error {
+func (t *tensorboard) beginRun() error {
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (t *tensorboard) begin() error {
 // Send appends the values of points as scalars.
 func (t *tensorboard) Send(_ context.Context, points []Point) error {
 	if t.file == nil {
-		if err := t.begin(); err != nil {
+		if err := t.beginRun(); err != nil {
 			return err
 		}
 	}

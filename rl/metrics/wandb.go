@@ -64,8 +64,8 @@ func (w *wandb) uploaded() (sent wandbSent, err error) {
 	return sent, nil
 }
 
-// begin begins the log with the run's record.
-func (w *wandb) begin() error {
+// beginRun begins the log with the run's record.
+func (w *wandb) beginRun() error {
 	sent, err := w.uploaded()
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (w *wandb) begin() error {
 // Send appends a history record for each point, and a summary with the newest values.
 func (w *wandb) Send(_ context.Context, points []Point) error {
 	if w.file == nil {
-		if err := w.begin(); err != nil {
+		if err := w.beginRun(); err != nil {
 			return err
 		}
 	}

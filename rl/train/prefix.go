@@ -55,8 +55,8 @@ func (p *prefixes) of(j run.Job) part.Prefix {
 	return part.Prefix{File: p.dir.Path(prefixesDir, own.File), Replies: own.Replies}
 }
 
-// begin sets the prefix of a group; with nil, its rollouts start from the task.
-func (p *prefixes) begin(group string, own *prefix) {
+// beginGroup sets the prefix of a group; with nil, its rollouts start from the task.
+func (p *prefixes) beginGroup(group string, own *prefix) {
 	if own == nil {
 		return
 	}
@@ -116,7 +116,7 @@ func (t *tasks) observePrefix(
 		return false, nil
 	}
 	own, k := t.prefixes.end(g.name), t.Tasks[task]
-	m.observe(own, solved, graded)
+	m.addGroup(own, solved, graded)
 	for _, o := range g.outcomes {
 		if o.Metrics[part.PrefixDiffers] == 0 {
 			continue
@@ -171,8 +171,8 @@ func (t *tasks) tidy(done place) error {
 // prefixMetrics are the metrics of the groups of an update, by what they began with.
 type prefixMetrics map[string]float64
 
-// observe adds a group with graded rollouts.
-func (m prefixMetrics) observe(own *prefix, solved, graded int) {
+// addGroup adds a group with graded rollouts.
+func (m prefixMetrics) addGroup(own *prefix, solved, graded int) {
 	if graded == 0 {
 		return
 	}

@@ -124,7 +124,7 @@ func (s *supply) admit(at place, limit int, slot func(number int) (int, int)) ([
 			return nil, err
 		}
 		g := &group{number: n, name: record.GroupName(step, slot)}
-		s.tasks.prefixes.begin(g.name, chosen.Prefix)
+		s.tasks.prefixes.beginGroup(g.name, chosen.Prefix)
 		for i := range now.Rollouts.Group {
 			g.jobs = append(g.jobs, run.Job{Task: chosen.Task, Group: g.name, Index: i})
 		}

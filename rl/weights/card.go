@@ -42,7 +42,7 @@ type front struct {
 func (c Card) write(base, out string, a *adapter, r Report) error {
 	f := readFront(filepath.Join(base, cardName))
 	f.Relation, f.Library = "finetune", "transformers"
-	text, err := c.begin(f, a.config)
+	text, err := c.beginPage(f, a.config)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func WriteAdapterCard(dir string, c Card) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", adapterConfigFile, err)
 	}
-	text, err := c.begin(front{Relation: "adapter", Library: "peft"}, config)
+	text, err := c.beginPage(front{Relation: "adapter", Library: "peft"}, config)
 	if err != nil {
 		return err
 	}
@@ -78,8 +78,8 @@ func WriteAdapterCard(dir string, c Card) error {
 	return disk.WriteFile(filepath.Join(dir, cardName), text.Bytes())
 }
 
-// begin returns a page's front matter, and how the weights were trained.
-func (c Card) begin(f front, a adapterConfig) (*bytes.Buffer, error) {
+// beginPage returns a page's front matter, and how the weights were trained.
+func (c Card) beginPage(f front, a adapterConfig) (*bytes.Buffer, error) {
 	f.Base, f.Task = cmp.Or(c.Base, a.Base), "text-generation"
 	if filepath.IsAbs(f.Base) || strings.HasPrefix(f.Base, ".") {
 		f.Base = "" // a path of the machine that trained

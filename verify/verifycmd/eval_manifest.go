@@ -109,8 +109,8 @@ func (e *evaluation) open(ctx context.Context, flags *pflag.FlagSet) error {
 	return cli.Usage(e.o.check())
 }
 
-// begin makes a new run's directory.
-func (e *evaluation) begin(flags *pflag.FlagSet) error {
+// beginRun makes a new run's directory.
+func (e *evaluation) beginRun(flags *pflag.FlagSet) error {
 	e.settings = evalSettings{Flags: map[string]string{}, Given: []string{}}
 	for _, name := range settled {
 		f := flags.Lookup(name)

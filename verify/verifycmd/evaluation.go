@@ -77,7 +77,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 		return err
 	}
 	if !e.o.resume {
-		if err := e.begin(flags); err != nil {
+		if err := e.beginRun(flags); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (e *evaluation) assemble(r *swe.Runner) {
 	}
 	e.swe = swe.Evaluation{
 		IDs: e.ids, K: e.o.attempts, Runner: r, Evaluator: evaluator, Dir: e.dir, Workers: e.o.workers, Warm: e.o.warm,
-		Mutants: e.o.mutants, Observe: e.observe, Log: e.d.Log,
+		Mutants: e.o.mutants, Observe: e.observeEvent, Log: e.d.Log,
 	}
 	if n := len(e.o.model.Contexts); n > 1 {
 		e.swe.Contexts = e.o.model.Contexts[:n-1]
@@ -261,13 +261,13 @@ func (e *evaluation) begun(plan []run.Job, tasks int) {
 	}
 }
 
-// observe shows what happens in the run.
-func (e *evaluation) observe(ev run.Event) {
+// observeEvent shows what happens in the run.
+func (e *evaluation) observeEvent(ev run.Event) {
 	name := fmt.Sprintf("%s #%d", ev.Job.Task, ev.Job.Index)
 	if context := swe.ContextOf(ev.Job); context > 0 {
 		name += " with " + swe.ContextName(context)
 	}
-	e.progress.observe(ev, name, "continuing", func() (*bool, string) {
+	e.progress.observeEvent(ev, name, "continuing", func() (*bool, string) {
 		return new(swe.Solved(*ev.Outcome)), verdict(*ev.Outcome)
 	})
 	if e.o.json && (ev.Kind == run.Finished || ev.Kind == run.Failed) {
@@ -277,7 +277,7 @@ func (e *evaluation) observe(ev run.Event) {
 
 // observeSoundness shows what happens in the soundness check.
 func (e *evaluation) observeSoundness(ev run.Event) {
-	e.progress.observe(ev, swe.SoundnessJob(ev.Job), "trying again", func() (*bool, string) {
+	e.progress.observeEvent(ev, swe.SoundnessJob(ev.Job), "trying again", func() (*bool, string) {
 		var solved *bool
 		if ev.Outcome.Reward != nil {
 			solved = new(swe.Solved(*ev.Outcome))

@@ -127,7 +127,7 @@ func (g *grading) run(ctx context.Context) error {
 		g.print(v, j)
 	}
 	engine := run.Engine{Runner: &g.swe, Journal: &g.swe, Options: run.Options{
-		Workers: g.o.workers, Retries: 2, MaxFailures: max(12, 3*g.o.workers), Observe: g.observe,
+		Workers: g.o.workers, Retries: 2, MaxFailures: max(12, 3*g.o.workers), Observe: g.observeEvent,
 	}}
 	_, err := engine.Run(ctx, g.todo)
 	if cli.Interrupted(ctx, err) {
@@ -140,9 +140,9 @@ func (g *grading) run(ctx context.Context) error {
 	return g.report()
 }
 
-func (g *grading) observe(e run.Event) {
+func (g *grading) observeEvent(e run.Event) {
 	var v verify.Evaluation
-	g.progress.observe(e, e.Job.Task, "trying again", func() (*bool, string) {
+	g.progress.observeEvent(e, e.Job.Task, "trying again", func() (*bool, string) {
 		v, _ = g.swe.Known(e.Job)
 		return new(v.Status == verify.Resolved), describe(v)
 	})

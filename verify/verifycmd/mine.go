@@ -313,7 +313,7 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 	}
 	m.progress.note("%s: %s, of which %s may become tasks", m.report.Repository,
 		cli.Plural(m.report.Commits, "commit"), cli.Plural(len(candidates), "candidate"))
-	return miner.Mine(ctx, candidates, swe.Watch{Begin: m.begin, Observe: m.observe})
+	return miner.Mine(ctx, candidates, swe.Watch{Begin: m.beginPart, Observe: m.observeEvent})
 }
 
 // writer opens the model that writes statements, and says what it will be sent; nil if nobody has asked for one.
@@ -331,7 +331,7 @@ func (m *mining) writer(ctx context.Context, config cli.Config) (agent.Model, er
 	return live.Model, nil
 }
 
-func (m *mining) begin(part string, plan []run.Job) {
+func (m *mining) beginPart(part string, plan []run.Job) {
 	m.progress.plan(part, len(plan))
 	for _, j := range plan {
 		if _, ok := m.dir.Find(j); ok {
@@ -340,8 +340,8 @@ func (m *mining) begin(part string, plan []run.Job) {
 	}
 }
 
-func (m *mining) observe(e run.Event) {
-	m.progress.observe(e, mine.Job(e.Job), "trying again", func() (*bool, string) {
+func (m *mining) observeEvent(e run.Event) {
+	m.progress.observeEvent(e, mine.Job(e.Job), "trying again", func() (*bool, string) {
 		return nil, mine.Describe(*e.Outcome)
 	})
 }

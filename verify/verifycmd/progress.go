@@ -35,9 +35,9 @@ func newProgress(out io.Writer, what string) *progress {
 	return p
 }
 
-// observe shows an event of the named job. again describes what follows a failure ("trying again"). ended returns
+// observeEvent shows an event of the named job. again describes what follows a failure ("trying again"). ended returns
 // whether a finished job solved its task, nil for one that is of another kind, and a description.
-func (p *progress) observe(e run.Event, name, again string, ended func() (solved *bool, text string)) {
+func (p *progress) observeEvent(e run.Event, name, again string, ended func() (solved *bool, text string)) {
 	switch e.Kind {
 	case run.Started:
 		p.start()

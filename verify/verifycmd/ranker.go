@@ -64,7 +64,7 @@ func (r *ranker) prepare(ctx context.Context) error {
 	}
 	r.ranking.Source, r.ranking.Store = source, r.store
 	r.ranking.Rule = rank.Rule{Verifier: rank.Verifier(r.o.verifier.Verifier), Top: r.o.verifier.Top}
-	r.ranking.Workers, r.ranking.Observe, r.ranking.Log = r.o.workers, r.observe, r.d.Log
+	r.ranking.Workers, r.ranking.Observe, r.ranking.Log = r.o.workers, r.observeEvent, r.d.Log
 	if r.o.verifier.Judges() {
 		source.NoteBlind()
 	}
@@ -244,12 +244,12 @@ func newTests(w cli.World, v *cli.VerifierFlags, m *cli.ModelFlags, model *cli.L
 	return t, nil
 }
 
-// observe shows what happens.
-func (r *ranker) observe(e ranking.Event) {
+// observeEvent shows what happens.
+func (r *ranker) observeEvent(e ranking.Event) {
 	if e.Begin {
 		r.progress.plan(string(e.Part), e.Total)
 		r.progress.note("%s: %d to do", e.Part, e.Total)
 		return
 	}
-	r.progress.observe(e.Run, e.Name, "trying again", func() (*bool, string) { return nil, e.Text })
+	r.progress.observeEvent(e.Run, e.Name, "trying again", func() (*bool, string) { return nil, e.Text })
 }

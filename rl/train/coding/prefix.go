@@ -31,9 +31,9 @@ func (e *sweEnvironment) beginning(j run.Job, to string) (replies int, err error
 	return len(rec.Turns), disk.WriteFile(to, data)
 }
 
-// begin writes the beginning of a training rollout as the log of an attempt that was interrupted, from which the agent
-// goes on in a fresh sandbox. A rollout that has begun keeps its own.
-func (e *sweEnvironment) begin(s part.Split, j run.Job) error {
+// beginFromPrefix writes the beginning of a training rollout as the log of an attempt that was interrupted, from which
+// the agent goes on in a fresh sandbox. A rollout that has begun keeps its own.
+func (e *sweEnvironment) beginFromPrefix(s part.Split, j run.Job) error {
 	if s != part.Train || e.options.Prefix == nil {
 		return nil
 	}

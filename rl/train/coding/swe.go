@@ -327,7 +327,7 @@ func (e *sweEnvironment) Runner(s part.Split, m agent.Model) run.Runner {
 	}
 	return run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
 		own, l := *r, limits(j)
-		if err := e.begin(s, j); err != nil {
+		if err := e.beginFromPrefix(s, j); err != nil {
 			return run.Result{}, run.Abort(err)
 		}
 		own.Attempt.Limits.Steps = cmp.Or(l.Steps, own.Attempt.Limits.Steps)

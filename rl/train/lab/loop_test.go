@@ -61,8 +61,8 @@ func TestScheduleOfTheLoop(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				real := &world{schedule: s, start: time.Now()}
 				real.changed = sync.NewCond(&real.mu)
-				want := real.take(t, cfg)
-				if err := s.take(t.Context()); err != nil {
+				want := real.takeSteps(t, cfg)
+				if err := s.takeSteps(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if s.sums.taken != cfg.Steps*16 {
@@ -109,8 +109,8 @@ type world struct {
 	paused  bool
 }
 
-// take runs the loop, and returns when its steps ended.
-func (w *world) take(t *testing.T, c config.Config) []time.Duration {
+// takeSteps runs the loop, and returns when its steps ended.
+func (w *world) takeSteps(t *testing.T, c config.Config) []time.Duration {
 	t.Helper()
 	c.Environment, c.Trainer, c.Simulate = worldEnvironment{w}, worldTrainer{w}, nil
 	result, err := train.Start(t.Context(), c, train.Options{Dir: filepath.Join(t.TempDir(), "run")})

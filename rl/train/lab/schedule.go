@@ -50,8 +50,8 @@ type sums struct {
 	measured, saved            int
 }
 
-// take takes the steps.
-func (s *schedule) take(ctx context.Context) error {
+// takeSteps takes the steps.
+func (s *schedule) takeSteps(ctx context.Context) error {
 	if e := s.config.Evaluate; e.Before && e.Every > 0 {
 		if err := s.validate(ctx, 0); err != nil {
 			return err
@@ -144,7 +144,7 @@ func (s *schedule) update(ctx context.Context) error {
 	for k := range parts {
 		part := 0
 		for left := (k+1)*n/parts - k*n/parts; left > 0; {
-			groups, rollouts, err := s.next(ctx, left)
+			groups, rollouts, err := s.nextGroups(ctx, left)
 			if err != nil {
 				return err
 			}
@@ -178,8 +178,9 @@ func when(ok bool, n int) int {
 	return 0
 }
 
-// next waits for groups, at most as many as given, and returns how many came, with how many rollouts to learn from.
-func (s *schedule) next(ctx context.Context, most int) (groups, rollouts int, err error) {
+// nextGroups waits for groups, at most as many as given, and returns how many came, with how many rollouts to learn
+// from.
+func (s *schedule) nextGroups(ctx context.Context, most int) (groups, rollouts int, err error) {
 	var taken []*group
 	s.news = true
 	waited, err := s.until(ctx, func() bool {

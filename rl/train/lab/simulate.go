@@ -76,7 +76,7 @@ func Simulate(ctx context.Context, c config.Config) (Simulated, error) {
 	if err != nil {
 		return Simulated{}, err
 	}
-	if err := s.take(ctx); err != nil {
+	if err := s.takeSteps(ctx); err != nil {
 		return Simulated{}, fmt.Errorf("simulate: %w", err)
 	}
 	return s.result(), nil

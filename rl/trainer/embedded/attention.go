@@ -118,7 +118,7 @@ func row(p []float64, at, i, size int) []float64 { return p[at+i*size : at+(i+1)
 // check accepts every context: the network reads the end of a long one.
 func (a *attention) check([]int32) error { return nil }
 
-func (a *attention) begin(w []float64, context []int32) decoder {
+func (a *attention) beginContext(w []float64, context []int32) decoder {
 	s := &attentionDecoder{attention: a, w: w, passage: a.read(context), z: make([]float64, a.width)}
 	s.embed()
 	s.base = slices.Clone(row(w, a.at.biasH, 0, a.hidden))

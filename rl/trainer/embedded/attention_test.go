@@ -142,7 +142,7 @@ func TestBlind(t *testing.T) {
 				{Role: agent.RoleUser, Content: "go other"}, {Role: agent.RoleAssistant, Content: "go"},
 				{Role: agent.RoleUser, Content: observation},
 			}, 0)
-			logprobs, _ := p.network.begin(p.weights, ids).predict(false)
+			logprobs, _ := p.network.beginContext(p.weights, ids).predict(false)
 			return logprobs[0]
 		}
 		if same := probability("file: 1 other") == probability("2\n2 new words"); same != blind {

@@ -118,7 +118,8 @@ func (p *Trainer) Generate(from rl.Policy, prompt []int32, limit int, temperatur
 		return nil, nil, fmt.Errorf("embedded policy: %w: %w", err, agent.ErrContextOverflow)
 	}
 	r := rand.New(rand.NewPCG(uint64(seed), sampleStream))
-	ids, logprobs = p.sample(p.network.begin(m.weights.weights, context), min(limit, p.options.Reply), temperature, r)
+	d := p.network.beginContext(m.weights.weights, context)
+	ids, logprobs = p.sample(d, min(limit, p.options.Reply), temperature, r)
 	return ids, logprobs, nil
 }
 

@@ -14,8 +14,8 @@ type network interface {
 	// check returns an error for a context that the network cannot read: the ids of a conversation up to the assistant's
 	// mark before a reply, that mark included. A context without any ids is for a token that is no part of a reply.
 	check(context []int32) error
-	// begin reads a context that passes check.
-	begin(weights []float64, context []int32) decoder
+	// beginContext reads a context that passes check.
+	beginContext(weights []float64, context []int32) decoder
 }
 
 // decoder computes a reply, token by token.

@@ -45,7 +45,7 @@ func (m sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 	if r.MaxTokens > 0 {
 		limit = min(limit, r.MaxTokens)
 	}
-	d := p.network.begin(m.weights.weights, prompt)
+	d := p.network.beginContext(m.weights.weights, prompt)
 	completion, logprobs := p.sample(d, limit, temperature, p.random(r.Sampling.Seed))
 	text := p.tokens.decode(completion)
 	finish := "length"

@@ -139,7 +139,7 @@ func (p *Trainer) plan(r rl.Row) (pass, error) {
 func (x *pass) forward(n network, w []float64, ids []int32, logprobs []float64) {
 	x.decoders, x.entropies = x.decoders[:0], x.entropies[:0]
 	for _, turn := range x.turns {
-		d := n.begin(w, turn.context)
+		d := n.beginContext(w, turn.context)
 		for t := turn.start; t < x.end(turn); t++ {
 			lp, entropy := d.predict(true)
 			if x.trains[t] {

@@ -25,8 +25,10 @@ type shape struct {
 }
 
 // The parts of the parameter vector, in order: Observe, Reply, b1, Mix, b2, Speak, b3.
-func (s shape) observe(slot int, token int32) int { return (slot*s.vocabulary + int(token)) * s.hidden }
-func (s shape) replied(slot int, token int32) int { return s.observe(s.window+slot, token) }
+func (s shape) observed(slot int, token int32) int {
+	return (slot*s.vocabulary + int(token)) * s.hidden
+}
+func (s shape) replied(slot int, token int32) int { return s.observed(s.window+slot, token) }
 func (s shape) bias1() int                        { return (s.window + s.reply) * s.vocabulary * s.hidden }
 func (s shape) mix() int                          { return s.bias1() + s.hidden }
 func (s shape) bias2() int                        { return s.mix() + s.hidden*s.hidden }
@@ -67,7 +69,7 @@ func (s shape) newActivations() *activations {
 func (s shape) read(p []float64, observation []int32, sum []float64) {
 	copy(sum, p[s.bias1():s.bias1()+s.hidden])
 	for slot, token := range observation {
-		at := s.observe(slot, token)
+		at := s.observed(slot, token)
 		add(sum, p[at:at+s.hidden])
 	}
 }
@@ -145,7 +147,7 @@ func (s shape) check(context []int32) error {
 	return nil
 }
 
-func (s shape) begin(w []float64, context []int32) decoder {
+func (s shape) beginContext(w []float64, context []int32) decoder {
 	d := &windowDecoder{
 		shape: s, weights: w, observation: s.tokens.observation(context), sum: make([]float64, s.hidden),
 	}
@@ -184,7 +186,7 @@ func (d *windowDecoder) backward(reply []int32, trains []bool, dlogprobs []float
 	}
 	add(g[d.bias1():d.bias1()+d.hidden], total)
 	for slot, token := range d.observation {
-		at := d.observe(slot, token)
+		at := d.observed(slot, token)
 		add(g[at:at+d.hidden], total)
 	}
 }

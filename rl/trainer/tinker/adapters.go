@@ -264,7 +264,7 @@ func (a *adapters) beginTurn(ctx context.Context, v *adapter, r agent.Request) (
 			return false
 		}
 		own.calls++
-		s.begin()
+		s.beginTurn()
 		return true
 	}
 	a.mu.Lock()
@@ -352,7 +352,7 @@ func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, 
 			a.mu.Lock()
 			v := a.current
 			v.calls++
-			s.begin()
+			s.beginTurn()
 			a.mu.Unlock()
 			reply, err := a.turn(ctx, v, s, agent.Request{
 				Messages: []agent.Message{{Role: agent.RoleUser, Content: "check"}}, Sampling: sampling,

@@ -54,8 +54,8 @@ func newReplica(address, key string) (*replica, error) {
 	}, err
 }
 
-// begin counts a turn that begins. The caller holds adapters.mu.
-func (s *replica) begin() {
+// beginTurn counts a turn that begins. The caller holds adapters.mu.
+func (s *replica) beginTurn() {
 	if s.calls == 0 {
 		s.moved = time.Now()
 	}

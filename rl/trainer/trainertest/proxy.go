@@ -79,8 +79,8 @@ func (p *Proxy) Waiting() []string {
 	return paths
 }
 
-// take returns the next fault of a path, and the server's last answer to it.
-func (p *Proxy) take(path string) (f ProxyFault, before reply) {
+// takeFault returns the next fault of a path, and the server's last answer to it.
+func (p *Proxy) takeFault(path string) (f ProxyFault, before reply) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if left := p.faults[path]; len(left) > 0 {
@@ -95,7 +95,7 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	f, before := p.take(path)
+	f, before := p.takeFault(path)
 	select {
 	case <-time.After(f.Delay):
 	case <-r.Context().Done():
