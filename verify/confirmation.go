@@ -273,7 +273,7 @@ func (m mixing) pattern(c canary.Canary, x mixture, draw uint64) int {
 }
 
 const (
-	// DefaultOdds are the odds that are wanted unless others are.
+	// DefaultOdds are the odds against a guess that a reward needs by default: it fails in all but one of 3 cases.
 	DefaultOdds = 3
 	// mostRuns is the maximum number of runs with wrong tests.
 	mostRuns = 8

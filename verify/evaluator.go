@@ -195,6 +195,10 @@ func (e *Evaluator) Key(t env.Task, patch []byte) string {
 	if t.Tests.RewardFile == "" {
 		t.Statement = "" // nor this
 	}
+	odds := e.Odds
+	if odds == DefaultOdds {
+		odds = 0
+	}
 	spelled, err := json.Marshal(struct {
 		Task    env.Task
 		Patch   string
@@ -211,7 +215,7 @@ func (e *Evaluator) Key(t env.Task, patch []byte) string {
 		Odds     float64    `json:",omitempty"`
 	}{
 		Task: t, Patch: hashOf(patch), None: patch == nil, Grader: Grader, Timeout: e.Timeout, Network: e.Network,
-		Training: e.Training, Canary: e.Canary, Evidence: e.Evidence, Odds: e.Odds,
+		Training: e.Training, Canary: e.Canary, Evidence: e.Evidence, Odds: odds,
 	})
 	if err != nil {
 		return "" // plain data can always be encoded

@@ -337,6 +337,9 @@ func TestKey(t *testing.T) {
 	if key == "" || key != e.Key(task, patch) {
 		t.Fatal("the key is not the same twice")
 	}
+	if named := (&Evaluator{Odds: DefaultOdds}).Key(task, patch); named != key {
+		t.Error("the default odds make another key where they are named")
+	}
 	other := wrongAnswerTask()
 	other.Tests.FailToPass = nil
 	worded := wrongAnswerTask()

@@ -55,7 +55,7 @@ type mixture struct {
 	told  bool
 	// script is set if a script gives the reward, which says no more than a single test.
 	script bool
-	// runs is the number of runs that there are, after one in which all were right if passed is set.
+	// runs is the number of runs with wrong tests. passed is set if a run came before in which all tests were right.
 	runs   int
 	passed bool
 	// wrong are the indices of the canaries in this run. record is the path to which those among them write whose

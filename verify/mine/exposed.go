@@ -52,9 +52,13 @@ const mostHidden = 4
 
 // hide makes a task hide the packages that have a copy of its change. It returns the path of a file with a copy that
 // cannot be hidden, or an empty string.
-func (m *Miner) hide(ctx context.Context, c history.Candidate, t *env.Task) (file string, err error) {
+func (m *Miner) hide(ctx context.Context, c history.Candidate, t *env.Task) (string, error) {
+	lines, err := m.Builder.NewLines(ctx, c, shortestShown)
+	if err != nil || len(lines) == 0 {
+		return "", err
+	}
 	for {
-		file, err := m.exposed(ctx, c, *t)
+		file, err := m.exposed(ctx, c, *t, lines)
 		if err != nil || file == "" {
 			return "", err
 		}
@@ -68,13 +72,11 @@ func (m *Miner) hide(ctx context.Context, c history.Candidate, t *env.Task) (fil
 	}
 }
 
-// exposed returns the path of a file in the sandbox of a task that contains half of the lines of its change or more, or
-// an empty string.
-func (m *Miner) exposed(ctx context.Context, c history.Candidate, t env.Task) (file string, err error) {
-	lines, err := m.Builder.NewLines(ctx, c, shortestShown)
-	if err != nil || len(lines) == 0 {
-		return "", err
-	}
+// exposed returns the path of a file in the sandbox of a task that contains half of the lines or more, or an empty
+// string.
+func (m *Miner) exposed(
+	ctx context.Context, c history.Candidate, t env.Task, lines []string,
+) (file string, err error) {
 	s := t.Spec()
 	s.Run, s.Prepare, s.Grading = m.name(), t.Prepare, true
 	sb, err := m.Provider.Start(ctx, s)

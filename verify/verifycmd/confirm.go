@@ -49,10 +49,7 @@ func (o *confirmFlags) check() error {
 }
 
 func (o *confirmFlags) set(e *verify.Evaluator) {
-	e.Training = o.training
-	if o.odds != verify.DefaultOdds {
-		e.Odds = o.odds
-	}
+	e.Training, e.Odds = o.training, o.odds
 	if o.canary != "on" {
 		e.Canary = verify.CanaryMode(o.canary)
 	}

@@ -355,10 +355,7 @@ func (e *sweEnvironment) evaluator(s part.Split) *verify.Evaluator {
 			}
 		}
 		g.train.Timeout, g.train.Training = time.Duration(e.settings.GradeTimeout), true
-		g.train.Evidence = verify.Strength(e.settings.Evidence)
-		if e.settings.Odds != verify.DefaultOdds { // verdicts of the default keep their keys
-			g.train.Odds = e.settings.Odds
-		}
+		g.train.Evidence, g.train.Odds = verify.Strength(e.settings.Evidence), e.settings.Odds
 	})
 	if s == part.Train {
 		return &g.train
