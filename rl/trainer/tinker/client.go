@@ -244,7 +244,7 @@ func (c *Client) request(ctx context.Context, h *http.Client, method, path strin
 		switch {
 		case ctx.Err() != nil:
 			if sent && !repeatable {
-				return lost(&Error{Operation: path, Kind: errUnavailable, Detail: ctx.Err().Error()})
+				return lost(&Error{Operation: path, Kind: errUnavailable, Cause: ctx.Err()})
 			}
 			return fmt.Errorf("%s: %w", path, ctx.Err())
 		case err == nil && a.status < 300:

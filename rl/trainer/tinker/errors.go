@@ -43,12 +43,14 @@ var (
 var errLong = fmt.Errorf("%w: %w", ErrInvalid, rl.ErrTooLong)
 
 // Error is the error of a request. It wraps one of the kinds and, if the state of the weights is not known,
-// rl.ErrTrainerLost.
+// rl.ErrTrainerLost. It also wraps its cause.
 type Error struct {
 	Operation string
 	Status    int // 0 without a response
 	Kind      error
 	Detail    string
+	// Cause is set where a context may have ended the request.
+	Cause error
 	// Lost is set if the weights on the server are lost or not known.
 	Lost bool
 }
@@ -61,6 +63,9 @@ func (e *Error) Error() string {
 	}
 	if e.Detail != "" {
 		b.WriteString(": " + e.Detail)
+	}
+	if e.Cause != nil {
+		b.WriteString(": " + e.Cause.Error())
 	}
 	b.WriteString(e.hint())
 	return b.String()
@@ -92,10 +97,14 @@ func (e *Error) hint() string {
 }
 
 func (e *Error) Unwrap() []error {
+	wrapped := []error{e.Kind}
 	if e.Lost {
-		return []error{e.Kind, rl.ErrTrainerLost}
+		wrapped = append(wrapped, rl.ErrTrainerLost)
 	}
-	return []error{e.Kind}
+	if e.Cause != nil {
+		wrapped = append(wrapped, e.Cause)
+	}
+	return wrapped
 }
 
 // lost marks an error after which the state of the weights is not known.

@@ -171,5 +171,5 @@ func (p promise) lost(err error) error {
 	if e := lost(err); e != err {
 		return e
 	}
-	return &Error{Operation: p.operation, Kind: errUnavailable, Detail: err.Error(), Lost: true}
+	return &Error{Operation: p.operation, Kind: errUnavailable, Cause: err, Lost: true}
 }

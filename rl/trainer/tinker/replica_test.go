@@ -218,21 +218,30 @@ func TestNoSampler(t *testing.T) {
 	}
 }
 
-// A publication to servers that accept and never answer ends with its context.
+// A publication ends with its context, wherever it is: at a trainer or at samplers that accept and never answer.
 func TestPublicationEnds(t *testing.T) {
 	t.Parallel()
-	_, trainer, vllms, _ := samplers(t, 2)
-	publish(t, trainer)
-	if err := learn(t, trainer); err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range vllms {
-		v.Set(trainertest.Hung)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(100*time.Millisecond, cancel)
-	if _, err := trainer.Publish(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+	for _, slow := range []string{"save_weights_for_sampler", "archive", "load"} {
+		t.Run(slow, func(t *testing.T) {
+			t.Parallel()
+			s, trainer, vllms, _ := samplers(t, 2)
+			publish(t, trainer)
+			if err := learn(t, trainer); err != nil {
+				t.Fatal(err)
+			}
+			if slow == "load" {
+				for _, v := range vllms {
+					v.Set(trainertest.Hung)
+				}
+			} else {
+				s.Inject(slow, trainertest.Fault{Delay: time.Minute})
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			if _, err := trainer.Publish(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+		})
 	}
 }
 

@@ -100,7 +100,7 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return &Error{Operation: "archive", Kind: errUnavailable, Detail: unwrapURL(err).Error()}
+		return &Error{Operation: "archive", Kind: errUnavailable, Cause: unwrapURL(err)}
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

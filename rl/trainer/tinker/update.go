@@ -161,7 +161,7 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStats, error) {
 	if err := t.gate.shut(ctx); err != nil {
 		return rl.StepStats{}, lost(&Error{Operation: "optim_step", Kind: errUnavailable,
-			Detail: "turns under way did not end: " + err.Error()})
+			Detail: "turns under way did not end", Cause: err})
 	}
 	t.moved = true
 	norm, known, err := t.model.step(ctx, a)
