@@ -10,6 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"deepswe/agent/cli"
+	"deepswe/env"
 	"deepswe/env/diff"
 )
 
@@ -49,17 +50,17 @@ func shortened(s string, most int) string {
 
 // words are the keywords of the languages that patches are mostly written in, in one list: a keyword of another
 // language is coloured seldom, and harms nobody.
-var words = regexp.MustCompile(`^(?:and|as|assert|async|await|break|case|catch|chan|class|const|continue|def|default|` +
-	`defer|del|do|done|elif|else|enum|except|export|extends|extern|false|False|fi|final|finally|fn|for|from|func|` +
-	`function|global|go|goto|if|impl|implements|import|in|instanceof|interface|is|lambda|let|loop|map|match|mod|mut|` +
-	`new|nil|None|nonlocal|not|null|or|package|pass|private|protected|pub|public|raise|range|return|select|self|` +
-	`static|struct|super|switch|then|this|throw|trait|true|True|try|type|typeof|undefined|use|var|void|where|while|` +
-	`with|yield)$`)
+const words = " and as assert async await break case catch chan class const continue def default defer del do done " +
+	"elif else enum except export extends extern false False fi final finally fn for from func function " +
+	"global go goto if impl implements import in instanceof interface is lambda let loop map match mod " +
+	"mut new nil None nonlocal not null or package pass private protected pub public raise range return " +
+	"select self static struct super switch then this throw trait true True try type typeof undefined use " +
+	"var void where while with yield "
 
 // tokens matches what is coloured, in this order: comments, strings, numbers, and words.
-var tokens = map[string]*regexp.Regexp{
-	"hash": regexp.MustCompile(`(#.*)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(\b\d[\w.]*)|([A-Za-z_]\w*)`),
-	"slash": regexp.MustCompile(`(//.*|/\*.*?\*/)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|` + "`[^`]*`" +
+var tokens = map[string]func() *regexp.Regexp{
+	"hash": env.Pattern(`(#.*)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(\b\d[\w.]*)|([A-Za-z_]\w*)`),
+	"slash": env.Pattern(`(//.*|/\*.*?\*/)|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|` + "`[^`]*`" +
 		`)|(\b\d[\w.]*)|([A-Za-z_]\w*)`),
 }
 
@@ -78,7 +79,7 @@ func code(name, line string) template.HTML {
 	}
 	var b strings.Builder
 	end := 0
-	for _, m := range expr.FindAllStringSubmatchIndex(line, -1) {
+	for _, m := range expr().FindAllStringSubmatchIndex(line, -1) {
 		class := ""
 		switch text := line[m[0]:m[1]]; {
 		case m[2] >= 0:
@@ -87,7 +88,7 @@ func code(name, line string) template.HTML {
 			class = "ks"
 		case m[6] >= 0:
 			class = "kn"
-		case words.MatchString(text):
+		case strings.Contains(words, " "+text+" "):
 			class = "kw"
 		}
 		b.WriteString(template.HTMLEscapeString(line[end:m[0]]))

@@ -5,10 +5,10 @@ import (
 	"go/scanner"
 	"go/token"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/verify/lexer"
 )
 
@@ -16,12 +16,12 @@ import (
 // all files in which tests are wrong or withheld.
 
 // directive matches comments that runners and compilers read.
-var directive = regexp.MustCompile(`^#!|^#.*coding[:=]|^//(go:|export |line )|^// ?\+build|` +
+var directive = env.Pattern(`^#!|^#.*coding[:=]|^//(go:|export |line )|^// ?\+build|` +
 	`@(jest|vitest|ts|jsx|flow)|sourceMappingURL`)
 
 var (
-	pythonComment     = regexp.MustCompile(`#[^\n]*`)
-	javaScriptComment = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+	pythonComment     = env.Pattern(`#[^\n]*`)
+	javaScriptComment = env.Pattern(`(?s)/\*.*?\*/|//[^\n]*`)
 )
 
 // quiet returns a source with blanks in the place of its comments, and of what tests of Python say of themselves,
@@ -46,8 +46,8 @@ func quiet(s Source, ids []string) []byte {
 	hushMessages(l, data, tokens)
 	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
 		gap := data[from:t.From]
-		for _, at := range comment.FindAllIndex(gap, -1) {
-			if text := gap[at[0]:at[1]]; !directive.Match(text) {
+		for _, at := range comment().FindAllIndex(gap, -1) {
+			if text := gap[at[0]:at[1]]; !directive().Match(text) {
 				blank(text)
 			}
 		}
@@ -93,7 +93,7 @@ func describes(before []lexer.Token, t lexer.Token) bool {
 const longestHead = 40
 
 // messenger matches methods of Go's tests that take a message.
-var messenger = regexp.MustCompile(`^(Error|Fatal|Log|Skip)f?$`)
+var messenger = env.Pattern(`^(Error|Fatal|Log|Skip)f?$`)
 
 // quietGo does the same for Go, except for the comments that say what an example must print.
 func quietGo(source []byte) []byte {
@@ -116,7 +116,7 @@ func quietGo(source []byte) []byte {
 			prints = false
 		default:
 			prints = prints || strings.Contains(strings.ToLower(text), "output:")
-			if at := file.Offset(pos); !prints && !directive.MatchString(text) {
+			if at := file.Offset(pos); !prints && !directive().MatchString(text) {
 				blank(data[at : at+len(text)])
 			}
 		}
@@ -128,7 +128,7 @@ func speaking(n int, kind token.Token, text string) int {
 	switch {
 	case kind == token.PERIOD:
 		return 1
-	case n == 1 && kind == token.IDENT && messenger.MatchString(text), n == 2 && kind == token.LPAREN:
+	case n == 1 && kind == token.IDENT && messenger().MatchString(text), n == 2 && kind == token.LPAREN:
 		return n + 1
 	}
 	return 0

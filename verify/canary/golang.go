@@ -1,12 +1,12 @@
 package canary
 
 import (
+	"deepswe/env"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -199,7 +199,7 @@ func (t *goTest) fails(b *ast.BlockStmt) bool {
 }
 
 // wanted matches the usual names of expected values.
-var wanted = regexp.MustCompile(`(?i)^(want\w*|expect\w*|exp|output|out|result)$`)
+var wanted = env.Pattern(`(?i)^(want\w*|expect\w*|exp|output|out|result)$`)
 
 // expectations returns the literals in a node that are expected values: for collections, the last one in each.
 func (t *goTest) expectations(n ast.Node) (found []*ast.BasicLit) {
@@ -231,12 +231,12 @@ func (t *goTest) expectations(n ast.Node) (found []*ast.BasicLit) {
 	}
 	switch n := n.(type) {
 	case *ast.KeyValueExpr:
-		if key, ok := n.Key.(*ast.Ident); ok && wanted.MatchString(key.Name) {
+		if key, ok := n.Key.(*ast.Ident); ok && wanted().MatchString(key.Name) {
 			add(n.Value)
 		}
 	case *ast.AssignStmt:
 		for i, l := range n.Lhs {
-			if id, ok := l.(*ast.Ident); ok && wanted.MatchString(id.Name) && len(n.Lhs) == len(n.Rhs) {
+			if id, ok := l.(*ast.Ident); ok && wanted().MatchString(id.Name) && len(n.Lhs) == len(n.Rhs) {
 				add(n.Rhs[i])
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/verify/lexer"
 )
 
@@ -170,8 +171,8 @@ func (f *jsFile) test(open int, each bool) *jsTest {
 
 // jsHole matches placeholders for values in a template, jsEachHole those in the title of a test with cases.
 var (
-	jsHole     = regexp.MustCompile(`\$\{[^{}]*\}`)
-	jsEachHole = regexp.MustCompile(`\$\{[^{}]*\}|%[sdifjoOp#%$]|\$#?[A-Za-z_][\w.]*`)
+	jsHole     = env.Pattern(`\$\{[^{}]*\}`)
+	jsEachHole = env.Pattern(`\$\{[^{}]*\}|%[sdifjoOp#%$]|\$#?[A-Za-z_][\w.]*`)
 )
 
 // shortest is the minimum number of letters of a part of a title that identifies a test.
@@ -179,9 +180,9 @@ const shortest = 3
 
 // entitle parses a title. It returns false if there is none.
 func (t *jsTest) entitle(from, to int, each bool) bool {
-	f, hole := t.file, jsHole
+	f, hole := t.file, jsHole()
 	if each {
-		hole = jsEachHole
+		hole = jsEachHole()
 	}
 	first := f.tokens[from]
 	literal := first.Kind == 's' || first.Kind == 't' && !strings.Contains(f.text(from), "${")
@@ -218,7 +219,7 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 			}
 		}
 	}
-	if len(jsLetters.FindAllString(t.called, -1)) < shortest {
+	if len(jsLetters().FindAllString(t.called, -1)) < shortest {
 		t.computed, t.called, t.title = true, "", from
 		t.from, t.to = first.From, f.tokens[to-1].To
 		return to > from
@@ -228,7 +229,7 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 	return err == nil
 }
 
-var jsLetters = regexp.MustCompile(`\pL`)
+var jsLetters = env.Pattern(`\pL`)
 
 // jsText returns the value of a plain string literal.
 func jsText(literal string) (string, bool) {

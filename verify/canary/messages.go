@@ -4,20 +4,21 @@ import (
 	"bytes"
 	"regexp"
 
+	"deepswe/env"
 	"deepswe/verify/lexer"
 )
 
 // What a check says when it fails may name what it expects in any words: "not 72/2" for 36. No test needs that either.
 
 // essential matches the parts of a message that its language reads.
-var essential = regexp.MustCompile(`%[-+# 0-9.*\[\]]*[a-zA-Z%]|\{[^{}]*\}|\\.`)
+var essential = env.Pattern(`%[-+# 0-9.*\[\]]*[a-zA-Z%]|\{[^{}]*\}|\\.`)
 
 // hush blanks a message in its quotation marks, but for what is essential.
 func hush(quoted []byte) {
 	inner := bytes.Trim(quoted, "rRbBuUfF")
 	inner = bytes.Trim(inner, "\"'`")
 	from := 0
-	for _, at := range append(essential.FindAllIndex(inner, -1), []int{len(inner), len(inner)}) {
+	for _, at := range append(essential().FindAllIndex(inner, -1), []int{len(inner), len(inner)}) {
 		blank(inner[from:at[0]])
 		from = at[1]
 	}

@@ -1,10 +1,10 @@
 package canary
 
 import (
+	"deepswe/env"
 	"math"
 	"math/bits"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +27,8 @@ type chance struct {
 }
 
 var (
-	words    = regexp.MustCompile(`[A-Za-z]+|[0-9]+`)
-	literals = regexp.MustCompile(`"[^"\n]*"|'[^'\n]*'|\b[0-9]+\b`)
+	words    = env.Pattern(`[A-Za-z]+|[0-9]+`)
+	literals = env.Pattern(`"[^"\n]*"|'[^'\n]*'|\b[0-9]+\b`)
 )
 
 // newChance returns the chance for a test. file are the words of its file.
@@ -39,8 +39,8 @@ func newChance(r *rand.Rand, test []byte, file map[string]int) *chance {
 // wordsOf counts the words and numbers in the literals of a source.
 func wordsOf(source []byte) map[string]int {
 	count := map[string]int{}
-	for _, literal := range literals.FindAll(source, -1) {
-		for _, word := range words.FindAllString(string(literal), -1) {
+	for _, literal := range literals().FindAll(source, -1) {
+		for _, word := range words().FindAllString(string(literal), -1) {
 			count[word]++
 		}
 	}
@@ -159,7 +159,7 @@ func otherDecimals(text string, least int, r *chance) []string {
 // The text may contain escapes.
 func otherTexts(text string, r *chance) []string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
-	if all := words.FindAllStringIndex(text, -1); len(all) > 0 {
+	if all := words().FindAllStringIndex(text, -1); len(all) > 0 {
 		from, to := all[len(all)-1][0], all[len(all)-1][1]
 		if others := r.known(text[from:to]); len(others) > 0 && !strings.HasSuffix(text[:from], `\`) {
 			return mapped(others, func(s string) string { return text[:from] + s + text[to:] })

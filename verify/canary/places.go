@@ -2,11 +2,11 @@ package canary
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/verify/literal"
 )
 
@@ -47,9 +47,9 @@ func (m *maker) placed(at int, t test, e edit) bool {
 			of := traced(data[from:to], lineAt(data, l))
 			shared := func(piece string) bool { return slices.Contains(pieces, piece) }
 			_, imports, _ := strings.Cut(of[0], "import")
-			imported := func(name string) bool { return slices.Contains(names.FindAllString(pieces[0], -1), name) }
+			imported := func(name string) bool { return slices.Contains(names().FindAllString(pieces[0], -1), name) }
 			of[0] = strings.TrimSpace(of[0])
-			return slices.ContainsFunc(of, shared) || slices.ContainsFunc(names.FindAllString(imports, -1), imported)
+			return slices.ContainsFunc(of, shared) || slices.ContainsFunc(names().FindAllString(imports, -1), imported)
 		}
 		switch {
 		case !own && !slices.Contains(pieces[1:], line):
@@ -64,7 +64,7 @@ func (m *maker) placed(at int, t test, e edit) bool {
 }
 
 // logged matches places in files, as runners print them.
-var logged = regexp.MustCompile(`([\w./@+-]+\.\w+)(?:", line |:)(\d+)`)
+var logged = env.Pattern(`([\w./@+-]+\.\w+)(?:", line |:)(\d+)`)
 
 // failing returns where the lines of a test begin that the log of a run without a fix names or, without any, those of
 // its file that import something.
@@ -73,7 +73,7 @@ func (m *maker) failing(at int, t test) (inside []int) {
 	from, to := t.extent()
 	var imports []int
 	lines := bytes.SplitAfter(s.Data, []byte("\n"))
-	for _, found := range logged.FindAllSubmatch(m.options.Before, -1) {
+	for _, found := range logged().FindAllSubmatch(m.options.Before, -1) {
 		n, err := strconv.Atoi(string(found[2]))
 		if err != nil || n < 1 || n > len(lines) || !sameFile(s.Name, strings.TrimLeft(string(found[1]), "/")) {
 			continue

@@ -1,10 +1,10 @@
 package canary
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/env/python"
 )
 
@@ -24,10 +24,10 @@ type pyID struct {
 
 // The forms of ids: "test_a (package.module.Class)", where newer versions of Python repeat the function after the
 // class, and those of other runners, in which dots or colons separate classes from functions.
-var djangoID = regexp.MustCompile(`^(\w+) \(([\w.]+)\)`)
+var djangoID = env.Pattern(`^(\w+) \(([\w.]+)\)`)
 
 func (Python) split(id string) pyID {
-	if m := djangoID.FindStringSubmatch(id); m != nil {
+	if m := djangoID().FindStringSubmatch(id); m != nil {
 		parts := strings.Split(strings.TrimSuffix(m[2], "."+m[1]), ".")
 		i := slices.IndexFunc(parts, func(part string) bool { return part != "" && 'A' <= part[0] && part[0] <= 'Z' })
 		if i < 0 {
@@ -84,7 +84,7 @@ type pyFunction struct {
 	body       []python.Line // all lines after the head
 }
 
-var pyHead = regexp.MustCompile(`^(async\s+def|def|class)\s+(\w+)`)
+var pyHead = env.Pattern(`^(async\s+def|def|class)\s+(\w+)`)
 
 func (Python) parse(s Source) (suite, error) {
 	lines, err := python.Lines(s.Data)
@@ -120,11 +120,11 @@ func (f *pyFile) read() {
 			first, decorated = decorated, -1
 		}
 		around := open[len(open)-1]
-		if !strings.HasSuffix(pyCode(l.Text), ":") && pyHead.FindString(l.Text) == "" {
+		if !strings.HasSuffix(pyCode(l.Text), ":") && pyHead().FindString(l.Text) == "" {
 			continue
 		}
 		b := pyBlock{indent: l.Indent, class: around.class, inside: around.inside}
-		m := pyHead.FindStringSubmatch(l.Text)
+		m := pyHead().FindStringSubmatch(l.Text)
 		switch {
 		case m == nil:
 		case m[1] == "class":
@@ -197,7 +197,7 @@ func (f *pyFile) ids(file string) (ids []string) {
 
 // documented finds the test that Django's runner reports by the first line of its docstring.
 func (f *pyFile) documented(id string) *pyFunction {
-	if !strings.Contains(id, " ") || djangoID.MatchString(id) {
+	if !strings.Contains(id, " ") || djangoID().MatchString(id) {
 		return nil
 	}
 	for _, t := range f.functions {

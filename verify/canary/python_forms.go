@@ -1,7 +1,7 @@
 package canary
 
 import (
-	"regexp"
+	"deepswe/env"
 	"slices"
 	"strings"
 )
@@ -21,7 +21,7 @@ var pyErrors = map[string]string{
 func (t *pyFunction) pyOtherErrors(name string) []string {
 	base, known := pyErrors[name]
 	var others []string
-	for _, found := range pyExpected.FindAllSubmatch(t.file.data, -1) {
+	for _, found := range pyExpected().FindAllSubmatch(t.file.data, -1) {
 		other := string(found[1])
 		if _, usual := pyErrors[other]; !usual && other != "Exception" && other != "BaseException" && (known || base == "") {
 			others = append(others, other)
@@ -39,12 +39,12 @@ func (t *pyFunction) pyOtherErrors(name string) []string {
 
 var (
 	// pyExpected matches the exception that a test expects.
-	pyExpected = regexp.MustCompile(`(?:\braises|\bassertRaises(?:Regex|Message)?)\(\s*([\w.]*[A-Z]\w*)`)
+	pyExpected = env.Pattern(`(?:\braises|\bassertRaises(?:Regex|Message)?)\(\s*([\w.]*[A-Z]\w*)`)
 )
 
 var (
-	pyOperator = regexp.MustCompile(`==|!=|<=|>=|<|>|\bnot\s+in\b|\bin\b|\bis\s+not\b|\bis\b`)
-	pyCompound = regexp.MustCompile(`\b(and|or|if|else|lambda|for|await|yield)\b|:=`)
+	pyOperator = env.Pattern(`==|!=|<=|>=|<|>|\bnot\s+in\b|\bin\b|\bis\s+not\b|\bis\b`)
+	pyCompound = env.Pattern(`\b(and|or|if|else|lambda|for|await|yield)\b|:=`)
 	// pyReversed maps comparisons to their negation.
 	pyReversed = map[string]string{
 		"==": "!=", "!=": "==", "<=": ">", ">=": "<", "<": ">=", ">": "<=", "not in": "in", "in": "not in",
@@ -55,8 +55,8 @@ var (
 // pyNegation returns an assert statement of the opposite, as a person would write it if possible.
 func pyNegation(expr, message string) pyWrong {
 	mask := maskTop(expr)
-	found := pyOperator.FindAllStringIndex(mask, -1)
-	isNot, compound := strings.HasPrefix(expr, "not "), pyCompound.MatchString(mask)
+	found := pyOperator().FindAllStringIndex(mask, -1)
+	isNot, compound := strings.HasPrefix(expr, "not "), pyCompound().MatchString(mask)
 	switch {
 	case isNot && !compound && len(found) == 0:
 		return pyText("assert " + strings.TrimSpace(expr[4:]) + message)
@@ -71,20 +71,20 @@ func pyNegation(expr, message string) pyWrong {
 }
 
 var (
-	pyObject = regexp.MustCompile(`^\s*(?:\w+\.)*(?:[A-Z]\w*|dict|set|frozenset|list|tuple|bytes|array|` +
+	pyObject = env.Pattern(`^\s*(?:\w+\.)*(?:[A-Z]\w*|dict|set|frozenset|list|tuple|bytes|array|` +
 		`approx|date|datetime|time|timedelta|int|float|str)\(`)
-	pyScalar = regexp.MustCompile(`"[^"\\\n]*"|'[^'\\\n]*'|\b\d+(?:\.\d+)?\b`)
+	pyScalar = env.Pattern(`"[^"\\\n]*"|'[^'\\\n]*'|\b\d+(?:\.\d+)?\b`)
 )
 
 // pyOtherObjects changes the last literal among the arguments of an object that is made for a comparison, and the first
 // one where the others only say how to compare.
 func pyOtherObjects(expr string, r *chance) []string {
 	mask := maskTop(expr)
-	if !pyObject.MatchString(expr) || pyOperator.MatchString(mask) || pyCompound.MatchString(mask) ||
+	if !pyObject().MatchString(expr) || pyOperator().MatchString(mask) || pyCompound().MatchString(mask) ||
 		strings.Contains(expr, `"""`) || strings.Contains(expr, "'''") {
 		return nil
 	}
-	found := pyScalar.FindAllStringIndex(expr, -1)
+	found := pyScalar().FindAllStringIndex(expr, -1)
 	if len(found) == 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"deepswe/env"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -55,10 +56,10 @@ func (t *pyFunction) checks() (all []check) {
 	r := &chance{Rand: rand.New(rand.NewPCG(0, 0))} // whatever the values are
 	for i, l := range t.body {
 		code := pyCode(l.Text)
-		if pyDocstring(l.Text) || !pyChecks.MatchString(code) && len(t.wrong(code, r)) == 0 {
+		if pyDocstring(l.Text) || !pyChecks().MatchString(code) && len(t.wrong(code, r)) == 0 {
 			continue
 		}
-		c := check{from: l.End - len(l.Text), repeats: !t.reaches(i, pyWith)}
+		c := check{from: l.End - len(l.Text), repeats: !t.reaches(i, pyWith())}
 		c.to = c.from + len(code)
 		c.given, c.wanted, _ = pyCompared(code)
 		for j := i + 1; strings.HasSuffix(code, ":") && j < len(t.body) && t.body[j].Indent > l.Indent; j++ {
@@ -79,7 +80,7 @@ func (t *pyFunction) margin() string {
 }
 
 // runs reports whether every run of the test reaches line i of the body.
-func (t *pyFunction) runs(i int) bool { return t.reaches(i, pyRuns) }
+func (t *pyFunction) runs(i int) bool { return t.reaches(i, pyRuns()) }
 
 // reaches reports whether all blocks around line i of the body have heads that match.
 func (t *pyFunction) reaches(i int, heads *regexp.Regexp) bool {
@@ -104,8 +105,8 @@ func (t *pyFunction) reaches(i int, heads *regexp.Regexp) bool {
 
 // pyRuns matches the heads of blocks that always run, pyWith those of blocks that run once.
 var (
-	pyRuns = regexp.MustCompile(`^(async\s+)?(with|for)\b`)
-	pyWith = regexp.MustCompile(`^(async\s+)?with\b`)
+	pyRuns = env.Pattern(`^(async\s+)?(with|for)\b`)
+	pyWith = env.Pattern(`^(async\s+)?with\b`)
 )
 
 // failure returns a statement that fails, in the style of the test.
@@ -126,12 +127,12 @@ func (t *pyFunction) failure() string {
 	return fmt.Sprintf("assert %s == %d", got, n+1)
 }
 
-var pyPrefix = regexp.MustCompile(`^[rRuUbBfF]{0,2}["']`)
+var pyPrefix = env.Pattern(`^[rRuUbBfF]{0,2}["']`)
 
 // pyDocstring reports whether a statement is only a string.
 func pyDocstring(text string) bool {
 	code := pyCode(text)
-	if !pyPrefix.MatchString(code) {
+	if !pyPrefix().MatchString(code) {
 		return false
 	}
 	return strings.TrimLeft(strings.TrimSpace(maskTop(code)), "rRuUbBfF") == ""
@@ -152,9 +153,9 @@ func pyText(text string) pyWrong { return pyWrong{texts: []string{text}} }
 func pyPlain(text string) pyWrong { return pyWrong{texts: []string{text}, plain: true} }
 
 var (
-	pyCall   = regexp.MustCompile(`^([\w.]*?)(\w+)\(`)
-	pyRaises = regexp.MustCompile(`^(with\s+[\w.]*(?:raises|assertRaises(?:Regex|Message)?)\()([\w.]+)`)
-	pyWords  = regexp.MustCompile(`\b(and|or|not|in|is|if|else|lambda|for|await|yield)\b`)
+	pyCall   = env.Pattern(`^([\w.]*?)(\w+)\(`)
+	pyRaises = env.Pattern(`^(with\s+[\w.]*(?:raises|assertRaises(?:Regex|Message)?)\()([\w.]+)`)
+	pyWords  = env.Pattern(`\b(and|or|not|in|is|if|else|lambda|for|await|yield)\b`)
 	// pyOpposites maps assertions to their negation.
 	pyOpposites = map[string]string{
 		"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assertIsNone": "assertIsNotNone",
@@ -170,10 +171,10 @@ func (t *pyFunction) wrong(code string, r *chance) []pyWrong {
 	if rest, ok := strings.CutPrefix(code, "assert"); ok && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0 {
 		return t.wrongAssert(rest, r)
 	}
-	if m := pyRaises.FindStringSubmatch(code); m != nil {
+	if m := pyRaises().FindStringSubmatch(code); m != nil {
 		return []pyWrong{{texts: mapped(t.pyOtherErrors(m[2]), func(s string) string { return m[1] + s + code[len(m[0]):] })}}
 	}
-	m := pyCall.FindStringSubmatch(code)
+	m := pyCall().FindStringSubmatch(code)
 	if m == nil || !strings.HasSuffix(code, ")") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
 		return nil
 	}
@@ -219,7 +220,7 @@ func (t *pyFunction) wrongAssert(rest string, r *chance) []pyWrong {
 	negated := pyNegation(expr, message)
 	mask := maskTop(expr)
 	if strings.ContainsAny(strings.NewReplacer("==", "").Replace(mask), "<>!=") || strings.Count(mask, "==") != 1 ||
-		pyWords.MatchString(mask) {
+		pyWords().MatchString(mask) {
 		return []pyWrong{negated}
 	}
 	at := strings.Index(mask, "==")
@@ -276,7 +277,7 @@ func (t *pyFunction) assigned(name string, r *chance) *mutation {
 	return &m
 }
 
-var pyNumber = regexp.MustCompile(`^-?\d+(\.\d+)?$`)
+var pyNumber = env.Pattern(`^-?\d+(\.\d+)?$`)
 
 // pyOthers changes the value of a literal, or of the last literal in a list, a tuple, a set or a dictionary. It returns
 // none if it cannot.
@@ -295,7 +296,7 @@ func pyOthers(expr string, r *chance) []string {
 	parts := splitTop(inner, ",")
 	for n := len(parts) - 1; n >= 0; n-- {
 		part := parts[n]
-		if pyWords.MatchString(maskTop(part)) {
+		if pyWords().MatchString(maskTop(part)) {
 			return nil
 		}
 		key := ""
@@ -331,10 +332,10 @@ func pyOtherScalars(expr string, r *chance) []string {
 	case "None":
 		return []string{"0"}
 	}
-	if pyNumber.MatchString(expr) {
+	if pyNumber().MatchString(expr) {
 		return otherDecimals(expr, math.MinInt, r)
 	}
-	if !pyPrefix.MatchString(expr) || strings.TrimLeft(strings.TrimSpace(maskTop(expr)), "rRuUbBfF \t\r\n") != "" {
+	if !pyPrefix().MatchString(expr) || strings.TrimLeft(strings.TrimSpace(maskTop(expr)), "rRuUbBfF \t\r\n") != "" {
 		return nil
 	}
 	quotes := expr[len(expr)-1:]

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"deepswe/env"
 	"deepswe/verify/literal"
 )
 
@@ -16,11 +17,11 @@ import (
 // comments and documentation, wherever they are in its file.
 
 // told matches comments and documentation in any of the languages, and calls of Go that take a message.
-var told = regexp.MustCompile(`(?m)(?:^|[ \t])(?:#|//).*$|/\*(?s:.*?)\*/|^[ \t]*[rRuU]?(?:"""[^"]*"""|'''[^']*''')|` +
+var told = env.Pattern(`(?m)(?:^|[ \t])(?:#|//).*$|/\*(?s:.*?)\*/|^[ \t]*[rRuU]?(?:"""[^"]*"""|'''[^']*''')|` +
 	`\.(?:Error|Fatal|Log|Skip)(?:f|ln)?\(.*$`)
 
 // asserted matches a line up to the value that a call compares with, behind which there may be a message.
-var asserted = regexp.MustCompile(`\bassert\b.*$`)
+var asserted = env.Pattern(`\bassert\b.*$`)
 
 // repeated returns an edit that makes a test expect another value with the same change in a message that the edit or
 // its line ends with, and what the value is, and becomes: what is in instead, if it is known there. There is none if it
@@ -41,7 +42,7 @@ func repeated(data []byte, e edit, instead map[string]string) (edits []edit, val
 	e.text = after[:len(after)-tail] + string(apply([]byte(rest), retell([]byte(rest), says)))
 	edits = []edit{e}
 	line := data[bytes.LastIndexByte(data[:e.at], '\n')+1 : e.at]
-	if message, _, _ := bytes.Cut(data[e.end:], []byte("\n")); asserted.Match(line) {
+	if message, _, _ := bytes.Cut(data[e.end:], []byte("\n")); asserted().Match(line) {
 		for _, one := range retell(message, says) {
 			edits = append(edits, edit{e.end + one.at, e.end + one.end, one.text})
 		}
@@ -77,7 +78,7 @@ func retold(data []byte, others []edit, says map[string]string) []edit {
 	if len(says) == 0 {
 		return nil
 	}
-	regions := told.FindAllIndex(data, -1)
+	regions := told().FindAllIndex(data, -1)
 	return slices.DeleteFunc(retell(data, says), func(e edit) bool {
 		i := slices.IndexFunc(regions, func(m []int) bool { return m[0] <= e.at && e.end <= m[1] })
 		if i < 0 || slices.ContainsFunc(others, func(o edit) bool { return o.at < e.end && e.at < o.end }) {

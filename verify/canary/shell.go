@@ -1,10 +1,10 @@
 package canary
 
 import (
+	"deepswe/env"
 	"fmt"
 	"math"
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 )
@@ -36,17 +36,17 @@ type shellTest struct {
 }
 
 var (
-	shellOpening = regexp.MustCompile(`(?m)^(test\w*)[ \t]*\(\)[ \t]*\{[ \t]*$\n`)
-	shellClosing = regexp.MustCompile(`(?m)^\}[ \t]*$\n?`)
+	shellOpening = env.Pattern(`(?m)^(test\w*)[ \t]*\(\)[ \t]*\{[ \t]*$\n`)
+	shellClosing = env.Pattern(`(?m)^\}[ \t]*$\n?`)
 	// shellAssertion matches a call of an assertion whose first argument is a word without expansions.
-	shellAssertion = regexp.MustCompile(`(?m)^[ \t]*(equals?|is|assertEquals|assertSame|assert_equals?)[ \t]+` +
+	shellAssertion = env.Pattern(`(?m)^[ \t]*(equals?|is|assertEquals|assertSame|assert_equals?)[ \t]+` +
 		`('[^'\n]*'|"[^"$` + "`" + `\\\n]*"|[\w.:-]+)[ \t]`)
 )
 
 func (Shell) parse(s Source) (suite, error) {
 	f := &shellFile{data: s.Data}
-	for _, m := range shellOpening.FindAllSubmatchIndex(s.Data, -1) {
-		end := shellClosing.FindIndex(s.Data[m[1]:])
+	for _, m := range shellOpening().FindAllSubmatchIndex(s.Data, -1) {
+		end := shellClosing().FindIndex(s.Data[m[1]:])
 		if end == nil {
 			return nil, fmt.Errorf("%w: the function %s has no end", errSyntax, s.Data[m[2]:m[3]])
 		}
@@ -79,7 +79,7 @@ func (t *shellTest) extent() (from, to int) { return t.from, t.to }
 func (t *shellTest) mutations(r *chance) []mutation {
 	var all []mutation
 	asserts := ""
-	for _, m := range shellAssertion.FindAllSubmatchIndex(t.file.data[t.body:t.to], -1) {
+	for _, m := range shellAssertion().FindAllSubmatchIndex(t.file.data[t.body:t.to], -1) {
 		from, to := t.body+m[4], t.body+m[5]
 		asserts = string(t.file.data[t.body+m[2] : t.body+m[3]])
 		others := shellOthers(string(t.file.data[from:to]), r)
@@ -94,7 +94,7 @@ func (t *shellTest) mutations(r *chance) []mutation {
 }
 
 func (t *shellTest) checks() (all []check) {
-	for _, m := range shellAssertion.FindAllIndex(t.file.data[t.body:t.to], -1) {
+	for _, m := range shellAssertion().FindAllIndex(t.file.data[t.body:t.to], -1) {
 		all = append(all, check{from: t.body + m[0], to: t.body + m[1]})
 	}
 	return all

@@ -16,16 +16,16 @@ import (
 func variants(data []byte, from, to int, r *rand.Rand) (all []mutation) {
 	test := data[from:to]
 	at := map[string][]int{}
-	for _, l := range literals.FindAllIndex(test, -1) {
+	for _, l := range literals().FindAllIndex(test, -1) {
 		if bytes.IndexByte(test[l[0]:l[1]], '\\') >= 0 {
 			continue
 		}
-		for _, w := range words.FindAllIndex(test[l[0]:l[1]], -1) {
+		for _, w := range words().FindAllIndex(test[l[0]:l[1]], -1) {
 			word := string(test[l[0]+w[0] : l[0]+w[1]])
 			at[word] = append(at[word], from+l[0]+w[0])
 		}
 	}
-	code := literals.ReplaceAll(test, []byte("0"))
+	code := literals().ReplaceAll(test, []byte("0"))
 	used := maps.Clone(at)
 	var texts, numbers []edit
 	for _, word := range slices.Sorted(maps.Keys(at)) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/verify/literal"
 )
 
@@ -169,7 +170,7 @@ func (p part) shows(c Canary, number int) bool {
 // text without the strings that are given.
 func (l Literal) inputs(text string) (all []literal.Value, rest string) {
 	given := strings.Join(l.given, "\n")
-	for _, one := range literals.FindAllString(given, -1) {
+	for _, one := range literals().FindAllString(given, -1) {
 		if one[0] > '9' || one[0] < '0' {
 			text = strings.Replace(text, one, " ", 1)
 		}
@@ -180,7 +181,7 @@ func (l Literal) inputs(text string) (all []literal.Value, rest string) {
 	if len(all) > 0 {
 		return all, text
 	}
-	for _, m := range called.FindAllStringSubmatch(given, -1) {
+	for _, m := range called().FindAllStringSubmatch(given, -1) {
 		if v, err := literal.Parse(`"` + m[1] + `"`); err == nil {
 			all = append(all, v)
 		}
@@ -192,7 +193,7 @@ func (l Literal) inputs(text string) (all []literal.Value, rest string) {
 func traced(test []byte, given string) []string {
 	pieces, seen := []string{given}, map[string]bool{"self": true, "this": true, "t": true, "assert": true}
 	for i := 0; i < len(pieces) && i < deepest; i++ {
-		for _, name := range names.FindAllString(pieces[i], -1) {
+		for _, name := range names().FindAllString(pieces[i], -1) {
 			if seen[name] {
 				continue
 			}
@@ -230,6 +231,6 @@ func statement(text []byte, from, to int) string {
 const deepest = 20
 
 // called matches calls of functions.
-var called = regexp.MustCompile(`(\w+)\(`)
+var called = env.Pattern(`(\w+)\(`)
 
-var names = regexp.MustCompile(`[A-Za-z_]\w*`)
+var names = env.Pattern(`[A-Za-z_]\w*`)

@@ -1,10 +1,10 @@
 package canary
 
 import (
+	"deepswe/env"
 	"fmt"
 	"go/ast"
 	"go/token"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,7 +81,7 @@ func (w *goWithholder) condition(n *ast.IfStmt) {
 }
 
 // verbs matches what a message has to have for its arguments.
-var verbs = regexp.MustCompile(`%[-+# 0-9.*\[\]]*[a-zA-Z%]`)
+var verbs = env.Pattern(`%[-+# 0-9.*\[\]]*[a-zA-Z%]`)
 
 // hush leaves only the verbs of a message, which may say what is expected.
 func (w *goWithholder) hush(n ast.Node) bool {
@@ -91,7 +91,7 @@ func (w *goWithholder) hush(n ast.Node) bool {
 	}
 	for _, a := range c.Args {
 		if l, ok := a.(*ast.BasicLit); ok && l.Kind == token.STRING && w.calls(c) {
-			text := strconv.Quote(strings.Join(verbs.FindAllString(l.Value, -1), " "))
+			text := strconv.Quote(strings.Join(verbs().FindAllString(l.Value, -1), " "))
 			w.edits = append(w.edits, edit{w.file.offset(l.Pos()), w.file.offset(l.End()), text})
 		}
 	}

@@ -1,22 +1,22 @@
 package canary
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"deepswe/env"
 	"deepswe/verify/literal"
 )
 
 var _ withholder = (*pyFunction)(nil)
 
 // pyChecks matches statements that may make a test fail, calls of the test's own functions among them.
-var pyChecks = regexp.MustCompile(`(?i)\b(\w*assert|raise|\w*warns\b|fail\w*\()|` +
+var pyChecks = env.Pattern(`(?i)\b(\w*assert|raise|\w*warns\b|fail\w*\()|` +
 	`^[\w.]*(check|verify|expect|compare)\w*\(|^(await\s+)?(self\.)?\w+\(`)
 
 // pyCases matches decorators that make several tests of a function.
-var pyCases = regexp.MustCompile(`parametri[sz]e|expand|data\(|given\(`)
+var pyCases = env.Pattern(`parametri[sz]e|expand|data\(|given\(`)
 
 // several reports whether a function is more than one test, as far as its file shows.
 func (t *pyFunction) several() bool {
@@ -26,7 +26,7 @@ func (t *pyFunction) several() bool {
 			return true
 		}
 	}
-	return pyCases.MatchString(t.decorators)
+	return pyCases().MatchString(t.decorators)
 }
 
 // withhold takes literals out of comparisons that every run of the test reaches once.
@@ -44,12 +44,12 @@ func pyCompared(code string) (given string, wanted literal.Value, ok bool) {
 		expr := strings.TrimSpace(splitTop(rest, ",")[0])
 		mask := maskTop(expr)
 		at := strings.Index(mask, "==")
-		if at < 0 || strings.ContainsAny(mask[:at]+mask[at+2:], "<>!=") || pyWords.MatchString(mask) {
+		if at < 0 || strings.ContainsAny(mask[:at]+mask[at+2:], "<>!=") || pyWords().MatchString(mask) {
 			return "", wanted, false
 		}
 		left, right = expr[:at], expr[at+2:]
 	} else {
-		m := pyCall.FindStringSubmatch(code)
+		m := pyCall().FindStringSubmatch(code)
 		if m == nil || !strings.HasPrefix(m[2], "assert") || !strings.HasSuffix(code, ")") ||
 			!strings.HasSuffix(m[2], "Equal") && m[2] != "assertEquals" || strings.Contains(m[2], "Not") ||
 			strings.Contains(m[2], "Almost") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
