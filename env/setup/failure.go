@@ -9,28 +9,32 @@ import (
 )
 
 // telling match the line that matters in what a command has printed before it failed, the surest first.
-var telling = []*regexp.Regexp{
-	regexp.MustCompile(`(?m)^npm (?:error|ERR!) (peer \S.* from \S.*)$`),
-	regexp.MustCompile(`(?m)^npm (?:error|ERR!) ([^\s c].*|c[^o].*)$`), // not its code
-	regexp.MustCompile(`(?m)(ERR_PNPM_\w+.*|YN\d{4}: .*)$`),
-	regexp.MustCompile(`(?m)^ *(?:ERROR|[Ee]rror):? (.+)$`),
-	regexp.MustCompile(`(?m)^(?:\x1b\[[\d;]*m)*\[(?:\x1b\[[\d;]*m)*ERROR(?:\x1b\[[\d;]*m)*\] (.+)$`), // Maven
-}
+var telling = env.Patterns(
+	`(?m)^npm (?:error|ERR!) (peer \S.* from \S.*)$`,
+	`(?m)^npm (?:error|ERR!) ([^\s c].*|c[^o].*)$`, // not its code
+	`(?m)(ERR_PNPM_\w+.*|YN\d{4}: .*)$`,
+	`(?m)^ *(?:ERROR|[Ee]rror):? (.+)$`,
+	`(?m)^(?:\x1b\[[\d;]*m)*\[(?:\x1b\[[\d;]*m)*ERROR(?:\x1b\[[\d;]*m)*\] (.+)$`, // Maven
+)
 
 // remedies are what tools suggest where they have failed: what they say, the part of the command, and what to put in
 // its place. Without a part, it is added at the end.
 var remedies = []struct {
-	sign     *regexp.Regexp
+	sign     func() *regexp.Regexp
 	old, new string
 }{
-	{regexp.MustCompile(`--legacy-peer-deps`), "", " --legacy-peer-deps"},
-	{regexp.MustCompile(`npm ci.* can only install`), "npm ci", "npm install"},
-	{regexp.MustCompile(`ERR_PNPM_OUTDATED_LOCKFILE`), "--frozen-lockfile", "--no-frozen-lockfile"},
-	{regexp.MustCompile(`lockfile needs to be updated`), " --frozen-lockfile", ""},
-	{regexp.MustCompile(`YN0028`), "--immutable", "--no-immutable"},
-	{regexp.MustCompile(`--locked was passed`), " --locked", ""},
-	{regexp.MustCompile(`maven-enforcer-plugin.*enforce`), "", " -Denforcer.skip=true"},
-	{regexp.MustCompile(`pyproject\.toml changed significantly`), "poetry install", "poetry lock && poetry install"},
+	{env.Pattern(`--legacy-peer-deps`), "", " --legacy-peer-deps"},
+	{env.Pattern(`npm ci.* can only install`), "npm ci", "npm install"},
+	{env.Pattern(`ERR_PNPM_OUTDATED_LOCKFILE`), "--frozen-lockfile", "--no-frozen-lockfile"},
+	{env.Pattern(`lockfile needs to be updated`), " --frozen-lockfile", ""},
+	{env.Pattern(`YN0028`), "--immutable", "--no-immutable"},
+	{env.Pattern(`--locked was passed`), " --locked", ""},
+	{env.Pattern(`maven-enforcer-plugin.*enforce`), "", " -Denforcer.skip=true"},
+	// The signature of the package manager itself, which registries of companies do not have, and old copies of corepack
+	// cannot check: without it, it is as sure as by npx.
+	{env.Pattern(`No compatible signature found|Cannot find matching keyid`),
+		"corepack ", "COREPACK_INTEGRITY_KEYS=0 corepack "},
+	{env.Pattern(`pyproject\.toml changed significantly`), "poetry install", "poetry lock && poetry install"},
 }
 
 // Explain returns the line that matters in the output of a command that has failed, and the command to try next, where
@@ -38,7 +42,7 @@ var remedies = []struct {
 func Explain(e *env.SetupError) (reason, next string) {
 	r := e.Result
 	said := string(slices.Concat(r.Stdout.Head, r.Stdout.Tail, []byte("\n"), r.Stderr.Head, r.Stderr.Tail))
-	for _, pattern := range telling {
+	for _, pattern := range telling() {
 		if m := pattern.FindStringSubmatch(said); m != nil {
 			reason = m[1]
 			break
@@ -48,7 +52,7 @@ func Explain(e *env.SetupError) (reason, next string) {
 		reason = lines[len(lines)-1]
 	}
 	for _, remedy := range remedies {
-		if !remedy.sign.MatchString(said) || !strings.Contains(e.Line, remedy.old) ||
+		if !remedy.sign().MatchString(said) || !strings.Contains(e.Line, remedy.old) ||
 			remedy.old == "" && strings.Contains(e.Line, remedy.new) {
 			continue
 		}

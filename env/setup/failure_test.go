@@ -35,6 +35,13 @@ func TestExplain(t *testing.T) {
 			reason: "ERR_PNPM_OUTDATED_LOCKFILE  Cannot install with \"frozen-lockfile\"",
 			next:   "npx --yes pnpm install --no-frozen-lockfile",
 		},
+		"corepack, a registry without signatures": {
+			line: "corepack pnpm install --frozen-lockfile",
+			stderr: "/usr/lib/node_modules/corepack/dist/lib/corepack.cjs:21999\n" +
+				"Error: No compatible signature found in package metadata\n    at verifySignature (corepack.cjs:21999:63)\n",
+			reason: "No compatible signature found in package metadata",
+			next:   "COREPACK_INTEGRITY_KEYS=0 corepack pnpm install --frozen-lockfile",
+		},
 		"cargo": {
 			line:   "cargo fetch --locked",
 			stderr: "    Updating index\nerror: the lock file /x/Cargo.lock needs to be updated but --locked was passed to prevent this\n",
