@@ -107,7 +107,7 @@ func Describe(o run.Outcome) string {
 		return readWritten(o).describe()
 	}
 	if o.Group != runsGroup(o.Task) {
-		return string(swe.DetailOf(o).Status)
+		return swe.SoundnessResult(o)
 	}
 	var j Judged
 	_ = json.Unmarshal(o.Detail, &j) // the miner has written it

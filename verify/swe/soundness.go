@@ -2,6 +2,7 @@ package swe
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -99,6 +100,26 @@ func SoundnessJob(j run.Job) string {
 		return "the mutants of " + j.Task
 	}
 	return fmt.Sprintf("%s with mutant %d of its solution", j.Task, j.Index+1)
+}
+
+// SoundnessResult says in a few words what a job of the check has shown.
+func SoundnessResult(o run.Outcome) string {
+	var m mutantResult
+	switch soundnessPatch(o.Job) {
+	case mutating:
+		return fmt.Sprintf("%d made", len(mutantsOf(o)))
+	case trying:
+		_ = json.Unmarshal(o.Detail, &m) // a failed job has no detail
+	}
+	switch {
+	case m.Passes:
+		return "the tests pass"
+	case m.Invalid:
+		return "does not compile"
+	case m.Status == verify.Unresolved:
+		return "the tests fail"
+	}
+	return strings.ReplaceAll(string(DetailOf(o).Status), "_", " ")
 }
 
 // soundnessPlan returns the jobs that grade the two patches of each task.

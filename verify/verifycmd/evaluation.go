@@ -1,7 +1,6 @@
 package verifycmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -282,8 +281,7 @@ func (e *evaluation) observeSoundness(ev run.Event) {
 		if ev.Outcome.Reward != nil {
 			solved = new(swe.Solved(*ev.Outcome))
 		}
-		status := cmp.Or(string(swe.DetailOf(*ev.Outcome).Status), "made")
-		return solved, strings.ReplaceAll(status, "_", " ")
+		return solved, swe.SoundnessResult(*ev.Outcome)
 	})
 }
 
