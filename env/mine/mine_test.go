@@ -180,6 +180,10 @@ func TestStatement(t *testing.T) {
 			t.Errorf("%s: %s %q, want %q", name, from, got, tc.want)
 		}
 	}
+	c.Message = "Add `again`"
+	if got, _, why := c.Statement([]Text{{FromMessage, c.Message}}, nil); got != c.Message+called || why != "" {
+		t.Errorf("a message of two words, and a signature: %q, %s", got, why)
+	}
 	c.Message = "Fix #9"
 	if got, _, why := c.Statement([]Text{{FromMessage, c.Message}}, nil); why != Unsaid {
 		t.Errorf("a message without words gives %q", got)

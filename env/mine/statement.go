@@ -48,21 +48,22 @@ const (
 
 // Statement returns the statement of a task: the first of the texts that says enough, as far as it gives nothing of the
 // change away, and from which. symptoms are lines that the tests print before the change; they complete a text that
-// says little.
+// says little, as the signatures do that the tests call.
 func (c Candidate) Statement(texts []Text, symptoms []string) (statement, from string, why Reason) {
-	secrets := c.secrets()
+	secrets, names := c.secrets(), c.Interface()
 	for _, text := range texts {
 		said := clean(text.Body, secrets)
 		words := len(strings.Fields(said))
 		shown := clean(strings.Join(symptoms, "\n"), secrets)
-		if words < leastWords && (words == 0 || shown == "" || text.From != FromMessage) {
+		completed := words > 0 && shown != "" || words > 1 && len(names) > 0
+		if words < leastWords && (text.From != FromMessage || !completed) {
 			continue
 		}
 		if from = text.From; words < fewWords && shown != "" {
 			said += "\n\nWhat happens now:\n\n    " + strings.ReplaceAll(shown, "\n", "\n    ")
 			from += " and tests"
 		}
-		if names := c.Interface(); len(names) > 0 {
+		if len(names) > 0 {
 			said += "\n\nThese are called by name:\n\n    " + strings.Join(names, "\n    ")
 		}
 		return said + "\n", from, ""
