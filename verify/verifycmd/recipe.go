@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"gopkg.in/yaml.v3"
@@ -105,7 +106,11 @@ func findRecipe(name string) (recipe, error) {
 	}
 	i := slices.IndexFunc(all, func(r recipe) bool { return r.Name == name })
 	if i < 0 {
-		return recipe{}, cli.Usagef("no recipe is named %q: see eval --help", name)
+		var names []string
+		for _, r := range all {
+			names = append(names, r.Name)
+		}
+		return recipe{}, cli.Usagef("no recipe is named %q: there is %s", name, strings.Join(names, ", "))
 	}
 	return all[i], nil
 }
