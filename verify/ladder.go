@@ -178,7 +178,7 @@ func (l *ladder) strict(ctx context.Context, m *mixing) (*trial, error) {
 		l.ref.add(t, true)
 		l.ref.mu.Unlock()
 	}
-	return t, l.planted(ctx, t)
+	return t, l.checkTampering(ctx, t)
 }
 
 // harnessed reports whether the patch has passed a run like the harness's.

@@ -43,8 +43,8 @@ type referred struct {
 	none bool
 	// unplain are the tests that passed by another status than Passed.
 	unplain map[unplainPass]bool
-	// planted are the files that tests run with and that were changed before them.
-	planted map[string]string
+	// tampered are the files that tests run with and that were changed before them.
+	tampered map[string]string
 	// seed determines the variants of the tests, unsuited are those with which the solution does not pass. If suited is
 	// set, it passes with the others, of which there are as many as variants.
 	seed     uint64
@@ -68,8 +68,8 @@ func (r *references) of(key string) *reference {
 	if r.all[key] == nil {
 		r.all[key] = &reference{referred: referred{
 			tried: map[string]bool{}, mixtures: map[string]bool{}, unplain: map[unplainPass]bool{},
-			found:   findings{passed: map[string]string{}, other: map[string]string{}},
-			planted: map[string]string{}, seed: rand.Uint64(), unsuited: map[string]bool{},
+			found:    findings{passed: map[string]string{}, other: map[string]string{}},
+			tampered: map[string]string{}, seed: rand.Uint64(), unsuited: map[string]bool{},
 		}}
 	}
 	return r.all[key]
@@ -81,7 +81,7 @@ func (r *reference) get() referred {
 	defer r.mu.Unlock()
 	known := r.referred
 	known.tried, known.mixtures, known.found.passed = nil, nil, maps.Clone(known.found.passed)
-	known.found.other, known.planted = maps.Clone(known.found.other), maps.Clone(known.planted)
+	known.found.other, known.tampered = maps.Clone(known.found.other), maps.Clone(known.tampered)
 	known.unplain, known.unsuited = maps.Clone(known.unplain), nil
 	return known
 }
@@ -110,7 +110,7 @@ func (r *reference) add(t *trial, gold bool) {
 	}
 	maps.Copy(r.found.passed, t.found.passed)
 	maps.Copy(r.found.other, t.found.other)
-	maps.Copy(r.planted, t.planted)
+	maps.Copy(r.tampered, t.tampered)
 	if r.found.ended == "" {
 		r.found.ended = t.found.ended
 	}
@@ -206,17 +206,18 @@ func fixesOf(t env.Task, b *before, ids []string) (fixes map[string]bool, told b
 	return fixes, true
 }
 
-// planted takes the reward of a strict trial whose patch has changed what tests run with, where the solution does not.
-func (l *ladder) planted(ctx context.Context, t *trial) error {
-	if len(t.planted) == 0 || t.v.Reward == 0 {
+// checkTampering withdraws the reward of a strict trial whose patch has changed what tests run with, unless the solution
+// does so as well.
+func (l *ladder) checkTampering(ctx context.Context, t *trial) error {
+	if len(t.tampered) == 0 || t.v.Reward == 0 {
 		return nil
 	}
 	if err := l.refer(ctx, t); err != nil {
 		return err
 	}
-	if left := slices.Sorted(maps.Keys(without(t.planted, l.ref.get().planted))); len(left) > 0 {
+	if left := slices.Sorted(maps.Keys(without(t.tampered, l.ref.get().tampered))); len(left) > 0 {
 		t.v.Reward = 0
-		t.v.suspect(Suspicion{Planted, "before the tests, the patch's code has changed what they run with: " +
+		t.v.suspect(Suspicion{Tampered, "before the tests, the patch's code has changed what they run with: " +
 			strings.Join(left[:min(len(left), 3)], ", ")})
 	}
 	return nil

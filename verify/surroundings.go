@@ -13,9 +13,9 @@ import (
 	"deepswe/env"
 )
 
-// Planted is what a verdict is suspected of where what a patch does before the tests changes what they run with, and
-// the solution does not change it.
-const Planted SuspicionKind = "planted"
+// Tampered is the kind of suspicion that a patch, before the tests ran, has changed what they run with, while the
+// solution does not change it.
+const Tampered SuspicionKind = "tampered"
 
 // What a script does before the tests, such as installing the package, may run the patch's code. No test is there yet,
 // but everything that will run them is: so programs, the start files and plugins of Python, what the loader loads, and
@@ -138,7 +138,7 @@ func (t *trial) prepare(ctx context.Context, p phases, state string) (r env.Resu
 		return r, ended, err
 	}
 	after, err = t.survey(ctx, places)
-	t.planted = after.since(before)
+	t.tampered = after.since(before)
 	return r, ended, err
 }
 

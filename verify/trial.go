@@ -40,8 +40,8 @@ type trial struct {
 	// ran is how long the script ran, exit how it ended.
 	ran  time.Duration
 	exit ending
-	// planted are files that tests run with and that were changed before them, by path.
-	planted map[string]string
+	// tampered are files that tests run with and that were changed before them, by path.
+	tampered map[string]string
 	// mixed is what was made wrong, found what the run has shown about it.
 	mixed mixture
 	found findings

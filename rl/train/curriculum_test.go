@@ -123,7 +123,7 @@ func TestAllTasksParked(t *testing.T) {
 	}
 	const on = "curriculum.on=true"
 	_, dir, err := flip(t, &counting{}, dull, on, "curriculum.exhausted=stop", "steps=9")
-	if !errors.Is(err, errGuard) || !strings.Contains(err.Error(), "all 5 tasks are parked: 1 are always solved, and 4") {
+	if !errors.Is(err, errGuard) || !strings.Contains(err.Error(), "no task of 5 has groups whose rewards differ: 1 are always solved, and 4") {
 		t.Errorf("got %v", err)
 	}
 	var s state

@@ -80,7 +80,7 @@ type course struct {
 	close func() error
 }
 
-// learned is what came of an update.
+// learned is the result of an update.
 type learned struct {
 	values map[string]float64
 	// place is the position after what was learned from.

@@ -80,10 +80,10 @@ func (t *teacher) check(ctx context.Context, policy agent.Model) error {
 	return nil
 }
 
-// lesson sums what a teacher has said of trained tokens.
-type lesson struct {
+// distillation sums what a teacher has said of trained tokens.
+type distillation struct {
 	tokens, clipped int
-	// apart is the sum of the sampler's log-probabilities above the teacher's.
+	// apart is the sum of the sampler's log-probabilities less those of the teacher.
 	apart float64
 	took  time.Duration
 }
@@ -93,7 +93,7 @@ func (u *update) teach(ctx context.Context, rows []rl.Row) error {
 	if u.teacher == nil {
 		return nil
 	}
-	defer u.since(u.now(), &u.lesson.took)
+	defer u.since(u.now(), &u.distillation.took)
 	logprobs := make([][]float64, len(rows))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(teacherWorkers)
@@ -111,14 +111,14 @@ func (u *update) teach(ctx context.Context, rows []rl.Row) error {
 	}
 	for i, said := range logprobs {
 		if said != nil {
-			u.lesson.learn(&rows[i], said, u.teacher.settings)
+			u.distillation.learn(&rows[i], said, u.teacher.settings)
 		}
 	}
 	return nil
 }
 
 // learn sets the advantages of a row, of whose tokens after the first the teacher gives the log-probabilities.
-func (l *lesson) learn(r *rl.Row, said []float64, c config.Teacher) {
+func (l *distillation) learn(r *rl.Row, said []float64, c config.Teacher) {
 	advantages := make([]float64, len(r.IDs))
 	for t, m := range r.Mask {
 		if m == 0 {
@@ -140,7 +140,7 @@ func (l *lesson) learn(r *rl.Row, said []float64, c config.Teacher) {
 }
 
 // describe adds the metrics.
-func (l *lesson) describe(values map[string]float64) {
+func (l *distillation) describe(values map[string]float64) {
 	if l.tokens > 0 {
 		values["teacher/kl"] = l.apart / float64(l.tokens)
 		values["teacher/clipped"] = float64(l.clipped) / float64(l.tokens)

@@ -142,7 +142,7 @@ func TestTeacherBesideTheReward(t *testing.T) {
 	t.Parallel()
 	for reward, want := range map[bool]float64{false: 2 * -0.5, true: 2*-0.5 + 0.75} {
 		row := rl.Row{IDs: []int32{4, 5, 6}, Mask: []uint8{0, 1, 0}, Logprobs: []float64{0, -1, 0}, Advantage: 0.75}
-		var l lesson
+		var l distillation
 		l.learn(&row, []float64{-1.5, -9}, config.Teacher{Scale: 2, Reward: reward})
 		if !slices.Equal(row.Advantages, []float64{0, want, 0}) {
 			t.Errorf("with the reward %t the advantages are %v, want %v", reward, row.Advantages, want)

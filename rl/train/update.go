@@ -77,8 +77,8 @@ type update struct {
 	// kept holds the parts for further epochs.
 	kept  []keptPart
 	probe probe
-	// lesson is what the teacher has said of the rows.
-	lesson lesson
+	// distillation is what the teacher has said of the rows.
+	distillation distillation
 	// begun is set once the trainer holds a part of the update.
 	begun bool
 }
@@ -293,7 +293,7 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	if u.rollouts.MaxStaleness == 0 {
 		values["time/rollouts"], values["time/rows"] = u.waited.Seconds(), u.planned.Seconds()
 	}
-	u.lesson.describe(values)
+	u.distillation.describe(values)
 	compared, err := u.probe.values(ctx, u.trainer)
 	maps.Copy(values, compared)
 	return values, err

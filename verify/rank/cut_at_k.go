@@ -106,7 +106,7 @@ func newTable(top, k, copies int) table {
 	return t
 }
 
-// empty begins again, with nothing drawn.
+// empty clears the table and returns it, as it is before anything is drawn.
 func (t table) empty() table {
 	for _, row := range t.rows {
 		clear(row)

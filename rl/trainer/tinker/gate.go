@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// errClosed is the error of turns after the trainer was closed.
+// errClosed is the error of a turn that is asked for after Close.
 var errClosed = errors.New("the trainer is closed")
 
 // gate prevents sampling between an update and its publication. Servers would sample an older session from weights that

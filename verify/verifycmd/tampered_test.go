@@ -10,7 +10,7 @@ import (
 )
 
 // What a patch's code does before the tests must not reach what they run with, even if the patch is right.
-func TestPlanted(t *testing.T) {
+func TestTampered(t *testing.T) {
 	t.Parallel()
 	p := openDocker(t, bookworm)
 	s := readSuite(t, "../../testdata/attacks/pytest.txtar")
@@ -59,17 +59,17 @@ func TestPlanted(t *testing.T) {
 				strings.ReplaceAll(strings.TrimSpace("pass\n"+tc.code), "\n", "\n    ") + "\n"
 			s := s
 			s.patches = map[string]map[string]string{tc.name: fix}
-			e := verify.Evaluator{Provider: p, Run: "test-planted", Training: true}
+			e := verify.Evaluator{Provider: p, Run: "test-tampered", Training: true}
 			v, err := e.Evaluate(t.Context(), task, s.patch(t, tc.name))
 			if err != nil {
 				t.Fatal(err)
 			}
-			planted := slices.IndexFunc(v.Suspicious, func(s verify.Suspicion) bool { return s.Kind == verify.Planted })
+			tampered := slices.IndexFunc(v.Suspicious, func(s verify.Suspicion) bool { return s.Kind == verify.Tampered })
 			switch {
-			case tc.found == "" && (v.Reward != 1 || planted >= 0):
+			case tc.found == "" && (v.Reward != 1 || tampered >= 0):
 				t.Errorf("reward %v, %s, suspicious: %v\n%s", v.Reward, v.Detail, v.Suspicious, v.Log)
-			case tc.found != "" && (v.Reward != 0 || planted < 0 ||
-				!strings.Contains(v.Suspicious[planted].Detail, tc.found)):
+			case tc.found != "" && (v.Reward != 0 || tampered < 0 ||
+				!strings.Contains(v.Suspicious[tampered].Detail, tc.found)):
 				t.Errorf("reward %v, %s, suspicious: %v, want %s\n%s", v.Reward, v.Detail, v.Suspicious, tc.found, v.Log)
 			}
 		})
