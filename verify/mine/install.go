@@ -17,8 +17,12 @@ import (
 	"deepswe/env/setup"
 )
 
-// erasDir has what was installed for eras, below the miner's directory.
-const erasDir = "eras"
+const (
+	// erasDir has what was installed for eras, below the miner's directory.
+	erasDir = "eras"
+	// LogsDir has the logs of tests that do not run here, below the miner's directory.
+	LogsDir = "logs"
+)
 
 // eras are the set-ups of this process.
 type eras struct {

@@ -37,8 +37,9 @@ type Judged struct {
 	// Before is the end of what the tests print without the change.
 	Before string `json:"before,omitempty"`
 
-	// again is set where another set-up may give another result.
+	// again is set where another set-up may give another result. log is what tests print that do not run here.
 	again bool
+	log   string
 }
 
 // testRun is the result of one run of the tests.
@@ -197,7 +198,7 @@ func (r runs) useless() Judged {
 	case first.status == verify.TimedOut:
 		return Judged{Reason: TooSlow}
 	case !first.anyPasses():
-		return Judged{Reason: NeverRuns, Detail: missing(first.log), again: true}
+		return Judged{Reason: NeverRuns, Detail: missing(first.log), again: true, log: first.log}
 	}
 	return Judged{}
 }

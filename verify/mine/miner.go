@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/env/disk"
 	history "deepswe/env/mine"
 	"deepswe/verify"
 	"deepswe/verify/swe"
@@ -133,7 +135,11 @@ func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.
 		w.Begin("candidates", plan)
 	}
 	outcomes, err := m.engine(w, func(ctx context.Context, j run.Job) (any, error) {
-		return m.candidate(ctx, of[j.Task])
+		result, err := m.candidate(ctx, of[j.Task])
+		if err != nil || result.log == "" {
+			return result, err
+		}
+		return result, m.keep(j.Task+".log", result.log)
 	}).Run(ctx, plan)
 	if err != nil {
 		return nil, err
@@ -172,6 +178,14 @@ func (m *Miner) candidate(ctx context.Context, c history.Candidate) (Judged, err
 		return j, err
 	}
 	return m.installed(ctx, c, j)
+}
+
+// keep keeps the log of tests that do not run here.
+func (m *Miner) keep(name, log string) error {
+	if err := os.MkdirAll(m.Dir.Path(LogsDir), 0o755); err != nil {
+		return err
+	}
+	return disk.WriteFile(m.Dir.Path(LogsDir, name), []byte(log))
 }
 
 // installed judges a candidate with a set-up of its era; without one, it is judged as before.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -360,6 +361,10 @@ func (m *mining) summary() {
 			break
 		}
 		fmt.Fprintf(out, "%d candidates do not run here: %s\n", w.N, cli.Plain(w.Of))
+	}
+	logs := m.dir.Path(mine.LogsDir)
+	if _, err := os.Stat(logs); err == nil && len(r.Wanted()) > 0 {
+		fmt.Fprintf(out, "what their tests print: %s\n", logs)
 	}
 	fmt.Fprintln(out, filepath.Join(m.folder.Path, mine.TasksFile))
 	if r.Share > 0 {
