@@ -174,7 +174,7 @@ type Spec struct {
 // folder in the place of what the sandbox would have there, which may be in one that is shown before it.
 type Shown struct {
 	Host, Path string
-	// Writable is for a sandbox that fills the folder.
+	// Writable is for a sandbox that fills the folder. What is written without Host ends with the sandbox.
 	Writable bool `json:",omitempty"`
 }
 

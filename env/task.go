@@ -2,6 +2,7 @@ package env
 
 import (
 	"cmp"
+	"os"
 	"path"
 	"path/filepath"
 	"time"
@@ -72,6 +73,10 @@ func (t Task) Spec() Spec {
 		for _, name := range t.Shows {
 			host := filepath.Join(cmp.Or(t.Installed, t.Repository), name)
 			s.Shown = append(s.Shown, Shown{Host: host, Path: path.Join(t.Dir, name)})
+			scratch := filepath.Join(filepath.Dir(host), ViteScratch)
+			if info, err := os.Stat(scratch); name == "node_modules" && err == nil && info.IsDir() {
+				s.Shown = append(s.Shown, Shown{Path: path.Join(t.Dir, ViteScratch), Writable: true})
+			}
 		}
 	}
 	for _, dir := range t.Hides {
@@ -83,6 +88,10 @@ func (t Task) Spec() Spec {
 // Dependencies returns the names of the directories below a project in which its package managers keep what it depends
 // on. The last one is deepswe's own, for those that keep it elsewhere.
 func Dependencies() []string { return []string{"node_modules", ".venv", "venv", "vendor", Caches} }
+
+// ViteScratch is the directory below a project in which Vite writes what it makes of its settings. Vite and Vitest do
+// not start where they cannot.
+const ViteScratch = "node_modules/.vite-temp"
 
 // Caches is the directory below a project that holds the caches of its package managers.
 const Caches = ".deps"

@@ -206,8 +206,8 @@ func fixesOf(t env.Task, b *before, ids []string) (fixes map[string]bool, told b
 	return fixes, true
 }
 
-// checkTampering withdraws the reward of a strict trial whose patch has changed what tests run with, unless the solution
-// does so as well.
+// checkTampering withdraws the reward of a strict trial whose patch has changed what tests run with, unless the
+// solution does so as well.
 func (l *ladder) checkTampering(ctx context.Context, t *trial) error {
 	if len(t.tampered) == 0 || t.v.Reward == 0 {
 		return nil

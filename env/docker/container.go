@@ -242,7 +242,10 @@ func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container
 	}
 	for _, f := range b.spec.Shown {
 		if f.Host == "" {
-			host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeTmpfs, Target: f.Path, ReadOnly: true})
+			host.Mounts = append(host.Mounts, mount.Mount{
+				Type: mount.TypeTmpfs, Target: f.Path, ReadOnly: !f.Writable,
+				TmpfsOptions: &mount.TmpfsOptions{SizeBytes: host.ShmSize, Mode: 0o1777},
+			})
 			continue
 		}
 		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: f.Host, Target: f.Path, ReadOnly: true})

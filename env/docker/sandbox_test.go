@@ -206,7 +206,9 @@ func TestHides(t *testing.T) {
 	testkit.WriteFile(t, filepath.Join(dir, "f"), "")
 	s := start(t, p, env.Spec{Image: bookworm, Shown: []env.Shown{
 		{Host: dir, Path: "/opt/tool"}, {Path: "/opt/tool/lib"}, {Path: "/usr/share/doc"},
+		{Path: "/usr/share/info", Writable: true},
 	}})
+	must(t, s, "touch /usr/share/info/f && ! touch /usr/share/doc/f")
 	if out := must(t, s, "ls -A /opt/tool/lib /usr/share/doc; ls /opt/tool"); out != "/opt/tool/lib:\n\n/usr/share/doc:\nf\nlib\n" {
 		t.Errorf("%q", out)
 	}

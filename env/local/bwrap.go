@@ -313,7 +313,11 @@ func (b *Bwrap) arguments(
 	args = append(args, b.around(sc, s)...)
 	for _, f := range s.Shown {
 		if f.Host == "" {
-			args = append(append(args, parents(f.Path)...), "--tmpfs", f.Path, "--remount-ro", f.Path)
+			args = append(args, parents(f.Path)...)
+			args = append(args, "--perms", "1777", "--size", strconv.FormatInt(shared, 10), "--tmpfs", f.Path)
+			if !f.Writable {
+				args = append(args, "--remount-ro", f.Path)
+			}
 			continue
 		}
 		bind := "--ro-bind"
@@ -415,6 +419,6 @@ func (b *Bwrap) environment(s env.Spec, to *layout) []string {
 	if to.whole() && s.Checkout != nil {
 		own = append(own, "GOMODCACHE="+filepath.Join(homePath, goModules), "CARGO_HOME="+filepath.Join(homePath, cargoHome))
 	}
-	fills := slices.ContainsFunc(s.Shown, func(f env.Shown) bool { return f.Writable })
+	fills := slices.ContainsFunc(s.Shown, func(f env.Shown) bool { return f.Writable && f.Host != "" })
 	return guest.Overlay(b.toolchain.environment(s.Network || fills || to.keep != ""), own, s.Env)
 }

@@ -215,12 +215,15 @@ func TestBwrapHides(t *testing.T) {
 	testkit.WriteFile(t, filepath.Join(dir, "lib", "copy"), "")
 	testkit.WriteFile(t, filepath.Join(dir, "other", "f"), "")
 	sb, err := newBwrap(t).Start(t.Context(), env.Spec{
-		Shown: []env.Shown{{Host: dir, Path: path}, {Path: path + "/lib"}, {Path: "/usr/share/doc"}},
+		Shown: []env.Shown{{Host: dir, Path: path}, {Path: path + "/lib"}, {Path: "/usr/share/doc"}, {Path: "/srv", Writable: true}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sb.Close(context.Background()) })
+	if got := said(t, sb, "mkdir /srv/made && ls /srv"); got != "made\n" {
+		t.Errorf("nothing can be written where it should be: %q", got)
+	}
 	line := "ls -A " + path + "/lib /usr/share/doc; ls " + path + "/other; touch " + path + "/lib/x 2>/dev/null || echo read-only"
 	if got, want := said(t, sb, line), path+"/lib:\n\n/usr/share/doc:\nf\nread-only\n"; got != want {
 		t.Errorf("%q, want %q", got, want)

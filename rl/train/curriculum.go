@@ -229,7 +229,8 @@ func (t *tasks) warn() (warnings []string, err error) {
 		return nil, nil
 	}
 	text := fmt.Sprintf("no task of %d has groups whose rewards differ: %.0f are always solved, and %.0f never; they "+
-		"are still tried, in turn. To fix: train on other tasks, give rollouts more steps or context, or set curriculum.on: false",
+		"are still tried, in turn. To fix: train on other tasks, give rollouts more steps or context, or set "+
+		"curriculum.on: false",
 		len(t.order.tasks), v["curriculum/parked_always"], v["curriculum/parked_never"])
 	if t.settings.Exhausted == config.Stop {
 		return nil, fmt.Errorf("%w: %s", errGuard, text)

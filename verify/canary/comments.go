@@ -16,8 +16,8 @@ import (
 // all files in which tests are wrong or withheld.
 
 // directive matches comments that runners and compilers read.
-var directive = env.Pattern(`^#!|^#.*coding[:=]|^//(go:|export |line )|^// ?\+build|` +
-	`@(jest|vitest|ts|jsx|flow)|sourceMappingURL`)
+var directive = env.Pattern(`^#!|^#[^\n]{0,12}coding[:=][ \t]*[-\w.]+[ \t]*(-\*-)?[ \t]*$|` +
+	`^//(go:|export |line )|^// ?\+build|@(jest|vitest|ts|jsx|flow)|sourceMappingURL`)
 
 var (
 	pythonComment     = env.Pattern(`#[^\n]*`)
@@ -72,16 +72,22 @@ func blank(text []byte) {
 	}
 }
 
-// describes reports whether a token is the documentation of a test, given those before it.
+// describes reports whether a token is the documentation of a file, of a class with tests, or of a test, given those
+// before it.
 func describes(before []lexer.Token, t lexer.Token) bool {
 	last := len(before) - 1
-	if t.Kind != 's' || t.Depth != 0 || last < 0 || before[last].Text != ":" || before[last].Depth != 0 {
+	if t.Kind == 's' && last < 0 {
+		return true
+	}
+	if t.Kind != 's' || t.Depth != 0 || before[last].Text != ":" || before[last].Depth != 0 {
 		return false
 	}
 	for i := last - 1; i > 0 && i > last-longestHead; i-- {
 		switch {
 		case before[i-1].Text == "def":
 			return strings.HasPrefix(before[i].Text, "test")
+		case before[i-1].Text == "class":
+			return strings.Contains(before[i].Text, "Test")
 		case before[i].Text == ":" && before[i].Depth == 0:
 			return false
 		}

@@ -1,7 +1,6 @@
 package canary
 
 import (
-	"deepswe/env"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"deepswe/env"
 )
 
 // Golang changes Go tests.

@@ -1,13 +1,14 @@
 package canary
 
 import (
-	"deepswe/env"
 	"math"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
+
+	"deepswe/env"
 )
 
 // A wrong value must not show that it is wrong: it may be the smaller or the larger number, and any letter. Code under

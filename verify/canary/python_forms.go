@@ -1,9 +1,10 @@
 package canary
 
 import (
-	"deepswe/env"
 	"slices"
 	"strings"
+
+	"deepswe/env"
 )
 
 // pyErrors are errors that tests often expect, with the bases that they have among them.

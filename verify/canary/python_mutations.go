@@ -1,13 +1,14 @@
 package canary
 
 import (
-	"deepswe/env"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
+
+	"deepswe/env"
 )
 
 // mutations returns a mutation for each statement whose expectation can be made wrong, and one that adds a check.

@@ -57,6 +57,9 @@ func entitled(data []byte, way []edit, title string) bool {
 	}
 	_, value, _ := repeated(data, way[0], nil)
 	v, err := literal.Parse(strconv.Quote(value))
+	if number, err := literal.Parse(value); err == nil && number.Spelled(title) {
+		return true
+	}
 	return err == nil && value != "" && v.In(title)
 }
 

@@ -1,12 +1,13 @@
 package canary
 
 import (
-	"deepswe/env"
 	"fmt"
 	"math"
 	"path"
 	"strconv"
 	"strings"
+
+	"deepswe/env"
 )
 
 // Shell changes tests for runners in POSIX sh that call every function whose name begins with test, as shunit2

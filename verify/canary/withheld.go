@@ -69,7 +69,7 @@ func (m *maker) withhold(t test) []mutation {
 		return nil
 	}
 	edits, literals := w.withhold(m.withheld)
-	said := func(l Literal) bool { return !l.Common() && l.In(t.name()) }
+	said := func(l Literal) bool { return !l.Common() && (l.In(t.name()) || l.Spelled(t.name())) }
 	hard := func(l Literal) bool { return !l.Common() }
 	all := slices.Collect(maps.Values(literals))
 	if slices.ContainsFunc(all, said) || !slices.ContainsFunc(all, hard) {
@@ -134,7 +134,7 @@ type part struct {
 func (m *maker) parts(s Source) (all []part) {
 	rest := slices.Clone(s.Data)
 	if !m.writer.Holds(s.Name) {
-		return []part{{s.Name, "", string(s.Data), true}}
+		return []part{{s.Name, "", s.Name + "\n" + string(s.Data), true}}
 	}
 	if found, err := m.writer.parse(s); err == nil {
 		for _, id := range found.ids(s.Name) {

@@ -1,13 +1,14 @@
 package canary
 
 import (
-	"deepswe/env"
 	"fmt"
 	"go/ast"
 	"go/token"
 	"slices"
 	"strconv"
 	"strings"
+
+	"deepswe/env"
 )
 
 var _ withholder = (*goTest)(nil)
