@@ -53,12 +53,13 @@ func languages() map[string]language {
 		patterns         map[Rule]string
 	}{
 		{".py .pyi .pyx .pyw", `^\s*#.*|\s#\s.*`, map[Rule]string{
-			Exit: `\b_exit\b|\bos\.(?:abort|exec[vl]p?e?)\b|\.kill(?:pg)?\(.*\bget(?:pp|p|pg)id|` +
+			Exit: `\b_exit\b|\bos\.(?:abort|exec[vl]p?e?)\b|\.kill(?:pg)?\(.*\bget(?:pp|pg)id|` +
+				`\.kill\(.*\bgetpid\(\)\s*,\s*(?:9|signal\.SIG\w+)|` +
 				`\bexecutable\b.*["']pytest["']|/proc/self/(?:cmdline|mem|maps)`,
 			Runner: `\b_pytest\b|["']_?py["']\s*\+\s*["']test|\bsys\.modules\b.*\b(?:unittest|pluggy|doctest)\b|` +
 				`\b(?:unittest|doctest|builtins)(?:\.\w+)+\s*=[^=]|setattr\(\s*(?:unittest|builtins)\b|` +
 				`__builtins__\[[^]]*\]\s*=[^=]|\.assert[A-Z]\w*\s*(?:=[^=]|,.*=[^=])`,
-			Hook: `\b(?:settrace|setprofile|addaudithook|_current_frames|get_objects|get_referrers|meta_path|path_hooks|` +
+			Hook: `\b(?:settrace|_current_frames|get_objects|get_referrers|meta_path|path_hooks|` +
 				`path_importer_cache|call_tracing|py_compile|source_hash|cache_from_source)\b|` +
 				`\bf_(?:trace|lineno)\b|\bf_globals\s*(?:\[[^]]*\]\s*=[^=]|\.update)|` +
 				`\b__code__\s*=|\bsys\.monitoring\b|sys\.std(?:out|err)(?:\.write)?\s*=|\bos\.dup2\(`,
