@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -176,6 +177,11 @@ type Shown struct {
 	Host, Path string
 	// Writable is for a sandbox that fills the folder. What is written without Host ends with the sandbox.
 	Writable bool `json:",omitempty"`
+}
+
+// Fills reports whether the sandbox fills folders of this machine.
+func (s Spec) Fills() bool {
+	return slices.ContainsFunc(s.Shown, func(f Shown) bool { return f.Writable && f.Host != "" })
 }
 
 // GuestSandbox is a Sandbox that talks to a guest through its client; all providers return one.

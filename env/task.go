@@ -73,8 +73,10 @@ func (t Task) Spec() Spec {
 		for _, name := range t.Shows {
 			host := filepath.Join(cmp.Or(t.Installed, t.Repository), name)
 			s.Shown = append(s.Shown, Shown{Host: host, Path: path.Join(t.Dir, name)})
-			scratch := filepath.Join(filepath.Dir(host), ViteScratch)
-			if info, err := os.Stat(scratch); name == "node_modules" && err == nil && info.IsDir() {
+			if name != path.Dir(ViteScratch) {
+				continue
+			}
+			if info, err := os.Stat(filepath.Join(host, path.Base(ViteScratch))); err == nil && info.IsDir() {
 				s.Shown = append(s.Shown, Shown{Path: path.Join(t.Dir, ViteScratch), Writable: true})
 			}
 		}

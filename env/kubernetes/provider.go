@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -179,7 +178,7 @@ func (c *cluster) Launch(ctx context.Context, s env.Spec, ahead bool) (*Sandbox,
 // accept fills in a spec's defaults, and returns an error if it asks for something unsupported.
 func (p *Provider) accept(s env.Spec) (env.Spec, error) {
 	switch {
-	case slices.ContainsFunc(s.Shown, func(f env.Shown) bool { return f.Writable && f.Host != "" }):
+	case s.Fills():
 		return s, fmt.Errorf("%w: pods cannot fill folders of this machine: use --env bwrap", env.ErrUnsupported)
 	case s.Image == "" && s.Dockerfile != "":
 		return s, fmt.Errorf("%w: a cluster cannot build images: build %s, push it to a registry that the cluster "+

@@ -419,6 +419,5 @@ func (b *Bwrap) environment(s env.Spec, to *layout) []string {
 	if to.whole() && s.Checkout != nil {
 		own = append(own, "GOMODCACHE="+filepath.Join(homePath, goModules), "CARGO_HOME="+filepath.Join(homePath, cargoHome))
 	}
-	fills := slices.ContainsFunc(s.Shown, func(f env.Shown) bool { return f.Writable && f.Host != "" })
-	return guest.Overlay(b.toolchain.environment(s.Network || fills || to.keep != ""), own, s.Env)
+	return guest.Overlay(b.toolchain.environment(s.Network || s.Fills() || to.keep != ""), own, s.Env)
 }

@@ -30,8 +30,8 @@ var remedies = []struct {
 	{env.Pattern(`YN0028`), "--immutable", "--no-immutable"},
 	{env.Pattern(`--locked was passed`), " --locked", ""},
 	{env.Pattern(`maven-enforcer-plugin.*enforce`), "", " -Denforcer.skip=true"},
-	// The signature of the package manager itself, which registries of companies do not have, and old copies of corepack
-	// cannot check: without it, it is as sure as by npx.
+	// Corepack verifies the signature of the package manager. A company's registry may lack it, and an old corepack lacks
+	// the key. Without that check, the download is as trustworthy as one by npx.
 	{env.Pattern(`No compatible signature found|Cannot find matching keyid`),
 		"corepack ", "COREPACK_INTEGRITY_KEYS=0 corepack "},
 	{env.Pattern(`pyproject\.toml changed significantly`), "poetry install", "poetry lock && poetry install"},

@@ -51,12 +51,12 @@ func spell(n int64) []string {
 // begins one.
 func wordsOf(title string) []string {
 	var b strings.Builder
-	small := false
+	lower := false
 	for _, r := range title {
-		if small && unicode.IsUpper(r) {
+		if lower && unicode.IsUpper(r) {
 			b.WriteByte(' ')
 		}
-		if small = unicode.IsLower(r); !unicode.IsLetter(r) {
+		if lower = unicode.IsLower(r); !unicode.IsLetter(r) {
 			r = ' '
 		}
 		b.WriteRune(unicode.ToLower(r))

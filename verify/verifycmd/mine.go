@@ -356,14 +356,15 @@ func (m *mining) summary() {
 	fmt.Fprintf(out, "%-10s %5d   %s\n", "commits", r.Commits, listed(r.UnfitReasons()))
 	fmt.Fprintf(out, "%-10s %5d   %s\n", "candidates", r.Candidates, listed(r.Reasons()))
 	fmt.Fprintf(out, "%-10s %5d\n%-10s %5d\n", "validated", r.Validated, "sound", r.Sound)
-	for i, w := range r.Wanted() {
+	wanted := r.Wanted()
+	for i, w := range wanted {
 		if i == 5 {
 			break
 		}
 		fmt.Fprintf(out, "%d candidates do not run here: %s\n", w.N, cli.Plain(w.Of))
 	}
 	logs := m.dir.Path(mine.LogsDir)
-	if _, err := os.Stat(logs); err == nil && len(r.Wanted()) > 0 {
+	if _, err := os.Stat(logs); err == nil && len(wanted) > 0 {
 		fmt.Fprintf(out, "what their tests print: %s\n", logs)
 	}
 	fmt.Fprintln(out, filepath.Join(m.folder.Path, mine.TasksFile))

@@ -143,7 +143,7 @@ const (
 	// Groups are large enough to be worth switching threads.
 	groupFiles  = 64
 	groupWeight = 1 << 20
-	// groupsAhead is the most groups that are processed, or wait until those before them are delivered.
+	// groupsAhead limits the groups that are in work, or that wait for those before them to be delivered.
 	groupsAhead = 16
 )
 

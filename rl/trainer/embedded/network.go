@@ -14,7 +14,7 @@ type network interface {
 	// check returns an error for a context that the network cannot read: the ids of a conversation up to the assistant's
 	// mark before a reply, that mark included. A context without any ids is for a token that is no part of a reply.
 	check(context []int32) error
-	// beginContext reads a context that passes check.
+	// beginContext reads a context that check has accepted.
 	beginContext(weights []float64, context []int32) decoder
 }
 

@@ -54,7 +54,7 @@ func newReplica(address, key string) (*replica, error) {
 	}, err
 }
 
-// beginTurn counts a turn that begins. The caller holds adapters.mu.
+// beginTurn records that a turn begins. The caller holds adapters.mu.
 func (s *replica) beginTurn() {
 	if s.calls == 0 {
 		s.moved = time.Now()
