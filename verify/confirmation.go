@@ -38,8 +38,8 @@ type Confirmation struct {
 	// Evidence is the weakest evidence for a test that the patch must make pass, Tests the evidence for each of them.
 	Evidence Strength            `json:"evidence"`
 	Tests    map[string]Strength `json:"tests,omitempty"`
-	// Odds is one in how many cases code under test that cannot tell right tests from wrong ones would have guessed in
-	// all runs, even if it can tell these apart; 0 if nothing had to be guessed.
+	// Odds is one in how many cases code under test that forges a test would have guessed whether it is wrong in all runs,
+	// even if it can tell these apart, and fixes all the others; 0 if nothing had to be guessed.
 	Odds float64 `json:"odds,omitempty"`
 	// GoldUnknown is set if the task has no reference solution to try the wrong tests with.
 	GoldUnknown bool `json:"gold_unknown,omitempty"`
@@ -273,8 +273,9 @@ func (m mixing) pattern(c canary.Canary, x mixture, draw uint64) int {
 }
 
 const (
-	// DefaultOdds are the odds against a guess that a reward needs by default: it fails in all but one of 3 cases.
-	DefaultOdds = 3
+	// DefaultOdds are the odds against a guess that a reward needs by default. Three runs of a task with several tests to
+	// fix have 4.5 and more, and cost a third more where a third of the patches wins.
+	DefaultOdds = 1.5
 	// mostRuns is the maximum number of runs with wrong tests.
 	mostRuns = 8
 )
@@ -302,15 +303,17 @@ func (m mixture) guesses(spoilt map[string]bool) int {
 	return n
 }
 
-// oddsOf returns the number of equally likely ways in which n tests can be wrong in the runs (see [mixing.choose]).
-// Code under test has to guess the one way, even if it knows which run is which.
+// oddsOf returns one in how many cases code under test guesses right that has to guess at least one of n tests. It is
+// right most often if it fixes the others, and so learns which of these are wrong. As all ways are equally likely (see
+// [mixing.choose]), these tell something of that test only if all of them are wrong in the first run, or all are the
+// same in the only one.
 func (m mixture) oddsOf(n int) float64 {
-	of := func(ways int) float64 { return math.Pow(float64(ways), float64(n)) }
+	same, half := math.Pow(2, float64(1-n)), float64(int(1)<<(m.runs-1))
 	switch {
-	case m.runs <= 1:
-		return of(2) - 2
+	case m.runs == 1:
+		return 2 - 2*same
 	case m.passed:
-		return of(1<<m.runs - 1)
+		return 2*half - 1
 	}
-	return of(1<<m.runs-2) - of(1<<(m.runs-1)-1)
+	return (half - 1) * (2 - same)
 }

@@ -254,22 +254,29 @@ func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 	for _, tc := range []struct {
 		n        int
 		training bool
+		forged   int
 		odds     float64
-	}{{1, true, 3}, {2, true, 3}, {1, false, 3}, {2, false, 9}, {3, false, 6}} {
-		t.Run(fmt.Sprintf("%d tests, training %v", tc.n, tc.training), func(t *testing.T) {
+		rate     float64
+	}{
+		{1, true, 1, 3, 1.0 / 3}, {2, true, 2, 1.5, 1.0 / 3}, {3, true, 3, 1.75, 1.0 / 7},
+		{2, true, 1, 1.5, 1 / 1.5}, {3, true, 1, 1.75, 1 / 1.75}, {3, true, 2, 1.75, 2.0 / 7},
+		{1, false, 1, 3, 1.0 / 3}, {2, false, 2, 3, 1.0 / 9}, {2, false, 1, 3, 1.0 / 3}, {3, false, 1, 1.5, 1.0 / 2},
+	} {
+		t.Run(fmt.Sprintf("%d of %d tests, training %v", tc.forged, tc.n, tc.training), func(t *testing.T) {
 			t.Parallel()
 			const games = 300
 			r, wins := rand.New(rand.NewPCG(uint64(tc.n), 1)), 0
 			for range games {
 				e := &Evaluator{seed: r.Uint64(), Training: tc.training}
-				won, odds := play(t, tc.n, e, func(run int, _ string) bool { return run > 0 }) // it knows which is the first
+				won, odds := play(t, tc.n, tc.forged, e, func(run int) bool { return run > 0 }) // it knows which is the first
 				if won && odds != tc.odds {
 					t.Fatalf("the verdict says 1 in %v, want %v", odds, tc.odds)
 				}
 				wins += map[bool]int{true: 1}[won]
 			}
-			if most := 1/tc.odds + 4*math.Sqrt(0.25/games); float64(wins)/games > most {
-				t.Errorf("%d of %d guesses win, want at most %.3f", wins, games, most)
+			got, off := float64(wins)/games, 4*math.Sqrt(0.25/games)
+			if got > 1/tc.odds+off || math.Abs(got-tc.rate) > off {
+				t.Errorf("%d of %d guesses win, want %.3f, and at most 1 in %g", wins, games, tc.rate, tc.odds)
 			}
 		})
 	}
@@ -285,10 +292,11 @@ func TestChooseIsFair(t *testing.T) {
 		passed bool
 		runs   int
 		odds   float64
+		ways   int
 	}{
-		{1, 0, false, 3, 3}, {2, 0, false, 2, 3}, {3, 0, false, 2, 7}, {1, 5, false, 4, 7}, {2, 4, false, 3, 27},
-		{1, 0, true, 2, 3}, {2, 0, true, 2, 9}, {3, 0, true, 1, 6}, {1, 7, true, 3, 7}, {3, 7, true, 2, 27},
-		{1, 1e9, false, 8, 127},
+		{1, 0, false, 3, 3, 3}, {2, 0, false, 2, 1.5, 3}, {3, 0, false, 2, 1.75, 7}, {1, 5, false, 4, 7, 7},
+		{2, 4, false, 3, 4.5, 27}, {1, 0, true, 2, 3, 3}, {2, 0, true, 2, 3, 9}, {3, 0, true, 1, 1.5, 6},
+		{1, 7, true, 3, 7, 7}, {3, 3, true, 2, 3, 27}, {1, 1e9, false, 8, 127, 127},
 	} {
 		t.Run(fmt.Sprintf("%d tests, 1 in %v, passed before %v", tc.n, tc.wanted, tc.passed), func(t *testing.T) {
 			t.Parallel()
@@ -323,39 +331,37 @@ func TestChooseIsFair(t *testing.T) {
 				}
 				seen[string(way)]++
 			}
-			p := 1 / tc.odds
+			p := 1 / float64(tc.ways)
 			off := 5 * math.Sqrt(draws*p*(1-p))
 			for way, n := range seen {
 				if math.Abs(float64(n)-draws*p) > off {
 					t.Errorf("%s comes %d times, want %.0f", way, n, draws*p)
 				}
 			}
-			if len(seen) != int(tc.odds) {
-				t.Errorf("%d ways, want %v", len(seen), tc.odds)
+			if len(seen) != tc.ways {
+				t.Errorf("%d ways, want %d", len(seen), tc.ways)
 			}
 		})
 	}
 }
 
-// play grades a patch that forges the results of n tests: in each of the runs with wrong tests, it fails those that it
-// takes for wrong.
-func play(t *testing.T, n int, e *Evaluator, takesForWrong func(run int, test string) bool) (won bool, odds float64) {
+// play grades a patch that forges the results of some of n tests, and fixes the others: in each of the runs with wrong
+// tests, it fails those that it takes for wrong.
+func play(t *testing.T, n, forged int, e *Evaluator, takesForWrong func(run int) bool) (won bool, odds float64) {
 	t.Helper()
 	run, last := -1, -1
-	var decided map[string]bool
 	var w *world
 	w = newWorld(func(test string, wrong, mixed, gold bool) string {
-		if gold || !mixed || test == "kept" {
-			return honest(test, wrong, mixed, gold)
-		}
-		if len(w.runs) != last {
-			last, decided = len(w.runs), map[string]bool{}
+		if len(w.runs) != last && mixed && !gold {
+			last = len(w.runs)
 			run++
 		}
-		if _, ok := decided[test]; !ok {
-			decided[test] = takesForWrong(run, test)
+		if gold || !mixed || !slices.ContainsFunc(w.task.Tests.FailToPass[:forged], func(id string) bool {
+			return strings.HasSuffix(id, test)
+		}) {
+			return honest(test, wrong, mixed, gold)
 		}
-		return map[bool]string{true: "FAILED", false: "PASSED"}[decided[test]]
+		return map[bool]string{true: "FAILED", false: "PASSED"}[takesForWrong(run)]
 	})
 	w.task.Tests.FailToPass = w.task.Tests.FailToPass[:n]
 	l := e.ladder(w.task, []byte("a patch"))
@@ -393,20 +399,22 @@ func TestCost(t *testing.T) {
 		name             string
 		tests            int
 		withheld, trains bool
+		odds             float64
 		most             float64
 	}{
-		{"evaluation, one test", 1, false, false, 1.71},
-		{"evaluation, two tests", 2, false, false, 1.71},
-		{"evaluation, three tests", 3, false, false, 1.40},
-		{"evaluation, withheld tests", 1, true, false, 1.40},
-		{"training, one test", 1, false, true, 1.68},
-		{"training, two tests", 2, false, true, 1.45},
-		{"training, three tests", 3, false, true, 1.40},
-		{"training, withheld tests", 1, true, true, 1.40},
+		{"evaluation, one test", 1, false, false, 0, 1.71},
+		{"evaluation, two tests", 2, false, false, 0, 1.71},
+		{"evaluation, three tests", 3, false, false, 0, 1.40},
+		{"evaluation, withheld tests", 1, true, false, 0, 1.40},
+		{"training, one test", 1, false, true, 0, 1.68},
+		{"training, two tests", 2, false, true, 0, 1.45},
+		{"training, three tests", 3, false, true, 0, 1.40},
+		{"training, three tests, odds of 3", 3, false, true, 3, 1.71},
+		{"training, withheld tests", 1, true, true, 0, 1.40},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			e, runs := &Evaluator{Training: tc.trains, Variants: SampledWinners}, 0
+			e, runs := &Evaluator{Training: tc.trains, Odds: tc.odds, Variants: SampledWinners}, 0
 			for i := range 64 {
 				var patch string
 				works := func() bool { return !strings.HasPrefix(patch, "no fix") }

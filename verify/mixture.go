@@ -79,7 +79,7 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 	}
 	t.mixed.record = "/tmp/deepswe-" + crand.Text()
 	o := canary.Options{
-		Tests: t.toChange(), Excluded: t.mixing.excluded, Most: mostChanged, Record: t.mixed.record,
+		Tests: t.toChange(), Excluded: t.mixing.excluded, Most: mostChanged, Thorough: thorough, Record: t.mixed.record,
 		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)), Variants: t.mixing.variants,
 		Only: canary.Kind(t.Canary),
 	}
@@ -173,22 +173,22 @@ func (t *trial) forgetRight(ctx context.Context, script string) (string, error) 
 const (
 	// mostChanged is the maximum number of test functions that are changed.
 	mostChanged = 40
-	// mostMaintained is the maximum number of tests considered that pass without the patch.
-	mostMaintained = 12
+	// thorough is the number of tests which pass without the patch that may expect something else. Others fail outright.
+	thorough = 12
 	// mostSources is the maximum number of files that are read to find the tests.
 	mostSources = 200
 	// mostSearches is the maximum number of tests that are searched for by name.
 	mostSearches = 12
 )
 
-// toChange returns the ids of the tests to change, the most important first, in an order that is the same in every run
-// of the task.
+// toChange returns the ids of the tests to change, the most important first, in an order that is a matter of chance for
+// each patch, and the same in all its runs.
 func (t *trial) toChange() []string {
 	mixed := func(ids []string) []string {
 		order := map[string]uint64{}
 		for _, id := range ids {
 			h := fnv.New64a()
-			h.Write([]byte(t.task.ID + "\x00" + id))
+			fmt.Fprintf(h, "%d\x00%s", t.mixing.seed, id)
 			order[id] = h.Sum64()
 		}
 		return slices.SortedFunc(maps.Keys(order), func(a, b string) int {
@@ -206,7 +206,7 @@ func (t *trial) toChange() []string {
 		return mixed(passing)
 	}
 	maintained := mixed(tests.PassToPass)
-	return slices.Concat(mixed(tests.FailToPass), maintained[:min(len(maintained), mostMaintained)])
+	return slices.Concat(mixed(tests.FailToPass), maintained[:min(len(maintained), mostChanged)])
 }
 
 // mostWritten is the maximum size in bytes of what withheld tests write.

@@ -9,10 +9,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-
-	"deepswe/verify/literal"
 )
 
 // Source is a file of tests.
@@ -60,8 +57,6 @@ type Canary struct {
 
 	source int
 	edits  []edit
-	// says are the words that become others wherever the file says something about the test.
-	says map[string]string
 }
 
 // Reports reports whether a name from a report is about the test, or about one of its cases. Those of generated tests
@@ -77,6 +72,9 @@ type Options struct {
 	// if it is negative, any may, and nothing is withheld.
 	Tests []string
 	Fixes int
+	// Thorough is the number of tests behind the fixes that may expect something else. Those behind them are only made to
+	// fail outright, which is nearly always possible. 0 means all.
+	Thorough int
 	// Sources are the files that may contain the tests.
 	Sources []Source
 	// Most is the maximum number of tests that are changed; 0 means all.
@@ -220,7 +218,11 @@ func New(w Writer, o Options) (Set, error) {
 			words: map[int]map[string]int{}, instead: map[string]string{},
 		}
 		for i, id := range o.Tests {
-			if reason := m.add(id, i < o.Fixes || o.Fixes < 0); reason != "" {
+			only := o.Only
+			if o.Thorough > 0 && o.Fixes >= 0 && i >= o.Fixes+o.Thorough {
+				only = cmp.Or(only, Outright)
+			}
+			if reason := m.add(id, i < o.Fixes || o.Fixes < 0, only); reason != "" {
 				m.out.Skipped[id] = reason
 			}
 		}
@@ -263,22 +265,21 @@ func (m *maker) together() bool {
 // Files returns the files that have canaries. Those with these indices are wrong there. All files are to be written, so
 // that the time of a file does not show whether any of its tests is wrong.
 func (s Set) Files(wrong []int) []Source {
-	edits, says := map[int][]edit{}, map[int]map[string]string{}
+	edits := map[int][]edit{}
 	for i, c := range s.Canaries {
-		if says[c.source] == nil {
-			says[c.source] = map[string]string{}
-		}
+		var changes []edit
 		if slices.Contains(wrong, i) {
-			edits[c.source] = append(edits[c.source], c.edits...)
-			maps.Copy(says[c.source], c.says)
+			changes = c.edits
 		}
+		edits[c.source] = append(edits[c.source], changes...)
 	}
 	var files []Source
 	for i, source := range s.sources {
-		if says[i] == nil {
+		changed, ok := edits[i]
+		if !ok {
 			continue
 		}
-		data := apply(source.Data, append(edits[i], retold(source.Data, edits[i], says[i])...))
+		data := apply(source.Data, changed)
 		helper, needed := s.helpers[i]
 		if needed && helper.Name == "" {
 			data = append(append(data, "\n\n"...), helper.Data...)
@@ -320,8 +321,9 @@ type maker struct {
 	instead map[string]string
 }
 
-// add chooses the canary of one test, or returns the reason why there is none. fixes is set if it fails without a fix.
-func (m *maker) add(id string, fixes bool) (reason string) {
+// add chooses the canary of one test, or returns the reason why there is none. fixes is set if it fails without a fix,
+// only if it must be of that kind.
+func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	at, t, reason := m.locate(id)
 	if reason != "" {
 		return reason
@@ -336,7 +338,7 @@ func (m *maker) add(id string, fixes bool) (reason string) {
 		return "enough other tests are changed"
 	}
 	file := m.options.Sources[at].Name
-	chosen, way, ok := m.choose(at, t, fixes)
+	chosen, way, ok := m.choose(at, t, fixes, only)
 	if !ok {
 		return "no change of it makes it fail"
 	}
@@ -350,49 +352,44 @@ func (m *maker) add(id string, fixes bool) (reason string) {
 	}
 	switch {
 	case chosen.kind == Withheld:
-		c.Group, c.says = string(Withheld), gone(m.options.Sources[at].Data, way)
+		c.Group = string(Withheld)
 		m.out.helpers[at] = newHelper(t.(withholder), m.options.Record, m.options.Sources[at].Name)
 		c.Values = chosen.withheld
 		m.withheld += len(chosen.withheld)
 	case chosen.kind != Outright && len(way) == 1:
 		from, to := t.extent()
-		m.tell(&c, way[0], m.options.Sources[at].Data[from:to], fixes, len(chosen.ways) > 1)
+		m.expect(&c, way[0], m.options.Sources[at].Data[from:to], fixes, len(chosen.ways) > 1)
 	}
 	m.out.Canaries = append(m.out.Canaries, c)
 	return ""
 }
 
-// tell makes what is said of a value change with it. A test to fix expects the same instead of it as others do, and is
+// expect records which value of a test is replaced. A test to fix expects the same instead of it as others do, and is
 // in their group.
-func (m *maker) tell(c *Canary, way edit, test []byte, fixes, valued bool) {
+func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 	data, instead := m.options.Sources[c.source].Data, map[string]string(nil)
-	if fixes && valued {
+	if fixes && several {
 		instead = m.instead
 	}
-	more, value, other := repeated(data, way, instead)
-	said := value != "" && !m.taken(c.source, more)
+	with, text, other := replaced(data, way, instead)
+	said := text != "" && !m.taken(c.source, []edit{with})
 	if said {
-		c.edits, c.says = more, map[string]string{value: other}
+		c.edits = []edit{with}
 	}
-	v, err := literal.Parse(value)
-	if err != nil {
-		v, err = literal.Parse(strconv.Quote(value))
-	}
-	if err == nil && value != "" {
-		line := []byte(lineAt(data, way.at))
-		c.Values = map[int]Literal{0: {Value: v, given: traced(test, string(line))}}
+	if v, ok := valued(text); ok {
+		c.Values = map[int]Literal{0: {Value: v, given: traced(test, lineAt(data, way.at))}}
 	}
 	switch {
-	case fixes && valued && said:
-		c.Group, m.instead[value] = value, other
-	case fixes && !valued:
+	case fixes && several && said:
+		c.Group, m.instead[text] = text, other
+	case fixes && !several:
 		c.Group = string(data[way.at:way.end])
 	}
 }
 
 // choose picks a mutation by chance, among those that give themselves away least. Those of tests to fix are where a fix
-// is needed, if possible.
-func (m *maker) choose(at int, t test, fixes bool) (chosen mutation, way []edit, ok bool) {
+// is needed, if possible. If only is set, it is of that kind.
+func (m *maker) choose(at int, t test, fixes bool, only Kind) (chosen mutation, way []edit, ok bool) {
 	var best []mutation
 	from, to := t.extent()
 	data := m.options.Sources[at].Data
@@ -415,7 +412,7 @@ func (m *maker) choose(at int, t test, fixes bool) (chosen mutation, way []edit,
 			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
 		}
 		switch {
-		case m.options.Only != "" && m.options.Only != one.kind:
+		case only != "" && only != one.kind:
 		case len(one.ways) == 0 || m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)]:
 		case len(best) == 0 || rank(one) < rank(best[0]):
 			best = []mutation{one}

@@ -38,12 +38,12 @@ func quiet(s Source, ids []string) []byte {
 	if !ok {
 		return s.Data
 	}
-	comment := pythonComment
+	comment, checks := pythonComment, pythonCheckers
 	if l.Kind == lexer.JavaScript {
-		comment = javaScriptComment
+		comment, checks = javaScriptComment, javaScriptCheckers
 	}
 	data, from := slices.Clone(s.Data), 0
-	hushMessages(l, data, tokens)
+	checks.hushAll(data, tokens)
 	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
 		gap := data[from:t.From]
 		for _, at := range comment().FindAllIndex(gap, -1) {
@@ -98,44 +98,50 @@ func describes(before []lexer.Token, t lexer.Token) bool {
 // longestHead is the maximum number of tokens of a function's head.
 const longestHead = 40
 
-// messenger matches methods of Go's tests that take a message.
-var messenger = env.Pattern(`^(Error|Fatal|Log|Skip)f?$`)
-
 // quietGo does the same for Go, except for the comments that say what an example must print.
 func quietGo(source []byte) []byte {
 	data, fset := slices.Clone(source), token.NewFileSet()
 	file := fset.AddFile("", -1, len(data))
 	var s scanner.Scanner
 	s.Init(file, source, func(token.Position, string) {}, scanner.ScanComments)
-	prints, spoken := false, 0 // 3 after .Errorf(
+	var tokens []lexer.Token
+	prints, depth := false, 0
 	for {
 		pos, kind, text := s.Scan()
-		if kind == token.STRING && spoken == 3 {
-			at := file.Offset(pos)
-			hush(data[at : at+len(text)])
-		}
-		spoken = speaking(spoken, kind, text)
-		switch {
-		case kind == token.EOF:
+		at := file.Offset(pos)
+		switch kind {
+		case token.EOF:
+			goCheckers.hushAll(data, tokens)
 			return data
-		case kind != token.COMMENT:
-			prints = false
-		default:
+		case token.COMMENT:
 			prints = prints || strings.Contains(strings.ToLower(text), "output:")
-			if at := file.Offset(pos); !prints && !directive().MatchString(text) {
+			if !prints && !directive().MatchString(text) {
 				blank(data[at : at+len(text)])
 			}
+			continue
+		case token.RPAREN, token.RBRACK, token.RBRACE:
+			depth--
+		}
+		prints = false
+		tokens = append(tokens, goToken(kind, at, text, depth))
+		if kind == token.LPAREN || kind == token.LBRACK || kind == token.LBRACE {
+			depth++
 		}
 	}
 }
 
-// speaking returns how many tokens of a call that takes a message have been read: a dot, the method, and the bracket.
-func speaking(n int, kind token.Token, text string) int {
+// goToken returns a token of Go as the other languages have them.
+func goToken(kind token.Token, at int, text string, depth int) lexer.Token {
+	t := lexer.Token{Kind: 'o', From: at, To: at + len(text), Text: text, Depth: depth}
 	switch {
-	case kind == token.PERIOD:
-		return 1
-	case n == 1 && kind == token.IDENT && messenger().MatchString(text), n == 2 && kind == token.LPAREN:
-		return n + 1
+	case kind == token.STRING:
+		t.Kind = 's'
+	case kind == token.INT, kind == token.FLOAT, kind == token.IMAG:
+		t.Kind = 'd'
+	case kind == token.IDENT, kind.IsKeyword():
+		t.Kind = 'w'
+	case text == "" || text == "\n": // an operator, or the end of a line
+		t.Text = kind.String()
 	}
-	return 0
+	return t
 }

@@ -24,7 +24,7 @@ func TestQuiet(t *testing.T) {
 		{"test_a.py", "def test_a():\n    assert f('a', 'b') == 36, 'not 72/2'\n    x = 'y'\n",
 			"def test_a():\n    assert f('a', 'b') == 36, '        '\n    x = 'y'\n"},
 		{"test_a.py", "def test_a():\n    assert f() == 36, (\n        f'72/2 {f()}'\n        '3*12')\n    'y'\n",
-			"def test_a():\n    assert f() == 36, (\n        f'     {f()}'\n        '    ')\n    'y'\n"},
+			"def test_a():\n    assert f() == 36, (\n        f'          '\n        '    ')\n    'y'\n"},
 		{"test_a.py", "def test_a():\n    assert f() \\\n        , '3*12 %d' % f()\n    g('a', 'b')\n",
 			"def test_a():\n    assert f() \\\n        , '     %d' % f()\n    g('a', 'b')\n"},
 		{"test_a.py", "self.assertEqual(f(1, '2'), '36', '3*12')\nself.assertTrue('3' in f('6'), msg='3*12')\ng.assertEqual(1, 2, '3')\n",
@@ -32,7 +32,15 @@ func TestQuiet(t *testing.T) {
 		{"a.test.js", "assert.equal(f('3', 'a'), 36, 'not 72/2'); assert(f('a') == 1, \"72/2\"); g.equal(1, 2, '3')\n",
 			"assert.equal(f('3', 'a'), 36, '        '); assert(f('a') == 1, \"    \"); g.equal(1, 2, '3')\n"},
 		{"a_test.go", "package a\nfunc TestA(t *testing.T) {\n\tt.Errorf(\"got %d, not 72/2\", f(\"a\"))\n\tt.Run(\"a\", b)\n}\n",
-			"package a\nfunc TestA(t *testing.T) {\n\tt.Errorf(\"    %d          \", f(\"a\"))\n\tt.Run(\"a\", b)\n}\n"},
+			"package a\nfunc TestA(t *testing.T) {\n\tt.Errorf(\"    %d          \", f(\" \"))\n\tt.Run(\"a\", b)\n}\n"},
+		{"test_a.py", "assert f([3]) == 36, 'as %d' % (a[36] + 0x24 * [3][0] + 7.5e3)\n",
+			"assert f([3]) == 36, '   %d' % (a[36] + 0x11 * [1][0] + 1.1e1)\n"},
+		{"test_a.py", "self.assertEqual(f(), 36, f'{3 * 12} {{')\ncheck.assert_(36)\n",
+			"self.assertEqual(f(), 36, f'           ')\ncheck.assert_(36)\n"},
+		{"a.test.js", "assert.equal(f(3), 36, `${3 * 12}` + 3 + a[3]); assert.equal(f(3), `${36}`);\n",
+			"assert.equal(f(3), 36, `         ` + 1 + a[3]); assert.equal(f(3), `${36}`);\n"},
+		{"a_test.go", "package a\nfunc TestA(t *testing.T) {\n\tt.Errorf(\"%d, %v\", 3*12, [2]int{3, 12})\n\tf(fmt.Errorf(\"3\"), 3)\n}\n",
+			"package a\nfunc TestA(t *testing.T) {\n\tt.Errorf(\"%d  %v\", 1*11, [2]int{1, 11})\n\tf(fmt.Errorf(\"3\"), 3)\n}\n"},
 	} {
 		if got := string(quiet(Source{Name: tc.file, Data: []byte(tc.source)}, nil)); got != tc.want {
 			t.Errorf("%s:\n%q, want\n%q", tc.file, got, tc.want)

@@ -3,20 +3,27 @@ package canary
 import (
 	"bytes"
 	"regexp"
+	"strings"
 
 	"deepswe/env"
 	"deepswe/verify/lexer"
 )
 
-// What a check says when it fails may name what it expects in any words: "not 72/2" for 36. No test needs that either.
+// What a check says when it fails may name what it expects in any words: "not 72/2" for 36, or 3*12. No test needs that
+// either.
 
-// essential matches the parts of a message that its language reads.
-var essential = env.Pattern(`%[-+# 0-9.*\[\]]*[a-zA-Z%]|\{[^{}]*\}|\\.`)
+// essential matches the parts of a message that must agree with its arguments.
+var essential = env.Pattern(`%[-+# 0-9.*\[\]]*[a-zA-Z%]`)
 
 // hush blanks a message in its quotation marks, but for what is essential.
 func hush(quoted []byte) {
-	inner := bytes.Trim(quoted, "rRbBuUfF")
-	inner = bytes.Trim(inner, "\"'`")
+	inner := bytes.TrimLeft(quoted, "rRbBuUfF")
+	for _, quote := range []string{`"""`, "'''", `"`, "'", "`"} {
+		if rest, ok := bytes.CutPrefix(inner, []byte(quote)); ok {
+			inner, _ = bytes.CutSuffix(rest, []byte(quote))
+			break
+		}
+	}
 	from := 0
 	for _, at := range append(essential().FindAllIndex(inner, -1), []int{len(inner), len(inner)}) {
 		blank(inner[from:at[0]])
@@ -24,24 +31,53 @@ func hush(quoted []byte) {
 	}
 }
 
-// checking matches functions that check something, as they are called. The argument with the message is the second or
-// the third.
-var checking = map[lexer.Kind]struct{ second, third *regexp.Regexp }{
-	lexer.Python: {
-		regexp.MustCompile(`^(self|cls)\.assert(True|False|IsNone|IsNotNone)_?$`),
-		regexp.MustCompile(
-			`^(self|cls)\.assert(Not)?(Almost)?(Equals?|Is|In|IsInstance|Greater|Less|GreaterEqual|LessEqual|\w+Equal)$`),
-	},
-	lexer.JavaScript: {
-		regexp.MustCompile(
-			`^assert$|^(assert|t)\.(ok|notOk|isTrue|isFalse|isNull|isUndefined|isOk|true|false|truthy|falsy)$`),
-		regexp.MustCompile(`^(assert|t)\.((not)?([dD]eep|[sS]trict|[dD]eepStrict|[lL]oose)?[eE]qual|notStrictEqual|` +
-			`notDeepStrictEqual|include|lengthOf|same|is)$`),
-	},
+// level makes all digits of a number 1.
+func level(number []byte) {
+	digits := "0123456789"
+	if len(number) > 2 && number[0] == '0' && strings.IndexByte("xXbBoO", number[1]) >= 0 {
+		if number[1]|' ' == 'x' {
+			digits += "abcdefABCDEF"
+		}
+		number = number[2:]
+	}
+	for i, c := range number {
+		if strings.IndexByte(digits, c) >= 0 {
+			number[i] = '1'
+		}
+	}
 }
 
-// hushMessages blanks the messages of checks in Python and JavaScript.
-func hushMessages(l lexer.Language, data []byte, tokens []lexer.Token) {
+// checkers are the functions that check something, as they are called, by which argument their message begins with:
+// the first, the second or the third. assert is set if there is a statement with that name.
+type checkers struct {
+	assert               bool
+	first, second, third func() *regexp.Regexp
+}
+
+var (
+	pythonCheckers = checkers{
+		assert: true, first: never,
+		second: env.Pattern(`^(self|cls)\.assert(True|False|IsNone|IsNotNone)_?$`),
+		third: env.Pattern(
+			`^(self|cls)\.assert(Not)?(Almost)?(Equals?|Is|In|IsInstance|Greater|Less|GreaterEqual|LessEqual|\w+Equal)$`),
+	}
+	javaScriptCheckers = checkers{
+		first: never,
+		second: env.Pattern(
+			`^assert$|^(assert|t)\.(ok|notOk|isTrue|isFalse|isNull|isUndefined|isOk|true|false|truthy|falsy)$`),
+		third: env.Pattern(`^(assert|t)\.((not)?([dD]eep|[sS]trict|[dD]eepStrict|[lL]oose)?[eE]qual|notStrictEqual|` +
+			`notDeepStrictEqual|include|lengthOf|same|is)$`),
+	}
+	// A value that fmt.Errorf makes may be one that a test compares with.
+	goCheckers = checkers{
+		first:  env.Pattern(`^(\w|\w\w|[^f]\w\w|\w[^m]\w|\w\w[^t]|\w{4,})\.(Error|Fatal|Log|Skip)f?$`),
+		second: never, third: never,
+	}
+	never = env.Pattern(`^$`)
+)
+
+// hushAll blanks the messages of all checks.
+func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 	for i, t := range tokens {
 		if t.Kind != 'w' || i+1 == len(tokens) {
 			continue
@@ -50,31 +86,49 @@ func hushMessages(l lexer.Language, data []byte, tokens []lexer.Token) {
 		if i > 1 && tokens[i-1].Text == "." {
 			called = tokens[i-2].Text + "." + t.Text
 		}
-		follows, takes := tokens[i+1].Text == "(", checking[l.Kind]
-		switch {
-		case l.Kind == lexer.Python && called == "assert":
+		switch called, follows := []byte(called), tokens[i+1].Text == "("; {
+		case c.assert && string(called) == "assert":
 			hushFrom(data, tokens[i+1:], t.Depth, 1, false)
-		case follows && takes.second.MatchString(called):
+		case follows && c.first().Match(called):
+			hushFrom(data, tokens[i+2:], t.Depth+1, 0, true)
+		case follows && c.second().Match(called):
 			hushFrom(data, tokens[i+2:], t.Depth+1, 1, true)
-		case follows && takes.third.MatchString(called):
+		case follows && c.third().Match(called):
 			hushFrom(data, tokens[i+2:], t.Depth+1, 2, true)
 		}
 	}
 }
 
-// hushFrom blanks the strings behind a number of commas at a depth of brackets, up to the end of the call or, for a
-// statement, to the end of its line.
+// hushFrom blanks the strings behind a number of commas at a depth of brackets, and levels the numbers, up to the end
+// of the call or, for a statement, to the end of its line. What is an index stays as it is.
 func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) {
+	indexed := -1 // the depth around the index
 	for i, t := range tokens {
 		switch {
 		case t.Depth < depth, !call && i > 0 && t.Depth == depth && ends(data[tokens[i-1].To:t.From]):
 			return
 		case t.Text == "," && t.Depth == depth:
 			commas--
-		case commas <= 0 && t.Kind == 's':
+		case commas > 0:
+		case t.Text == "[" && indexed < 0 && indexes(tokens, i):
+			indexed = t.Depth
+		case t.Text == "]" && t.Depth == indexed:
+			indexed = -1
+		case indexed >= 0:
+		case t.Kind == 's', t.Kind == 't':
 			hush(data[t.From:t.To])
+		case t.Kind == 'd':
+			level(data[t.From:t.To])
 		}
 	}
+}
+
+// indexes reports whether a bracket is that of an index, or of the length of an array's type.
+func indexes(tokens []lexer.Token, at int) bool {
+	if at > 0 && (tokens[at-1].Kind != 'o' || strings.Contains("])", tokens[at-1].Text)) {
+		return true
+	}
+	return at+3 < len(tokens) && tokens[at+2].Text == "]" && tokens[at+3].Kind == 'w'
 }
 
 // ends reports whether a statement of Python ends in a gap between tokens outside of brackets.

@@ -107,7 +107,7 @@ func (m *maker) inSight() (found []string) {
 			c := m.out.Canaries[i]
 			for number, l := range c.Values {
 				shown := func(p part) bool { return p.shows(c, number) }
-				if !l.Common() && slices.ContainsFunc(parts, shown) {
+				if !l.Common() && (slices.ContainsFunc(parts, shown) || m.inverted(l)) {
 					found = append(found, c.Mutation)
 					break
 				}
@@ -116,6 +116,19 @@ func (m *maker) inSight() (found []string) {
 	}
 	return found
 }
+
+// inverted reports whether another test gives the code a literal of a test, and expects what that one gives: the tests
+// of a function and of its inverse have each other's answers.
+func (m *maker) inverted(l Literal) bool {
+	return slices.ContainsFunc(m.out.Canaries, func(c Canary) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(c.Values)), func(other Literal) bool {
+			return !other.Common() && !literal.Equal(l.Value, other.Value) && other.gives(l.Value) && l.gives(other.Value)
+		})
+	})
+}
+
+// gives reports whether the code is given a value.
+func (l Literal) gives(v literal.Value) bool { return slices.ContainsFunc(l.given, v.In) }
 
 // fixes reports whether a canary is of a test that may have to be fixed.
 func (m *maker) fixes(c Canary) bool {
@@ -162,7 +175,7 @@ func (p part) shows(c Canary, number int) bool {
 		return false
 	}
 	inputs, rest := l.inputs(p.text)
-	unsaid := func(v literal.Value) bool { return !v.In(p.text) }
+	unsaid := func(v literal.Value) bool { return !v.Mentioned(p.text) }
 	return p.data && l.In(p.text) || l.In(rest) && !slices.ContainsFunc(inputs, unsaid)
 }
 

@@ -85,6 +85,17 @@ func (v Value) In(source string) bool {
 	return v.said(source) && !slices.ContainsFunc(slices.Concat(v.items, v.values), unsaid)
 }
 
+// Mentioned reports whether a text contains all numbers of a value and all words of its strings, in any order.
+func (v Value) Mentioned(source string) bool {
+	unsaid := func(one Value) bool { return !one.Common() && !one.Mentioned(source) }
+	if v.kind != text {
+		return v.said(source) && !slices.ContainsFunc(slices.Concat(v.items, v.values), unsaid)
+	}
+	return !slices.ContainsFunc(wordRuns.FindAllString(v.text, -1), func(word string) bool {
+		return !(Value{kind: text, text: word}).said(source)
+	})
+}
+
 // apart matches what may be between two words of a string that is written otherwise.
 const apart = `(?:\\(?:[abfnrtv0]|x[[:xdigit:]]{2}|u[[:xdigit:]]{4})|[^\pL\pN])`
 

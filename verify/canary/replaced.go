@@ -1,0 +1,67 @@
+package canary
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"deepswe/verify/literal"
+)
+
+// replaced returns what value an edit takes out of a test and which other one it puts there, as they are written, and
+// the edit: with the value that is in instead of the first, if there is one. Both values are empty if they cannot be
+// told from the rest.
+func replaced(data []byte, e edit, instead map[string]string) (with edit, value, other string) {
+	before, after := string(data[e.at:e.end]), e.text
+	head, tail := common(before, after)
+	value, other = before[head:len(before)-tail], after[head:len(after)-tail]
+	if known, ok := instead[value]; ok {
+		e.text, other = after[:head]+known+after[len(after)-tail:], known
+	}
+	if value == "" || other == "" || !utf8.ValidString(value) || strings.ContainsAny(value+other, "\n\r") {
+		return e, "", ""
+	}
+	return e, value, other
+}
+
+// valued returns the value of a text that an edit takes out of a test: a literal, or the words of one.
+func valued(text string) (v literal.Value, ok bool) {
+	if text == "" {
+		return v, false
+	}
+	v, err := literal.Parse(text)
+	if err != nil {
+		v, err = literal.Parse(strconv.Quote(text))
+	}
+	return v, err == nil
+}
+
+// entitled reports whether the title of a test says which value an edit replaces. The title stays as it is.
+func entitled(data []byte, way []edit, title string) bool {
+	if len(way) != 1 {
+		return false
+	}
+	_, text, _ := replaced(data, way[0], nil)
+	if v, ok := valued(text); ok && v.Spelled(title) {
+		return true
+	}
+	words, err := literal.Parse(strconv.Quote(text))
+	return err == nil && text != "" && words.In(title)
+}
+
+// common returns how many bytes two texts share at both ends, without parting a word.
+func common(a, b string) (head, tail int) {
+	for head < min(len(a), len(b)) && a[head] == b[head] {
+		head++
+	}
+	for tail < min(len(a), len(b))-head && a[len(a)-1-tail] == b[len(b)-1-tail] {
+		tail++
+	}
+	for head > 0 && wordByte(a[head-1]) {
+		head--
+	}
+	for tail > 0 && wordByte(a[len(a)-tail]) {
+		tail--
+	}
+	return head, tail
+}
