@@ -270,3 +270,18 @@ func TestSamplerThatParts(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Where rows are short, no more of a sample is compared than the trainer takes.
+func TestCheckOfShortRows(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	on := tinker.Samplers{URLs: []string{trainertest.NewVLLM(t, s, codec(t)).URL}, Dir: t.TempDir()}
+	o := options(t, s, on, codec(t), time.Second)
+	o.MaxLength, o.Check.Tokens = 8, 256
+	trainer, err := tinker.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	publish(t, trainer)
+}

@@ -60,6 +60,9 @@ func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
 	if err != nil {
 		return rl.Gap{}, fmt.Errorf("check the sampler: %w", err)
 	}
+	for i := range rows {
+		rows[i] = t.limits.head(rows[i])
+	}
 	if err := t.limits.checkAll(rows); err != nil {
 		return rl.Gap{}, fmt.Errorf("check the sampler: %w", err)
 	}
@@ -89,6 +92,14 @@ func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
 		}
 	}
 	return gap, nil
+}
+
+// head returns the beginning of a row that the trainer takes. What follows changes none of its log-probabilities.
+func (l limits) head(r rl.Row) rl.Row {
+	if l.length > 0 && len(r.IDs) > l.length {
+		r.IDs, r.Mask, r.Logprobs = r.IDs[:l.length], r.Mask[:l.length], r.Logprobs[:l.length]
+	}
+	return r
 }
 
 // gapOf compares the sampler's logprobs, which are in the rows, with the trainer's.
