@@ -47,33 +47,29 @@ func level(number []byte) {
 	}
 }
 
-// checkers are the functions that check something, as they are called, by which argument their message begins with:
-// the first, the second or the third. assert is set if there is a statement with that name.
+// checkers are the functions that check something, as they are called, by the number of arguments before their message.
+// assert is set if there is a statement with that name.
 type checkers struct {
-	assert               bool
-	first, second, third func() *regexp.Regexp
+	assert bool
+	after  [3]func() *regexp.Regexp
 }
 
 var (
-	pythonCheckers = checkers{
-		assert: true, first: never,
-		second: env.Pattern(`^(self|cls)\.assert(True|False|IsNone|IsNotNone)_?$`),
-		third: env.Pattern(
+	pythonCheckers = checkers{assert: true, after: [3]func() *regexp.Regexp{
+		1: env.Pattern(`^(self|cls)\.assert(True|False|IsNone|IsNotNone)_?$`),
+		2: env.Pattern(
 			`^(self|cls)\.assert(Not)?(Almost)?(Equals?|Is|In|IsInstance|Greater|Less|GreaterEqual|LessEqual|\w+Equal)$`),
-	}
-	javaScriptCheckers = checkers{
-		first: never,
-		second: env.Pattern(
+	}}
+	javaScriptCheckers = checkers{after: [3]func() *regexp.Regexp{
+		1: env.Pattern(
 			`^assert$|^(assert|t)\.(ok|notOk|isTrue|isFalse|isNull|isUndefined|isOk|true|false|truthy|falsy)$`),
-		third: env.Pattern(`^(assert|t)\.((not)?([dD]eep|[sS]trict|[dD]eepStrict|[lL]oose)?[eE]qual|notStrictEqual|` +
+		2: env.Pattern(`^(assert|t)\.((not)?([dD]eep|[sS]trict|[dD]eepStrict|[lL]oose)?[eE]qual|notStrictEqual|` +
 			`notDeepStrictEqual|include|lengthOf|same|is)$`),
-	}
-	// A value that fmt.Errorf makes may be one that a test compares with.
-	goCheckers = checkers{
-		first:  env.Pattern(`^(\w|\w\w|[^f]\w\w|\w[^m]\w|\w\w[^t]|\w{4,})\.(Error|Fatal|Log|Skip)f?$`),
-		second: never, third: never,
-	}
-	never = env.Pattern(`^$`)
+	}}
+	// What fmt.Errorf makes is a value that tests compare with.
+	goCheckers = checkers{after: [3]func() *regexp.Regexp{
+		0: env.Pattern(`^(\w|\w\w|[^f]\w\w|\w[^m]\w|\w\w[^t]|\w{4,})\.(Error|Fatal|Log|Skip)f?$`),
+	}}
 )
 
 // hushAll blanks the messages of all checks.
@@ -86,15 +82,14 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 		if i > 1 && tokens[i-1].Text == "." {
 			called = tokens[i-2].Text + "." + t.Text
 		}
-		switch called, follows := []byte(called), tokens[i+1].Text == "("; {
-		case c.assert && string(called) == "assert":
+		if c.assert && called == "assert" {
 			hushFrom(data, tokens[i+1:], t.Depth, 1, false)
-		case follows && c.first().Match(called):
-			hushFrom(data, tokens[i+2:], t.Depth+1, 0, true)
-		case follows && c.second().Match(called):
-			hushFrom(data, tokens[i+2:], t.Depth+1, 1, true)
-		case follows && c.third().Match(called):
-			hushFrom(data, tokens[i+2:], t.Depth+1, 2, true)
+			continue
+		}
+		for commas, pattern := range c.after {
+			if pattern != nil && tokens[i+1].Text == "(" && pattern().MatchString(called) {
+				hushFrom(data, tokens[i+2:], t.Depth+1, commas, true)
+			}
 		}
 	}
 }
