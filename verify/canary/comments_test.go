@@ -41,6 +41,12 @@ func TestQuiet(t *testing.T) {
 			"assert.equal(f(3), 36, `         ` + 1 + a[3]); assert.equal(f(3), `${36}`);\n"},
 		{"a_test.go", "package a\nfunc TestA(t *testing.T) {\n\tt.Errorf(\"%d, %v\", 3*12, [2]int{3, 12})\n\tf(fmt.Errorf(\"3\"), 3)\n}\n",
 			"package a\nfunc TestA(t *testing.T) {\n\tt.Errorf(\"%d  %v\", 1*11, [2]int{1, 11})\n\tf(fmt.Errorf(\"3\"), 3)\n}\n"},
+		{"a_test.go", "package a\nfunc TestA(t *testing.T) {\n\trequire.Error(t, f(\"3\"), \"3*12\")\n\ts.T().Errorf(\"3\")\n}\n",
+			"package a\nfunc TestA(t *testing.T) {\n\trequire.Error(t, f(\"3\"), \"    \")\n\ts.T().Errorf(\" \")\n}\n"},
+		{"a_test.go", "package a\nfunc TestA(t *testing.T) {\n\tassert.Equal(t, 36, f(\"3\"), \"%d\", 3*12)\n}\n",
+			"package a\nfunc TestA(t *testing.T) {\n\tassert.Equal(t, 36, f(\"3\"), \"%d\", 1*11)\n}\n"},
+		{"a.test.js", "expect(f('3'), '3*12').toBe('36'); expect.fail('36')\n", "expect(f('3'), '    ').toBe('36'); expect.fail('  ')\n"},
+		{"test_a.py", "if f('3') != 36:\n    pytest.fail('not 3*12')\n", "if f('3') != 36:\n    pytest.fail('        ')\n"},
 	} {
 		if got := string(quiet(Source{Name: tc.file, Data: []byte(tc.source)}, nil)); got != tc.want {
 			t.Errorf("%s:\n%q, want\n%q", tc.file, got, tc.want)

@@ -51,24 +51,29 @@ func level(number []byte) {
 // assert is set if there is a statement with that name.
 type checkers struct {
 	assert bool
-	after  [3]func() *regexp.Regexp
+	after  [4]func() *regexp.Regexp
 }
 
 var (
-	pythonCheckers = checkers{assert: true, after: [3]func() *regexp.Regexp{
+	pythonCheckers = checkers{assert: true, after: [4]func() *regexp.Regexp{
+		0: env.Pattern(`^(self|cls|pytest)\.fail$|^AssertionError$`),
 		1: env.Pattern(`^(self|cls)\.assert(True|False|IsNone|IsNotNone)_?$`),
 		2: env.Pattern(
 			`^(self|cls)\.assert(Not)?(Almost)?(Equals?|Is|In|IsInstance|Greater|Less|GreaterEqual|LessEqual|\w+Equal)$`),
 	}}
-	javaScriptCheckers = checkers{after: [3]func() *regexp.Regexp{
+	javaScriptCheckers = checkers{after: [4]func() *regexp.Regexp{
+		0: env.Pattern(`^(assert|expect|t)\.fail$`),
 		1: env.Pattern(
-			`^assert$|^(assert|t)\.(ok|notOk|isTrue|isFalse|isNull|isUndefined|isOk|true|false|truthy|falsy)$`),
+			`^(assert|expect)$|^(assert|t)\.(ok|notOk|isTrue|isFalse|isNull|isUndefined|isOk|true|false|truthy|falsy)$`),
 		2: env.Pattern(`^(assert|t)\.((not)?([dD]eep|[sS]trict|[dD]eepStrict|[lL]oose)?[eE]qual|notStrictEqual|` +
 			`notDeepStrictEqual|include|lengthOf|same|is)$`),
 	}}
-	// What fmt.Errorf makes is a value that tests compare with.
-	goCheckers = checkers{after: [3]func() *regexp.Regexp{
-		0: env.Pattern(`^(\w|\w\w|[^f]\w\w|\w[^m]\w|\w\w[^t]|\w{4,})\.(Error|Fatal|Log|Skip)f?$`),
+	// What fmt.Errorf makes is a value that tests compare with, and assert.Error is given code.
+	goCheckers = checkers{after: [4]func() *regexp.Regexp{
+		0: env.Pattern(`^(\w{1,2}|test\w*|suite|\))\.(Error|Fatal|Log|Skip)f?$`),
+		2: env.Pattern(`^(assert|require)\.(True|False|Nil|NotNil|NoError|Error|Empty|NotEmpty|Zero|NotZero)f?$`),
+		3: env.Pattern(`^(assert|require)\.(Not)?(Equal|EqualValues|Same|Contains|Len|IsType|ErrorIs|ErrorContains|` +
+			`EqualError|Greater|Less|JSONEq|ElementsMatch)f?$`),
 	}}
 )
 
