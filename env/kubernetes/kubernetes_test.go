@@ -150,10 +150,12 @@ func TestShownFolder(t *testing.T) {
 	if out := must(t, s, "/opt/deepswe/agent/bin/agent it"); out != "works on it\n" {
 		t.Errorf("in an image: %q", out)
 	}
-	s = start(t, p, env.Spec{Image: busybox, Shown: append(shown, env.Shown{Path: "/opt/deepswe/agent/bin"}, env.Shown{Path: "/etc/network"})})
+	s = start(t, p, env.Spec{Image: busybox, Shown: append(shown, env.Shown{Path: "/opt/deepswe/agent/bin"},
+		env.Shown{Path: "/etc/network"}, env.Shown{Path: "/srv", Writable: true})})
 	if out := must(t, s, "ls -A /opt/deepswe/agent/bin /etc/network"); out != "/etc/network:\n\n/opt/deepswe/agent/bin:\n" {
 		t.Errorf("empty folders: %q", out)
 	}
+	must(t, s, "touch /srv/f && ! touch /etc/network/f")
 	shown[0].Writable = true
 	if _, err := p.Start(t.Context(), env.Spec{Image: busybox, Shown: shown}); !errors.Is(err, env.ErrUnsupported) {
 		t.Errorf("a folder to fill: %v", err)

@@ -187,7 +187,7 @@ func filled(l launch) (all []mount) {
 		all = append(all, mount{Name: "repository", MountPath: l.spec.Dir})
 	}
 	for i, f := range l.spec.Shown {
-		all = append(all, mount{Name: fmt.Sprint("shown-", i), MountPath: f.Path})
+		all = append(all, mount{Name: fmt.Sprint("shown-", i), MountPath: f.Path, ReadOnly: f.Host == "" && !f.Writable})
 	}
 	return all
 }
