@@ -42,8 +42,8 @@ type Model struct {
 	doubles doubles
 }
 
-// unloadTimeout limits the requests that close a model.
-const unloadTimeout = 10 * time.Second
+// unloadTimeout limits the requests that close a model. A run that is interrupted ends within ten seconds.
+const unloadTimeout = 5 * time.Second
 
 // creations is the maximum number of attempts to create a model if responses are lost.
 const creations = 3
