@@ -308,11 +308,12 @@ func (m mixture) guesses(spoilt map[string]bool) int {
 // [mixing.choose]), these tell something of that test only if all of them are wrong in the first run, or all are the
 // same in the only one.
 func (m mixture) oddsOf(n int) float64 {
-	same, half := math.Pow(2, float64(1-n)), float64(int(1)<<(m.runs-1))
-	switch {
-	case m.runs == 1:
+	same := math.Pow(2, float64(1-n))
+	if m.runs <= 1 {
 		return 2 - 2*same
-	case m.passed:
+	}
+	half := math.Pow(2, float64(m.runs-1))
+	if m.passed {
 		return 2*half - 1
 	}
 	return (half - 1) * (2 - same)
