@@ -271,17 +271,22 @@ func TestSamplerThatParts(t *testing.T) {
 	}
 }
 
-// Where rows are short, no more of a sample is compared than the trainer takes.
+// Where rows are short, no more of a sample is compared than the trainer takes. A limit that leaves nothing of the reply
+// is refused: there would be nothing to compare.
 func TestCheckOfShortRows(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
-	on := tinker.Samplers{URLs: []string{trainertest.NewVLLM(t, s, codec(t)).URL}, Dir: t.TempDir()}
-	o := options(t, s, on, codec(t), time.Second)
-	o.MaxLength, o.Check.Tokens = 8, 256
-	trainer, err := tinker.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
+	for length, fits := range map[int]bool{8: false, 12: true} { // the prompt has 8 tokens
+		on := tinker.Samplers{URLs: []string{trainertest.NewVLLM(t, s, codec(t)).URL}, Dir: t.TempDir()}
+		o := options(t, s, on, codec(t), time.Second)
+		o.MaxLength, o.Check.Tokens = length, 256
+		trainer, err := tinker.Open(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = trainer.Close() })
+		if _, err = trainer.Publish(t.Context()); (err == nil) != fits {
+			t.Errorf("a limit of %d tokens: %v", length, err)
+		}
 	}
-	t.Cleanup(func() { _ = trainer.Close() })
-	publish(t, trainer)
 }

@@ -94,12 +94,18 @@ func (t *Trainer) compare(ctx context.Context) (rl.Gap, error) {
 	return gap, nil
 }
 
-// head returns the beginning of a row that the trainer takes. What follows changes none of its log-probabilities.
+// head cuts a row to the length that the trainer takes. What is cut off changes none of the log-probabilities before
+// it. The row stays whole if no trained token would be left.
 func (l limits) head(r rl.Row) rl.Row {
-	if l.length > 0 && len(r.IDs) > l.length {
-		r.IDs, r.Mask, r.Logprobs = r.IDs[:l.length], r.Mask[:l.length], r.Logprobs[:l.length]
+	if l.length == 0 || len(r.IDs) <= l.length {
+		return r
 	}
-	return r
+	short := r
+	short.IDs, short.Mask, short.Logprobs = r.IDs[:l.length], r.Mask[:l.length], r.Logprobs[:l.length]
+	if trained(&short) == 0 {
+		return r
+	}
+	return short
 }
 
 // gapOf compares the sampler's logprobs, which are in the rows, with the trainer's.

@@ -42,8 +42,8 @@ type Model struct {
 	doubles doubles
 }
 
-// unloadTimeout limits the requests that close a model. A run that is interrupted ends within ten seconds.
-const unloadTimeout = 5 * time.Second
+// modelTimeout limits the requests that close a model: a run has to end within ten seconds of an interrupt.
+const modelTimeout = 5 * time.Second
 
 // creations is the maximum number of attempts to create a model if responses are lost.
 const creations = 3
@@ -260,7 +260,7 @@ func tried(name string, try int) string {
 // Close unloads the model and ends its session. It clears the gradient first, because some servers would leave it to
 // the next model.
 func (m *Model) Close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unloadTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), modelTimeout)
 	defer cancel()
 	if m.dirty {
 		if _, _, err := m.zero(ctx); err != nil {

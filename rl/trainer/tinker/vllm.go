@@ -26,6 +26,9 @@ var errUnanswered = errors.New("does not answer")
 // loadTimeout limits loading an adapter of up to 2 GB from a file system that may be slow.
 const loadTimeout = 10 * time.Minute
 
+// unloadTimeout limits unloading an adapter.
+const unloadTimeout = 10 * time.Second
+
 // loadPatience is how long to repeat loading on a server that is busy or fails, before the others go on without it.
 const loadPatience = 10 * time.Second
 
