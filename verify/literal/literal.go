@@ -81,19 +81,25 @@ func (v Value) Common() bool {
 // In reports whether a text contains all numbers and strings of a value, except for common ones. Different quotes,
 // escape sequences and line breaks do not matter.
 func (v Value) In(source string) bool {
-	unsaid := func(one Value) bool { return !one.Common() && !one.In(source) }
-	return v.said(source) && !slices.ContainsFunc(slices.Concat(v.items, v.values), unsaid)
+	return v.all(func(one Value) bool { return one.said(source) })
 }
 
-// Mentioned reports whether a text contains all numbers of a value and all words of its strings, in any order.
+// Mentioned reports whether a text contains all numbers of a value and all words of its strings, in any order, except
+// for common values.
 func (v Value) Mentioned(source string) bool {
-	unsaid := func(one Value) bool { return !one.Common() && !one.Mentioned(source) }
-	if v.kind != text {
-		return v.said(source) && !slices.ContainsFunc(slices.Concat(v.items, v.values), unsaid)
-	}
-	return !slices.ContainsFunc(wordRuns.FindAllString(v.text, -1), func(word string) bool {
-		return !(Value{kind: text, text: word}).said(source)
+	return v.all(func(one Value) bool {
+		unsaid := func(word string) bool { return !(Value{kind: text, text: word}).said(source) }
+		if one.kind != text {
+			return one.said(source)
+		}
+		return !slices.ContainsFunc(wordRuns.FindAllString(one.text, -1), unsaid)
 	})
+}
+
+// all reports whether something holds for a value and for all that it contains, except for common values.
+func (v Value) all(holds func(Value) bool) bool {
+	fails := func(one Value) bool { return !one.Common() && !one.all(holds) }
+	return holds(v) && !slices.ContainsFunc(slices.Concat(v.items, v.values), fails)
 }
 
 // apart matches what may be between two words of a string that is written otherwise.
