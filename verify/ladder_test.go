@@ -254,9 +254,9 @@ func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 	for _, tc := range []struct {
 		n        int
 		training bool
-		forged   int
+		forged   int // the patch fixes the others
 		odds     float64
-		rate     float64
+		rate     float64 // at which it wins
 	}{
 		{1, true, 1, 3, 1.0 / 3}, {2, true, 2, 1.5, 1.0 / 3}, {3, true, 3, 1.75, 1.0 / 7},
 		{2, true, 1, 1.5, 1 / 1.5}, {3, true, 1, 1.75, 1 / 1.75}, {3, true, 2, 1.75, 2.0 / 7},
@@ -268,7 +268,7 @@ func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 			r, wins := rand.New(rand.NewPCG(uint64(tc.n), 1)), 0
 			for range games {
 				e := &Evaluator{seed: r.Uint64(), Training: tc.training}
-				won, odds := play(t, tc.n, tc.forged, e, func(run int) bool { return run > 0 }) // it knows which is the first
+				won, odds := play(t, tc.n, tc.forged, e, func(run int) bool { return run > 0 }) // it knows which run is the first
 				if won && odds != tc.odds {
 					t.Fatalf("the verdict says 1 in %v, want %v", odds, tc.odds)
 				}

@@ -173,7 +173,7 @@ func (t *trial) forgetRight(ctx context.Context, script string) (string, error) 
 const (
 	// mostChanged is the maximum number of test functions that are changed.
 	mostChanged = 40
-	// thorough is the number of tests which pass without the patch that may expect something else. Others fail outright.
+	// thorough is the number of tests that pass without the patch and get the strongest canary they can have.
 	thorough = 12
 	// mostSources is the maximum number of files that are read to find the tests.
 	mostSources = 200
@@ -181,7 +181,7 @@ const (
 	mostSearches = 12
 )
 
-// toChange returns the ids of the tests to change, the most important first, in an order that is a matter of chance for
+// toChange returns the ids of the tests to change, the most important first. Apart from that, the order is random for
 // each patch, and the same in all its runs.
 func (t *trial) toChange() []string {
 	mixed := func(ids []string) []string {

@@ -138,7 +138,7 @@ func readable(line string) (runner, bool) {
 		{sign: " -m unittest", instead: " -m unittest", parser: "parse_log_django"},
 		{sign: "go test -v", instead: "go test -v -count=1 -vet=off", parser: "parse_log_gotest"},
 		{sign: " jest --verbose", instead: " jest --verbose --ci", parser: "parse_log_jest"},
-		// Its type checks write beside Vitest's own files, which sandboxes cannot.
+		// Type checks write into Vitest's own package, which is read-only in sandboxes.
 		{sign: " vitest run", instead: " vitest run --typecheck.enabled=false", parser: "parse_log_vitest"},
 		{sign: " mocha ", instead: " mocha --reporter tap ", parser: "parse_log_tap"},
 		{sign: "node --test", instead: "node --test --test-reporter=tap", parser: "parse_log_tap"},

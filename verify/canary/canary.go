@@ -72,8 +72,8 @@ type Options struct {
 	// if it is negative, any may, and nothing is withheld.
 	Tests []string
 	Fixes int
-	// Thorough is the number of tests behind the fixes that may expect something else. Those behind them are only made to
-	// fail outright, which is nearly always possible. 0 means all.
+	// Thorough is the number of tests after the fixes that get the strongest canary they can have. All tests after those
+	// get an [Outright] one. 0 means that all tests get the strongest.
 	Thorough int
 	// Sources are the files that may contain the tests.
 	Sources []Source
@@ -321,8 +321,8 @@ type maker struct {
 	instead map[string]string
 }
 
-// add chooses the canary of one test, or returns the reason why there is none. fixes is set if it fails without a fix,
-// only if it must be of that kind.
+// add chooses the canary of one test, or returns the reason why there is none. fixes is set if the test fails without a
+// fix. If only is not empty, the canary is of that kind.
 func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	at, t, reason := m.locate(id)
 	if reason != "" {
@@ -364,23 +364,23 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	return ""
 }
 
-// expect records which value of a test is replaced. A test to fix expects the same instead of it as others do, and is
-// in their group.
+// expect records which value of a test an edit replaces. Tests to fix that expected the same value get the same wrong
+// one, and are in one group.
 func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 	data, instead := m.options.Sources[c.source].Data, map[string]string(nil)
 	if fixes && several {
 		instead = m.instead
 	}
 	with, text, other := replaced(data, way, instead)
-	said := text != "" && !m.taken(c.source, []edit{with})
-	if said {
+	free := text != "" && !m.taken(c.source, []edit{with})
+	if free {
 		c.edits = []edit{with}
 	}
 	if v, ok := valued(text); ok {
 		c.Values = map[int]Literal{0: {Value: v, given: traced(test, lineAt(data, way.at))}}
 	}
 	switch {
-	case fixes && several && said:
+	case fixes && several && free:
 		c.Group, m.instead[text] = text, other
 	case fixes && !several:
 		c.Group = string(data[way.at:way.end])
@@ -388,7 +388,7 @@ func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 }
 
 // choose picks a mutation by chance, among those that give themselves away least. Those of tests to fix are where a fix
-// is needed, if possible. If only is set, it is of that kind.
+// is needed, if possible. If only is not empty, the mutation is of that kind.
 func (m *maker) choose(at int, t test, fixes bool, only Kind) (chosen mutation, way []edit, ok bool) {
 	var best []mutation
 	from, to := t.extent()

@@ -20,26 +20,30 @@ var directive = env.Pattern(`^#!|^#[^\n]{0,12}coding[:=][ \t]*[-\w.]+[ \t]*(-\*-
 	`^//(go:|export |line )|^// ?\+build|@(jest|vitest|ts|jsx|flow)|sourceMappingURL`)
 
 var (
-	pythonComment     = env.Pattern(`#[^\n]*`)
+	hashComment       = env.Pattern(`#[^\n]*`)
 	javaScriptComment = env.Pattern(`(?s)/\*.*?\*/|//[^\n]*`)
 )
 
-// quiet returns a source with blanks in the place of its comments, and of what tests of Python say of themselves,
-// unless one of the ids is made of that.
+// quiet returns a source with blanks in the place of its comments and messages, and of the documentation of Python's
+// tests, unless one of the ids is made of that. Scripts with here-documents stay as they are, because the lexer takes
+// their lines for code.
 func quiet(s Source, ids []string) []byte {
 	if path.Ext(s.Name) == ".go" {
 		return quietGo(s.Data)
 	}
 	l, ok := lexer.Of(s.Name, s.Data)
-	if !ok || l.Kind != lexer.Python && l.Kind != lexer.JavaScript {
+	if !ok || l.Kind == lexer.Awk || l.Kind == lexer.Shell && bytes.Contains(s.Data, []byte("<<")) {
 		return s.Data
 	}
 	tokens, ok := l.Lex(s.Data)
 	if !ok {
 		return s.Data
 	}
-	comment, checks := pythonComment, pythonCheckers
-	if l.Kind == lexer.JavaScript {
+	comment, checks := hashComment, checkers{}
+	switch l.Kind {
+	case lexer.Python:
+		checks = pythonCheckers
+	case lexer.JavaScript:
 		comment, checks = javaScriptComment, javaScriptCheckers
 	}
 	data, from := slices.Clone(s.Data), 0
@@ -140,7 +144,7 @@ func goToken(kind token.Token, at int, text string, depth int) lexer.Token {
 		t.Kind = 'd'
 	case kind == token.IDENT, kind.IsKeyword():
 		t.Kind = 'w'
-	case text == "" || text == "\n": // an operator, or the end of a line
+	case text == "" || text == "\n": // the scanner's text for an operator, and for a semicolon that it inserts
 		t.Text = kind.String()
 	}
 	return t

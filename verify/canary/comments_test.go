@@ -47,6 +47,9 @@ func TestQuiet(t *testing.T) {
 			"package a\nfunc TestA(t *testing.T) {\n\tassert.Equal(t, 36, f(\"3\"), \"%d\", 1*11)\n}\n"},
 		{"a.test.js", "expect(f('3'), '3*12').toBe('36'); expect.fail('36')\n", "expect(f('3'), '    ').toBe('36'); expect.fail('  ')\n"},
 		{"test_a.py", "if f('3') != 36:\n    pytest.fail('not 3*12')\n", "if f('3') != 36:\n    pytest.fail('        ')\n"},
+		{"a.sh", "#!/bin/sh\n# 36\ntest_a() {\n\tis 36 \"$(f '# 1' ${a#b} $#)\" # 36\n}\n",
+			"#!/bin/sh\n    \ntest_a() {\n\tis 36 \"$(f '# 1' ${a#b} $#)\"     \n}\n"},
+		{"a.sh", "cat <<E\n# 36\nE\n", "cat <<E\n# 36\nE\n"},
 	} {
 		if got := string(quiet(Source{Name: tc.file, Data: []byte(tc.source)}, nil)); got != tc.want {
 			t.Errorf("%s:\n%q, want\n%q", tc.file, got, tc.want)

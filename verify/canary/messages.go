@@ -47,8 +47,8 @@ func level(number []byte) {
 	}
 }
 
-// checkers are the functions that check something, as they are called, by the number of arguments before their message.
-// assert is set if there is a statement with that name.
+// checkers match the calls of a language's assertion functions, by the number of arguments before the message. assert
+// is set for a language with an assert statement.
 type checkers struct {
 	assert bool
 	after  [4]func() *regexp.Regexp
@@ -68,7 +68,8 @@ var (
 		2: env.Pattern(`^(assert|t)\.((not)?([dD]eep|[sS]trict|[dD]eepStrict|[lL]oose)?[eE]qual|notStrictEqual|` +
 			`notDeepStrictEqual|include|lengthOf|same|is)$`),
 	}}
-	// What fmt.Errorf makes is a value that tests compare with, and assert.Error is given code.
+	// The first pattern leaves out fmt.Errorf, because tests compare with the errors that it returns, and assert.Error,
+	// whose arguments call the code under test.
 	goCheckers = checkers{after: [4]func() *regexp.Regexp{
 		0: env.Pattern(`^(\w{1,2}|test\w*|suite|\))\.(Error|Fatal|Log|Skip)f?$`),
 		2: env.Pattern(`^(assert|require)\.(True|False|Nil|NotNil|NoError|Error|Empty|NotEmpty|Zero|NotZero)f?$`),
@@ -91,16 +92,19 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 			hushFrom(data, tokens[i+1:], t.Depth, 1, false)
 			continue
 		}
+		if tokens[i+1].Text != "(" {
+			continue
+		}
 		for commas, pattern := range c.after {
-			if pattern != nil && tokens[i+1].Text == "(" && pattern().MatchString(called) {
+			if pattern != nil && pattern().MatchString(called) {
 				hushFrom(data, tokens[i+2:], t.Depth+1, commas, true)
 			}
 		}
 	}
 }
 
-// hushFrom blanks the strings behind a number of commas at a depth of brackets, and levels the numbers, up to the end
-// of the call or, for a statement, to the end of its line. What is an index stays as it is.
+// hushFrom blanks the strings of a message, and makes the digits of its numbers 1. The message follows a number of
+// commas at a depth of brackets, and ends with the call or, in a statement, with the line. Indices stay as they are.
 func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) {
 	indexed := -1 // the depth around the index
 	for i, t := range tokens {
@@ -123,7 +127,7 @@ func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) {
 	}
 }
 
-// indexes reports whether a bracket is that of an index, or of the length of an array's type.
+// indexes reports whether a bracket encloses an index, or the length in the type of an array.
 func indexes(tokens []lexer.Token, at int) bool {
 	if at > 0 && (tokens[at-1].Kind != 'o' || strings.Contains("])", tokens[at-1].Text)) {
 		return true

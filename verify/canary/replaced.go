@@ -8,9 +8,9 @@ import (
 	"deepswe/verify/literal"
 )
 
-// replaced returns what value an edit takes out of a test and which other one it puts there, as they are written, and
-// the edit: with the value that is in instead of the first, if there is one. Both values are empty if they cannot be
-// told from the rest.
+// replaced returns the value that an edit takes out of a test and the one that it puts there, both as they are written.
+// They are empty if they cannot be told from the text around them. If instead has another value for the first, with is
+// an edit that puts that one there; otherwise it is the same edit.
 func replaced(data []byte, e edit, instead map[string]string) (with edit, value, other string) {
 	before, after := string(data[e.at:e.end]), e.text
 	head, tail := common(before, after)
@@ -24,7 +24,7 @@ func replaced(data []byte, e edit, instead map[string]string) (with edit, value,
 	return e, value, other
 }
 
-// valued returns the value of a text that an edit takes out of a test: a literal, or the words of one.
+// valued returns the value that an edit takes out of a test: text is a literal, or a part of a string.
 func valued(text string) (v literal.Value, ok bool) {
 	if text == "" {
 		return v, false
@@ -36,7 +36,7 @@ func valued(text string) (v literal.Value, ok bool) {
 	return v, err == nil
 }
 
-// entitled reports whether the title of a test says which value an edit replaces. The title stays as it is.
+// entitled reports whether the title of a test contains the value that an edit replaces. No edit changes a title.
 func entitled(data []byte, way []edit, title string) bool {
 	if len(way) != 1 {
 		return false

@@ -117,8 +117,8 @@ func (m *maker) inSight() (found []string) {
 	return found
 }
 
-// inverted reports whether another test gives the code a literal of a test, and expects what that one gives: the tests
-// of a function and of its inverse have each other's answers.
+// inverted reports whether a test passes a literal to the code and expects what the literal's own test passes to it:
+// the tests of a function and of its inverse contain each other's answers.
 func (m *maker) inverted(l Literal) bool {
 	return slices.ContainsFunc(m.out.Canaries, func(c Canary) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Values(c.Values)), func(other Literal) bool {
