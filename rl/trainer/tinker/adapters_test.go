@@ -271,8 +271,8 @@ func TestSamplerThatParts(t *testing.T) {
 	}
 }
 
-// Where rows are short, no more of a sample is compared than the trainer takes. A limit that leaves nothing of the reply
-// is refused: there would be nothing to compare.
+// Where rows are short, no more of a sample is compared than the trainer takes. A limit that leaves nothing of the
+// reply is refused: there would be nothing to compare.
 func TestCheckOfShortRows(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
