@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"deepswe/env/forge"
 	"deepswe/env/testkit"
@@ -148,12 +147,7 @@ func TestGiteaDraft(t *testing.T) {
 				t.Errorf("got %+v, %v", third, err)
 			}
 			f.Call(t, "alice", http.MethodPatch, number, map[string]any{"title": "Say hello"})
-			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-				if f.Call(t, "alice", http.MethodGet, number, nil)["mergeable"] == true {
-					break
-				}
-			}
-			f.Call(t, "alice", http.MethodPost, number+"/merge", map[string]any{"Do": "merge"})
+			f.Merge(t, "alice", number)
 			if issue := f.Call(t, "alice", http.MethodGet, "/repos/"+project+"/issues/1", nil); issue["state"] != "closed" {
 				t.Errorf("after the merge the issue is %v", issue["state"])
 			}
