@@ -1,7 +1,6 @@
 package tinker
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -162,17 +161,18 @@ func (c *Client) fresh(request string) bool {
 
 // answer is the response to one request.
 type answer struct {
-	status int
-	body   []byte
-	after  time.Duration // Retry-After
+	status   int
+	body     []byte
+	protobuf bool          // it is, rather than JSON
+	after    time.Duration // Retry-After
 }
 
 // send sends one request and reads the response. sent is false if the server cannot have received the request.
-func (c *Client) send(ctx context.Context, h *http.Client, method, path string, body []byte, limit time.Duration,
+func (c *Client) send(ctx context.Context, h *http.Client, method, path string, body content, limit time.Duration,
 ) (a answer, sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := c.newRequest(ctx, method, path, bytes.NewReader(body))
+	r, err := c.newRequest(ctx, method, path, body)
 	if err != nil {
 		return a, false, err
 	}
@@ -186,7 +186,7 @@ func (c *Client) send(ctx context.Context, h *http.Client, method, path string, 
 	if resp.StatusCode >= 300 {
 		most = maxRefusal
 	}
-	a.status = resp.StatusCode
+	a.status, a.protobuf = resp.StatusCode, strings.HasPrefix(resp.Header.Get("Content-Type"), kindProtobuf)
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		a.after = min(time.Duration(seconds)*time.Second, maxBackoff)
 	}
@@ -200,13 +200,12 @@ func (c *Client) send(ctx context.Context, h *http.Client, method, path string, 
 	return a, true, err
 }
 
-func (c *Client) newRequest(ctx context.Context, method, path string, body io.Reader) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath("api/v1", path).String(), body)
+func (c *Client) newRequest(ctx context.Context, method, path string, body content) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath("api/v1", path).String(), body.reader())
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("User-Agent", "deepswe")
+	r.Header = body.header()
 	if c.key != "" {
 		r.Header.Set("X-API-Key", c.key)
 	}
@@ -228,16 +227,15 @@ func (c *Client) call(ctx context.Context, path string, in, out any, repeatable 
 	if err != nil {
 		return &Error{Operation: path, Kind: ErrInvalid, Detail: err.Error()}
 	}
+	return c.request(ctx, http.MethodPost, path, content{data: body}, out, repeatable)
+}
+
+// request is call for any method and an encoded body.
+func (c *Client) request(ctx context.Context, method, path string, body content, out any, repeatable bool) error {
 	h := c.http
 	if !repeatable {
 		h = c.once
 	}
-	return c.request(ctx, h, http.MethodPost, path, body, out, repeatable)
-}
-
-// request is call for an encoded body.
-func (c *Client) request(ctx context.Context, h *http.Client, method, path string, body []byte, out any,
-	repeatable bool) error {
 	t := c.newTries()
 	for {
 		a, sent, err := c.send(ctx, h, method, path, body, callTimeout)
@@ -251,7 +249,7 @@ func (c *Client) request(ctx context.Context, h *http.Client, method, path strin
 			if out == nil {
 				return nil
 			}
-			if err = decode(a.body, out); err == nil {
+			if err = decode(a, out); err == nil {
 				return nil
 			}
 			if !repeatable {
@@ -274,8 +272,13 @@ func (c *Client) request(ctx context.Context, h *http.Client, method, path strin
 // errGarbled reports a response that is none of the server's, such as a proxy's page with a status of success.
 var errGarbled = errors.New("its response does not follow the protocol")
 
-func decode(body []byte, out any) error {
-	err := json.Unmarshal(body, out)
+func decode(a answer, out any) error {
+	var err error
+	if pass, ok := out.(*passOutput); ok && a.protobuf {
+		err = pass.unmarshalProtobuf(a.body)
+	} else {
+		err = json.Unmarshal(a.body, out)
+	}
 	if r, ok := out.(*accepted); ok && err == nil && r.Request == "" {
 		err = errors.New("no request_id")
 	}

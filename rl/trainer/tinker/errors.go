@@ -42,6 +42,9 @@ var (
 // errLong reports a row that is longer than the server takes.
 var errLong = fmt.Errorf("%w: %w", ErrInvalid, rl.ErrTooLong)
 
+// errLarge reports a request that is larger than the server takes.
+var errLarge = fmt.Errorf("%w: too large", ErrInvalid)
+
 // Error is the error of a request. It wraps one of the kinds and, if the state of the weights is not known,
 // rl.ErrTrainerLost. It also wraps its cause.
 type Error struct {
@@ -90,6 +93,8 @@ func (e *Error) hint() string {
 		return "; to fix: set trainer.rank to one that the server takes"
 	case e.Operation == "create_model" && strings.Contains(e.Detail, "Maximum number"):
 		return "; to fix: end other runs; a killed one's model is removed when its session expires, after five minutes"
+	case e.Kind == errLarge:
+		return "; to fix: lower algorithm.max_length, or let the server, or the proxy before it, take larger requests"
 	case e.Kind == errServer && e.Status >= http.StatusInternalServerError:
 		return "; the server's log says why"
 	}
@@ -128,7 +133,7 @@ func kindOf(status int, future bool) error {
 // kinds are the failures that have a status.
 var kinds = map[int]error{
 	http.StatusBadRequest: ErrInvalid, http.StatusUnprocessableEntity: ErrInvalid,
-	http.StatusRequestEntityTooLarge: ErrInvalid, http.StatusUnauthorized: ErrAccess, http.StatusForbidden: ErrAccess,
+	http.StatusRequestEntityTooLarge: errLarge, http.StatusUnauthorized: ErrAccess, http.StatusForbidden: ErrAccess,
 	http.StatusNotFound: ErrUnknown, http.StatusMethodNotAllowed: ErrUnknown, http.StatusConflict: ErrConflict,
 	http.StatusGone: ErrExpired, http.StatusPaymentRequired: errPaused, http.StatusTooManyRequests: errRateLimited,
 }

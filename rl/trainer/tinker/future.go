@@ -46,9 +46,13 @@ func (c *Client) repeatable(ctx context.Context, operation string, in, out any) 
 // wait polls until the operation has ended, and decodes its result into out unless that is nil. Failed polls are
 // repeated, because results can be read several times.
 func (c *Client) wait(ctx context.Context, p promise, out any) error {
-	body, err := json.Marshal(map[string]string{"request_id": p.request})
+	data, err := json.Marshal(map[string]string{"request_id": p.request})
 	if err != nil {
 		return err
+	}
+	body := content{data: data}
+	if _, ok := out.(*passOutput); ok {
+		body.accept = kindProtobuf
 	}
 	c.fresh(p.request)
 	ctx, cancel := context.WithTimeout(ctx, c.longest)
@@ -148,7 +152,7 @@ func (p promise) decode(a answer, out any) error {
 	if out == nil {
 		return nil
 	}
-	if err := decode(a.body, out); err != nil {
+	if err := decode(a, out); err != nil {
 		return p.lost(&Error{Operation: p.operation, Status: a.status, Kind: errServer, Detail: err.Error()})
 	}
 	return nil

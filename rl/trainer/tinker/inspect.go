@@ -135,7 +135,7 @@ func (m *Model) losses(ctx context.Context) string {
 	d.Inputs.Logprobs, d.Inputs.Advantages = floatTensor(zero), floatTensor(zero)
 	var has, lacks []string
 	for _, name := range losses() {
-		_, err := m.pass(ctx, "forward", passInput{Data: []datum{d}, Loss: name}, false)
+		_, err := m.pass(ctx, pathForward, passInput{Data: []datum{d}, Loss: name}, false)
 		if err != nil {
 			lacks = append(lacks, name)
 		} else {

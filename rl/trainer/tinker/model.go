@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ type ModelOptions struct {
 	Dedups bool
 	// Doubles looks for operations that the server has executed twice, if it numbers its requests.
 	Doubles bool
-	// ChunkBytes limits the body of one request [5 MB]. A longer row is sent in a request of its own.
+	// ChunkBytes limits the body of one request [what the server takes]. A longer row is sent in a request of its own.
 	ChunkBytes int
 }
 
@@ -34,7 +35,8 @@ type Model struct {
 	options ModelOptions
 	id      string
 
-	mu sync.Mutex // held by an operation from its first request to its last result
+	mu       sync.Mutex // held by an operation from its first request to its last result
+	encoding encoding
 	// sequence is the number of the next operation, by which servers may recognise repeated requests.
 	sequence int64
 	// dirty is set while the server holds a gradient that no step has used.
@@ -54,15 +56,17 @@ func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 	if o.Base == "" {
 		return nil, invalidf("create_model", "no base model is named")
 	}
-	if o.ChunkBytes == 0 {
-		o.ChunkBytes = 5 << 20
+	e, err := c.encoding(ctx)
+	if err != nil {
+		return nil, err
 	}
+	e.bytes = cmp.Or(o.ChunkBytes, e.bytes)
 	for n := 1; ; n++ {
 		s, err := c.newSession(ctx)
 		if err != nil {
 			return nil, err
 		}
-		m := &Model{client: c, session: s, options: o, doubles: doubles{on: o.Doubles}}
+		m := &Model{client: c, session: s, options: o, encoding: e, doubles: doubles{on: o.Doubles}}
 		again, err := m.create(ctx)
 		if err == nil {
 			return m, nil
@@ -109,12 +113,18 @@ func (m *Model) create(ctx context.Context) (again bool, err error) {
 // operate posts an operation. The caller holds m.mu. An operation that changes weights or gradients is posted twice
 // only if the server recognises that.
 func (m *Model) operate(ctx context.Context, path string, in map[string]any, changes bool) (promise, error) {
+	return m.accept(path, changes, func(repeatable bool) (reply accepted, err error) {
+		in["model_id"], in["seq_id"] = m.id, m.sequence
+		return reply, m.client.call(ctx, path, in, &reply, repeatable)
+	})
+}
+
+// accept lets the server accept an operation that post posts, under the next number.
+func (m *Model) accept(path string, changes bool, post func(repeatable bool) (accepted, error)) (promise, error) {
 	m.sequence++
-	in["model_id"], in["seq_id"] = m.id, m.sequence
-	var reply accepted
 	// A second load_weights is refused, because it is not the model's first operation.
-	repeatable := !changes || m.options.Dedups && path != "load_weights"
-	if err := m.client.call(ctx, path, in, &reply, repeatable); err != nil {
+	reply, err := post(!changes || m.options.Dedups && path != "load_weights")
+	if err != nil {
 		if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrConflict && changes {
 			e.Detail += "; another driver works on this model"
 			e.Lost = true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"deepswe/rl"
 )
@@ -99,39 +100,18 @@ func datumOf(r *rl.Row) datum {
 	}
 }
 
-// maxChunk is the most sequences in a request that hosted servers take.
-const maxChunk = 1024
-
-// Bytes of a sequence on the wire, for each token: an id twice, and a number for each array.
+// The operations of passes.
 const (
-	bytesPerID    = 14
-	bytesPerFloat = 12
+	pathForward  = "forward"
+	pathBackward = "forward_backward"
 )
-
-// chunks splits a batch into requests, in order. sizes[i] is the length of sequence i, and arrays the number of its
-// arrays.
-func chunks(sizes []int, arrays, most int) [][2]int {
-	var out [][2]int
-	from, bytes := 0, 0
-	for i, n := range sizes {
-		size := n * (bytesPerID + arrays*bytesPerFloat)
-		if i > from && (bytes+size > most || i-from == maxChunk) {
-			out = append(out, [2]int{from, i})
-			from, bytes = i, 0
-		}
-		bytes += size
-	}
-	if len(sizes) > from {
-		out = append(out, [2]int{from, len(sizes)})
-	}
-	return out
-}
 
 // ahead is how many requests of a pass to post before waiting for the first result, so that the next is uploaded while
 // the server computes one.
 const ahead = 2
 
-// pass posts a batch in chunks and returns the log-probabilities of every target, in the order of the data.
+// pass posts a batch in as many requests as the server's limits call for, and returns the log-probabilities of every
+// target, in the order of the data.
 func (m *Model) pass(ctx context.Context, path string, in passInput, changes bool) ([]floats, error) {
 	if len(in.Data) == 0 {
 		return nil, invalidf(path, "an empty batch, on which servers hang")
@@ -141,14 +121,10 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 	if changes && m.doubles.on {
 		m.doubles.add(in, m.dirty)
 	}
-	sizes := make([]int, len(in.Data))
-	for i := range in.Data {
-		sizes[i] = len(in.Data[i].Inputs.Targets.Data)
-	}
 	var out []floats
 	type posted struct {
 		promise
-		from, to int
+		data []datum
 	}
 	var waiting []posted
 	var failed error
@@ -156,26 +132,28 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 		for len(waiting) > n {
 			w := waiting[0]
 			waiting = waiting[1:]
-			logprobs, err := m.collect(ctx, w.promise, sizes[w.from:w.to])
+			logprobs, err := m.collect(ctx, w.promise, w.data)
 			out = append(out, logprobs...)
 			if failed == nil {
 				failed = err
 			}
 		}
 	}
-	for _, c := range chunks(sizes, 3, m.options.ChunkBytes) {
+	for left := in.Data; len(left) > 0 && failed == nil; {
 		part := in
-		part.Data = in.Data[c[0]:c[1]]
-		p, err := m.operate(ctx, path, map[string]any{path + "_input": part, "type": path}, changes)
+		part.Data = left[:m.encoding.fit(left)]
+		p, err := m.post(ctx, path, part, changes)
+		if errors.Is(err, errLarge) && m.encoding.refit(part.Data) {
+			continue
+		}
 		if err != nil {
 			failed = err
 			break
 		}
 		m.dirty = m.dirty || changes
-		waiting = append(waiting, posted{p, c[0], c[1]})
-		if collect(ahead - 1); failed != nil {
-			break
-		}
+		waiting = append(waiting, posted{p, part.Data})
+		left = left[len(part.Data):]
+		collect(ahead - 1)
 	}
 	collect(0) // also after an error, because the next operation must not be posted before the pass has ended
 	if failed != nil && changes {
@@ -184,20 +162,41 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 	return out, failed
 }
 
-// collect waits for the result of one chunk.
-func (m *Model) collect(ctx context.Context, p promise, sizes []int) ([]floats, error) {
+// post posts one request of a pass. What was refused as too large keeps its number for the next.
+func (m *Model) post(ctx context.Context, path string, in passInput, changes bool) (promise, error) {
+	p, err := m.accept(path, changes, func(repeatable bool) (accepted, error) {
+		r := passRequest{model: m.id, sequence: m.sequence, forwardOnly: path == pathForward, input: in}
+		return m.client.pass(ctx, r, m.encoding, repeatable)
+	})
+	if errors.Is(err, errLarge) {
+		m.sequence--
+	}
+	return p, err
+}
+
+// pass posts the request of a pass.
+func (c *Client) pass(ctx context.Context, r passRequest, e encoding, repeatable bool) (reply accepted, err error) {
+	path, body, err := r.encode(e)
+	if err != nil {
+		return reply, &Error{Operation: path, Kind: ErrInvalid, Detail: err.Error()}
+	}
+	return reply, c.request(ctx, http.MethodPost, path, body, &reply, repeatable)
+}
+
+// collect waits for the result of one request.
+func (m *Model) collect(ctx context.Context, p promise, data []datum) ([]floats, error) {
 	var out passOutput
 	if err := m.finish(ctx, p, &out); err != nil {
 		return nil, err
 	}
-	if len(out.Outputs) != len(sizes) {
-		return nil, faultf(p.operation, "%d results for %d sequences", len(out.Outputs), len(sizes))
+	if len(out.Outputs) != len(data) {
+		return nil, faultf(p.operation, "%d results for %d sequences", len(out.Outputs), len(data))
 	}
-	logprobs := make([]floats, len(sizes))
+	logprobs := make([]floats, len(data))
 	for i, o := range out.Outputs {
 		logprobs[i] = o.Logprobs.Data
-		if len(logprobs[i]) != sizes[i] {
-			return nil, faultf(p.operation, "%d logprobs for %d tokens", len(logprobs[i]), sizes[i])
+		if n := len(data[i].Inputs.Targets.Data); len(logprobs[i]) != n {
+			return nil, faultf(p.operation, "%d logprobs for %d tokens", len(logprobs[i]), n)
 		}
 	}
 	return logprobs, nil
@@ -206,7 +205,7 @@ func (m *Model) collect(ctx context.Context, p promise, sizes []int) ([]floats, 
 // repeated makes a forward pass again if the server's result cannot be used, because it changes nothing.
 func (m *Model) repeated(ctx context.Context, in passInput) ([]floats, error) {
 	for t := m.client.newTries(); ; {
-		out, err := m.pass(ctx, "forward", in, false)
+		out, err := m.pass(ctx, pathForward, in, false)
 		if !errors.Is(err, errServer) || ctx.Err() != nil || !t.again(ctx, 0) {
 			return out, err
 		}

@@ -107,7 +107,7 @@ func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, erro
 		shares = append(shares, share{row: &row, logprobs: logprobs[0], slope: slope})
 	}
 	in := gradientOf(shares, Normalisation{}, 1)
-	if _, err := m.pass(ctx, "forward_backward", in, true); err != nil {
+	if _, err := m.pass(ctx, pathBackward, in, true); err != nil {
 		return 0, err
 	}
 	norm, known, err := m.zero(ctx)
@@ -129,14 +129,16 @@ func (m *Model) dedups(ctx context.Context) (bool, error) {
 	defer m.mu.Unlock()
 	row := probeRow(1)
 	m.sequence++
-	in := map[string]any{
-		"model_id": m.id, "seq_id": m.sequence, "type": "forward",
-		"forward_input": passInput{Data: []datum{datumOf(&row)}, Loss: "cross_entropy"},
-	}
+	in := passRequest{model: m.id, sequence: m.sequence, forwardOnly: true,
+		input: passInput{Data: []datum{datumOf(&row)}, Loss: "cross_entropy"}}
 	var requests [2]string
 	for i := range requests {
-		var err error
-		if requests[i], err = m.client.repeatable(ctx, "forward", in, nil); err != nil {
+		reply, err := m.client.pass(ctx, in, m.encoding, true)
+		if err != nil {
+			return false, err
+		}
+		requests[i] = reply.Request
+		if err := m.client.wait(ctx, promise{operation: pathForward, request: reply.Request}, nil); err != nil {
 			return false, err
 		}
 	}

@@ -18,7 +18,7 @@ import (
 func (c *Client) Health(ctx context.Context) error {
 	t := c.newTries()
 	for {
-		a, _, err := c.send(ctx, c.http, http.MethodGet, "healthz", nil, 10*time.Second)
+		a, _, err := c.send(ctx, c.http, http.MethodGet, "healthz", content{}, 10*time.Second)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -46,7 +46,7 @@ func (c *Client) Capabilities(ctx context.Context) ([]Supported, error) {
 	var reply struct {
 		Models []Supported `json:"supported_models"`
 	}
-	err := c.request(ctx, c.http, http.MethodGet, "get_server_capabilities", nil, &reply, true)
+	err := c.request(ctx, http.MethodGet, "get_server_capabilities", content{}, &reply, true)
 	return reply.Models, err
 }
 
@@ -73,7 +73,7 @@ func (c *Client) Remove(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	err = c.request(ctx, c.http, http.MethodDelete, "training_runs/"+u.Host+"/checkpoints"+u.Path, nil, nil, true)
+	err = c.request(ctx, http.MethodDelete, "training_runs/"+u.Host+"/checkpoints"+u.Path, content{}, nil, true)
 	if errors.Is(err, ErrUnknown) {
 		c.log.Debug("the trainer keeps a checkpoint", "address", address, "error", err)
 		return nil
@@ -94,7 +94,7 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
 	where := "training_runs/" + u.Host + "/checkpoints/" + path.Base(u.Path) + "/archive"
-	r, err := c.newRequest(ctx, http.MethodGet, where, nil)
+	r, err := c.newRequest(ctx, http.MethodGet, where, content{})
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (s *session) beat(ctx context.Context) {
 	defer ticker.Stop()
 	silent := 0
 	for {
-		a, _, err := s.client.send(ctx, h, http.MethodPost, "session_heartbeat", body, beatTimeout)
+		a, _, err := s.client.send(ctx, h, http.MethodPost, "session_heartbeat", content{data: body}, beatTimeout)
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -39,7 +39,7 @@ func codec(t testing.TB) embedded.Codec {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for _, o := range []trainertest.Options{{}, {Sums: true, Dedups: true}} {
+	for _, o := range []trainertest.Options{{}, {Sums: true, Dedups: true, Wire: trainertest.Either}} {
 		t.Run(fmt.Sprintf("sums %v, dedups %v", o.Sums, o.Dedups), func(t *testing.T) {
 			t.Parallel()
 			o.Language = digits()

@@ -70,7 +70,7 @@ func rowsOf(shares []share) []rl.Row {
 
 // accepts returns an error for rows or objectives that cannot be computed correctly.
 func (t *Trainer) accepts(rows []rl.Row, o rl.Objective) error {
-	const path = "forward_backward"
+	const path = pathBackward
 	switch {
 	case len(rows) == 0:
 		return invalidf(path, "an empty batch")
@@ -181,7 +181,7 @@ func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStat
 // ids. It refuses those that are not finite: a step after them would break the server for every model, at any learning
 // rate.
 func (t *Trainer) backward(ctx context.Context, in passInput, rows []rl.Row) ([][]float64, error) {
-	out, err := t.model.pass(ctx, "forward_backward", in, true)
+	out, err := t.model.pass(ctx, pathBackward, in, true)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +191,7 @@ func (t *Trainer) backward(ctx context.Context, in passInput, rows []rl.Row) ([]
 		for k, lp := range current[i] {
 			if rows[i].Mask[k] != 0 && infinite(lp) {
 				t.model.dirty = false
-				return nil, lost(faultf("forward_backward", "a logprob of %s is not finite; to fix: restart the server, whose "+
+				return nil, lost(faultf(pathBackward, "a logprob of %s is not finite; to fix: restart the server, whose "+
 					"gradient is broken", nameOf(&rows[i])))
 			}
 		}

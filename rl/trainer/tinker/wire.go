@@ -36,12 +36,20 @@ func (f floats) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		if math.IsNaN(v) || math.Abs(v) > math.MaxFloat32 {
-			return nil, fmt.Errorf("number %d is %v, which the trainer cannot compute with", i, v)
+		if err := representable(i, v); err != nil {
+			return nil, err
 		}
 		out = strconv.AppendFloat(out, v, 'g', -1, 32)
 	}
 	return append(out, ']'), nil
+}
+
+// representable returns an error for a number that is not finite in single precision.
+func representable(i int, v float64) error {
+	if math.IsNaN(v) || math.Abs(v) > math.MaxFloat32 {
+		return fmt.Errorf("number %d is %v, which the trainer cannot compute with", i, v)
+	}
+	return nil
 }
 
 // UnmarshalJSON reads null as NaN.
@@ -102,11 +110,13 @@ type passInput struct {
 
 // passOutput is their result, with one element for each datum.
 type passOutput struct {
-	Outputs []struct {
-		Logprobs struct {
-			Data floats `json:"data"`
-		} `json:"logprobs"`
-	} `json:"loss_fn_outputs"`
+	Outputs []passResult `json:"loss_fn_outputs"`
+}
+
+type passResult struct {
+	Logprobs struct {
+		Data floats `json:"data"`
+	} `json:"logprobs"`
 }
 
 // adam are the parameters of an optimizer step. SkyRL's GPU backends use only the learning rate.

@@ -59,7 +59,7 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Inject makes the next requests of a path fail, one after the other.
+// Inject makes the next requests of a path, or for a pass of that name, fail, one after the other.
 func (p *Proxy) Inject(path string, faults ...ProxyFault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,11 +90,11 @@ func (p *Proxy) takeFault(path string) (f ProxyFault, before reply) {
 }
 
 func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
-	path := strings.TrimPrefix(r.URL.Path, "/api/v1/")
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
+	path := operationOf(r, body)
 	f, before := p.takeFault(path)
 	select {
 	case <-time.After(f.Delay):

@@ -3,6 +3,7 @@ package trainertest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -39,9 +40,11 @@ type lora struct {
 }
 
 type inputBody struct {
-	Chunks []struct {
-		Tokens []int32 `json:"tokens"`
-	} `json:"chunks"`
+	Chunks []chunkBody `json:"chunks"`
+}
+
+type chunkBody struct {
+	Tokens []int32 `json:"tokens"`
 }
 
 func (i *inputBody) ids() []int32 {
@@ -56,16 +59,20 @@ type numbers struct {
 	Data []float64 `json:"data"`
 }
 
+type idsBody struct {
+	Data []int32 `json:"data"`
+}
+
+type datumBody struct {
+	Input  inputBody `json:"model_input"`
+	Inputs struct {
+		Targets                       *idsBody `json:"target_tokens"`
+		Weights, Logprobs, Advantages *numbers
+	} `json:"loss_fn_inputs"`
+}
+
 type passBody struct {
-	Data []struct {
-		Input  inputBody `json:"model_input"`
-		Inputs struct {
-			Targets *struct {
-				Data []int32 `json:"data"`
-			} `json:"target_tokens"`
-			Weights, Logprobs, Advantages *numbers
-		} `json:"loss_fn_inputs"`
-	} `json:"data"`
+	Data   []datumBody        `json:"data"`
 	Loss   string             `json:"loss_fn"`
 	Config map[string]float64 `json:"loss_fn_config"`
 }
@@ -90,8 +97,20 @@ func (s *Server) route(r *http.Request, path string, data []byte) (int, any) {
 	if r.Method != http.MethodPost {
 		return s.get(r, path)
 	}
+	if most := s.options.MaxBody; most > 0 && len(data) > most {
+		return http.StatusRequestEntityTooLarge, "<html><title>413 Request Entity Too Large</title></html>"
+	}
 	var b body
-	if err := json.Unmarshal(data, &b); err != nil {
+	if kind := r.Header.Get("Content-Type"); kind == kindProtobuf {
+		var refused any
+		var status int
+		if b, path, refused, status = s.readProtobuf(r, data); refused != nil {
+			return status, refused
+		}
+	} else if s.options.Wire == Protobuf && strings.HasPrefix(path, "forward") {
+		return http.StatusUnsupportedMediaType, map[string]string{
+			"detail": fmt.Sprintf("Unsupported Content-Type %q; expected %s", kind, kindProtobuf)}
+	} else if err := json.Unmarshal(data, &b); err != nil {
 		return http.StatusUnprocessableEntity, map[string]any{
 			"detail": []any{map[string]any{"loc": []any{"body"}, "msg": err.Error(), "input": string(data)}},
 		}
@@ -103,7 +122,9 @@ func (s *Server) route(r *http.Request, path string, data []byte) (int, any) {
 	defer s.mu.Unlock()
 	switch path {
 	case "client/config":
-		return 200, map[string]any{"pjwt_auth_enabled": false}
+		config := map[string]any{"pjwt_auth_enabled": false}
+		maps.Copy(config, s.options.Config)
+		return 200, config
 	case "create_session":
 		id := s.id("session")
 		s.sessions[id] = &session{}
@@ -132,6 +153,12 @@ func (s *Server) route(r *http.Request, path string, data []byte) (int, any) {
 	case "save_weights", "save_weights_for_sampler":
 		return s.save(path, b)
 	case "forward", "forward_backward", "optim_step", "load_weights":
+		if !s.created[b.Model] && s.options.Wire != Protobuf {
+			return detail(404, "Model not found")
+		}
+		if strings.HasPrefix(path, "forward") && s.created[b.Model] {
+			s.passes[strings.TrimSpace(r.Header.Get("Content-Type")+" "+r.Header.Get("Content-Encoding"))]++
+		}
 		return s.train(path, b)
 	}
 	return detail(404, "Not Found")
@@ -146,6 +173,7 @@ func (s *Server) create(b body) (int, any) {
 			"msg": "Field required", "input": b}}}
 	}
 	b.Model = s.id("model")
+	s.created[b.Model] = true
 	f := s.queue("create_model", b)
 	return 200, map[string]any{
 		"model_id": b.Model, "base_model": b.Base, "status": "created", "request_id": f.id(), "lora_config": b.LoRA,
@@ -253,7 +281,7 @@ func (s *Server) poll(r *http.Request, id string) (int, any) {
 	if f.status >= 300 {
 		return detail(f.status, "%s", f.text)
 	}
-	return 200, f.result
+	return 200, s.encoded(r, f)
 }
 
 // get answers what is not posted.

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -31,6 +32,13 @@ type Options struct {
 	Sums bool
 	// Dedups recognises a request that is sent twice, as SkyRL's source does and its release of 0.3.0 does not.
 	Dedups bool
+	Wire   Wire
+	// Uncompressed makes it refuse what is compressed.
+	Uncompressed bool
+	// Config is what it says about its limits.
+	Config map[string]any
+	// MaxBody is the largest body in bytes that the proxy before it lets through; 0 is no limit.
+	MaxBody int
 	// MaxModels and MaxRank are its capacity [3, 8].
 	MaxModels, MaxRank int
 	// Hold is how long a poll is held [100ms].
@@ -55,6 +63,7 @@ type Server struct {
 	open     []*future // all that have not ended, and others until the engine removes them
 	sessions map[string]*session
 	models   map[string]*model
+	created  map[string]bool        // every model that there was
 	left     map[int][]contribution // in the place of a model that was unloaded
 	samplers map[string]samplingSession
 	saved    map[string]checkpoint // by address
@@ -64,6 +73,7 @@ type Server struct {
 	made     int                   // ids so far
 	faults   map[string][]Fault
 	counts   map[string]int
+	passes   map[string]int // by the type and the coding of their requests
 	problems []string
 
 	engine, restarts sync.WaitGroup
@@ -118,10 +128,11 @@ func New(t testing.TB, o Options) *Server {
 	o.MaxModels, o.MaxRank = cmp.Or(o.MaxModels, 3), cmp.Or(o.MaxRank, 8)
 	s := &Server{
 		options: o, dir: t.TempDir(), sessions: map[string]*session{}, models: map[string]*model{},
+		created:  map[string]bool{},
 		left:     map[int][]contribution{},
 		samplers: map[string]samplingSession{}, saved: map[string]checkpoint{},
 		exports: map[string]checkpoint{}, names: map[string]bool{},
-		repeated: map[string]*future{}, faults: map[string][]Fault{}, counts: map[string]int{},
+		repeated: map[string]*future{}, faults: map[string][]Fault{}, counts: map[string]int{}, passes: map[string]int{},
 	}
 	s.changed = sync.NewCond(&s.mu)
 	if err := s.Start(); err != nil {
@@ -214,6 +225,14 @@ func (s *Server) Count(operation string) int {
 	return s.counts[operation]
 }
 
+// Passes is how often the server was asked for a pass of a model that it knows, by the type and the coding of the
+// request's body.
+func (s *Server) Passes() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.passes)
+}
+
 // Models is how many are loaded.
 func (s *Server) Models() int {
 	s.mu.Lock()
@@ -234,7 +253,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	kind := path
+	kind := operationOf(r, body)
 	if strings.HasSuffix(path, "/archive") {
 		kind = "archive"
 	}
@@ -270,6 +289,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, v)
 	case redirect:
 		http.Redirect(w, r, string(v), status)
+	case protobuf:
+		w.Header().Set("Content-Type", kindProtobuf)
+		w.WriteHeader(status)
+		_, _ = w.Write(v)
 	case []byte:
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.WriteHeader(status)
@@ -311,7 +334,7 @@ type Fault struct {
 	Fails, Idle bool
 }
 
-// Inject lets the next requests of a path go wrong, one after the other. The zero Fault lets one pass.
+// Inject lets the next requests of a path, or for a pass of that name, go wrong, one after the other. The zero Fault lets one pass.
 func (s *Server) Inject(path string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

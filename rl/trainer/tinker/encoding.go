@@ -1,0 +1,191 @@
+package tinker
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"deepswe/env/disk"
+)
+
+// encoding is how a server reads the input of passes, which is most of what is sent to it. The zero value is JSON, which
+// has three times the size of compressed protobuf, and takes both sides longer (BenchmarkEncodings).
+type encoding struct {
+	protobuf bool
+	// compress makes a body smaller; nil where the server takes none that are.
+	compress func([]byte) []byte
+	// bytes is the most that a body may have, uncompressed; rows is the most sequences in it.
+	bytes, rows int
+}
+
+// Limits of requests where the server names none: those that hosted servers have.
+const (
+	mostBytes = 5 << 20
+	mostRows  = 1024
+)
+
+// unknownModel is a model that no server has.
+const unknownModel = "deepswe_none"
+
+// encoding finds out what the server reads. It asks for a pass with a model that is not there: a server that has read the
+// request says so, and nothing is changed.
+func (c *Client) encoding(ctx context.Context) (encoding, error) {
+	e := encoding{bytes: mostBytes, rows: mostRows}
+	var config struct {
+		Bytes int `json:"fwdbwd_max_chunk_bytes_count"`
+		Rows  int `json:"fwdbwd_max_chunk_len"`
+	}
+	if err := c.call(ctx, "client/config", map[string]string{"sdk_version": userAgent}, &config, true); err != nil {
+		c.log.Debug("the trainer does not name its limits", "error", err)
+	}
+	if config.Bytes > 0 {
+		e.bytes = config.Bytes
+	}
+	if config.Rows > 0 {
+		e.rows = config.Rows
+	}
+	for _, better := range []encoding{{protobuf: true}, {protobuf: true, compress: compressed()}} {
+		better.bytes, better.rows = e.bytes, e.rows
+		ok, err := c.reads(ctx, better)
+		if err != nil || !ok {
+			return e, err
+		}
+		e = better
+	}
+	return e, nil
+}
+
+// reads reports whether the server reads requests in an encoding.
+func (c *Client) reads(ctx context.Context, e encoding) (bool, error) {
+	path, body, err := passRequest{model: unknownModel, sequence: 1, forwardOnly: true,
+		input: passInput{Loss: "cross_entropy"}}.encode(e)
+	if err != nil {
+		return false, err
+	}
+	for t := c.newTries(); ; {
+		a, _, err := c.send(ctx, c.http, http.MethodPost, path, body, callTimeout)
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case err == nil && a.status != http.StatusTooManyRequests:
+			// TuFT accepts it, and it fails later. What cannot be read may be an internal error.
+			return a.status < 300 || a.status == http.StatusNotFound, nil
+		case !t.again(ctx, a.after):
+			return false, c.failure(path, a, err)
+		}
+	}
+}
+
+// compressed returns a function that compresses.
+func compressed() func([]byte) []byte {
+	encoder := sync.OnceValue(func() *zstd.Encoder {
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			panic(err) // of an invalid option
+		}
+		return e
+	})
+	return func(data []byte) []byte { return encoder().EncodeAll(data, nil) }
+}
+
+// passRequest asks for a forward or forward_backward pass.
+type passRequest struct {
+	model       string
+	sequence    int64
+	forwardOnly bool
+	input       passInput
+}
+
+// encode returns the request's path and body.
+func (r passRequest) encode(e encoding) (path string, _ content, err error) {
+	path = pathBackward
+	if e.protobuf {
+		data, err := r.protobuf()
+		body := content{data: data, kind: kindProtobuf}
+		if e.compress != nil {
+			body.data, body.coding = e.compress(data), "zstd"
+		}
+		return path, body, err
+	}
+	if r.forwardOnly {
+		path = pathForward
+	}
+	data, err := disk.MarshalJSON(map[string]any{
+		"model_id": r.model, "seq_id": r.sequence, "type": path, path + "_input": r.input,
+	})
+	return path, content{data: data}, err
+}
+
+// size is about how many bytes a sequence takes, uncompressed: for each token an id twice, and a number for each array;
+// and their names.
+func (e encoding) size(d datum) int {
+	id, number := 14, 12
+	if e.protobuf {
+		id, number = 12, 4
+	}
+	each := id
+	for _, array := range []*tensor[floats]{d.Inputs.Weights, d.Inputs.Logprobs, d.Inputs.Advantages} {
+		if array != nil {
+			each += number
+		}
+	}
+	return 256 + each*len(d.Inputs.Targets.Data)
+}
+
+// fit returns how many of the sequences go into one request.
+func (e encoding) fit(data []datum) int {
+	total := 0
+	for i, d := range data {
+		total += e.size(d)
+		if i > 0 && total > e.bytes || i == e.rows {
+			return i
+		}
+	}
+	return len(data)
+}
+
+// refit makes later requests half as large as one that the server has refused as too large. It reports false where that
+// had one sequence.
+func (e *encoding) refit(refused []datum) bool {
+	if len(refused) < 2 {
+		return false
+	}
+	size := 0
+	for _, d := range refused {
+		size += e.size(d)
+	}
+	e.bytes = size / 2
+	return true
+}
+
+// content is the body of a request.
+type content struct {
+	data []byte
+	// kind is its type, coding how it is compressed, and accept the type that the response may have beside JSON.
+	kind, coding, accept string // JSON, not, and none when empty
+}
+
+func (b content) header() http.Header {
+	h := http.Header{"Content-Type": {kindJSON}, "User-Agent": {userAgent}}
+	if b.kind != "" {
+		h.Set("Content-Type", b.kind)
+	}
+	if b.coding != "" {
+		h.Set("Content-Encoding", b.coding)
+	}
+	if b.accept != "" {
+		h.Set("Accept", b.accept+", "+kindJSON)
+	}
+	return h
+}
+
+func (b content) reader() *bytes.Reader { return bytes.NewReader(b.data) }
+
+const (
+	kindJSON     = "application/json"
+	kindProtobuf = "application/x-protobuf"
+	userAgent    = "deepswe"
+)

@@ -1,0 +1,217 @@
+package tinker
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The messages of package tinker_public that passes use, by the numbers of their fields. Arrays are little-endian bytes.
+const (
+	requestModel, requestSequence, requestData, requestLoss, requestForward = 1, 2, 3, 4, 6
+	datumChunk, datumInput                                                  = 1, 2
+	chunkText, textTokens                                                   = 1, 1
+	tensorDense, tensorType, tensorShape                                    = 1, 3, 4
+	entryKey, entryValue                                                    = 1, 2
+	outputRecord, recordField, recordRows                                   = 2, 2, 3
+	batchData, batchOffsets, batchType                                      = 1, 2, 3
+)
+
+// Types of numbers.
+const (
+	typeFloat32 = 1
+	typeInt64   = 2
+)
+
+// protobuf returns a ForwardBackwardRequest.
+func (r passRequest) protobuf() ([]byte, error) {
+	size := 0
+	for _, d := range r.input.Data {
+		size += encoding{protobuf: true}.size(d)
+	}
+	out := appendText(make([]byte, 0, size), requestModel, r.model)
+	out = appendNumber(out, requestSequence, uint64(r.sequence))
+	for _, d := range r.input.Data {
+		one, err := d.protobuf()
+		if err != nil {
+			return nil, err
+		}
+		out = appendBytes(out, requestData, one)
+	}
+	out = appendText(out, requestLoss, r.input.Loss)
+	if r.forwardOnly {
+		out = appendNumber(out, requestForward, 1)
+	}
+	return out, nil
+}
+
+func (d datum) protobuf() ([]byte, error) {
+	out := make([]byte, 0, encoding{protobuf: true}.size(d))
+	for _, c := range d.Input.Chunks {
+		ids := make([]byte, 0, 4*len(c.Tokens))
+		for _, id := range c.Tokens {
+			ids = binary.LittleEndian.AppendUint32(ids, uint32(id))
+		}
+		out = appendBytes(out, datumChunk, appendBytes(nil, chunkText, appendBytes(nil, textTokens, ids)))
+	}
+	targets := make([]byte, 0, 8*len(d.Inputs.Targets.Data))
+	for _, id := range d.Inputs.Targets.Data {
+		targets = binary.LittleEndian.AppendUint64(targets, uint64(id))
+	}
+	out = appendTensor(out, "target_tokens", targets, typeInt64, len(d.Inputs.Targets.Data))
+	for _, a := range []struct {
+		name string
+		*tensor[floats]
+	}{{"weights", d.Inputs.Weights}, {"logprobs", d.Inputs.Logprobs}, {"advantages", d.Inputs.Advantages}} {
+		if a.tensor == nil {
+			continue
+		}
+		data := make([]byte, 0, 4*len(a.Data))
+		for i, v := range a.Data {
+			if err := representable(i, v); err != nil {
+				return nil, err
+			}
+			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(float32(v)))
+		}
+		out = appendTensor(out, a.name, data, typeFloat32, len(a.Data))
+	}
+	return out, nil
+}
+
+// appendTensor appends an entry of a datum's arrays.
+func appendTensor(out []byte, name string, data []byte, numbers uint64, n int) []byte {
+	tensor := appendBytes(make([]byte, 0, len(data)+32), tensorDense, data)
+	tensor = appendNumber(tensor, tensorType, numbers)
+	tensor = appendBytes(tensor, tensorShape, protowire.AppendVarint(nil, uint64(n)))
+	entry := appendText(make([]byte, 0, len(tensor)+32), entryKey, name)
+	return appendBytes(out, datumInput, appendBytes(entry, entryValue, tensor))
+}
+
+func appendBytes(out []byte, field protowire.Number, data []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(out, field, protowire.BytesType), data)
+}
+
+func appendText(out []byte, field protowire.Number, text string) []byte {
+	return protowire.AppendString(protowire.AppendTag(out, field, protowire.BytesType), text)
+}
+
+func appendNumber(out []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(out, field, protowire.VarintType), v)
+}
+
+// unmarshalProtobuf reads a ForwardBackwardOutput. Its records have the arrays of several sequences each.
+func (p *passOutput) unmarshalProtobuf(data []byte) error {
+	p.Outputs = nil
+	return eachField(data, func(field protowire.Number, record []byte, _ uint64) error {
+		if field != outputRecord {
+			return nil
+		}
+		rows, logprobs := uint64(0), []floats(nil)
+		err := eachField(record, func(field protowire.Number, value []byte, number uint64) (err error) {
+			switch field {
+			case recordRows:
+				rows = number
+			case recordField:
+				var name string
+				var array []byte
+				if name, array, err = entry(value); err == nil && name == "logprobs" {
+					logprobs, err = batched(array)
+				}
+			}
+			return err
+		})
+		if err == nil && uint64(len(logprobs)) != rows {
+			err = fmt.Errorf("%d arrays of logprobs for %d sequences", len(logprobs), rows)
+		}
+		for _, l := range logprobs {
+			var out passResult
+			out.Logprobs.Data = l
+			p.Outputs = append(p.Outputs, out)
+		}
+		return err
+	})
+}
+
+// entry reads the entry of a map from texts to messages.
+func entry(data []byte) (key string, value []byte, err error) {
+	err = eachField(data, func(field protowire.Number, v []byte, _ uint64) error {
+		switch field {
+		case entryKey:
+			key = string(v)
+		case entryValue:
+			value = v
+		}
+		return nil
+	})
+	return key, value, err
+}
+
+// batched reads a BatchedTensor, which holds one array for each sequence, and where each begins and ends in bytes.
+func batched(data []byte) (arrays []floats, err error) {
+	var all, offsets []byte
+	var kind uint64
+	err = eachField(data, func(field protowire.Number, value []byte, number uint64) error {
+		switch field {
+		case batchData:
+			all = value
+		case batchOffsets:
+			offsets = value
+		case batchType:
+			kind = number
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case kind != typeFloat32:
+		return nil, fmt.Errorf("numbers of type %d: want float32", kind)
+	case len(offsets)%8 != 0 || len(offsets) == 0:
+		return nil, fmt.Errorf("offsets of %d bytes", len(offsets))
+	}
+	from := binary.LittleEndian.Uint64(offsets)
+	for offsets = offsets[8:]; len(offsets) > 0; offsets = offsets[8:] {
+		to := binary.LittleEndian.Uint64(offsets)
+		if from > to || to > uint64(len(all)) || (to-from)%4 != 0 {
+			return nil, fmt.Errorf("an array from byte %d to %d of %d", from, to, len(all))
+		}
+		array := make(floats, 0, (to-from)/4)
+		for ; from < to; from += 4 {
+			array = append(array, float64(math.Float32frombits(binary.LittleEndian.Uint32(all[from:]))))
+		}
+		arrays = append(arrays, array)
+	}
+	return arrays, nil
+}
+
+// eachField calls f with the fields of a message: with the bytes of one that has some, and the number of any other.
+func eachField(message []byte, f func(field protowire.Number, value []byte, number uint64) error) error {
+	for len(message) > 0 {
+		field, kind, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		message = message[n:]
+		var value []byte
+		var number uint64
+		switch kind {
+		case protowire.BytesType:
+			value, n = protowire.ConsumeBytes(message)
+		case protowire.VarintType:
+			number, n = protowire.ConsumeVarint(message)
+		default:
+			n = protowire.ConsumeFieldValue(field, kind, message)
+		}
+		if n < 0 {
+			return errors.Join(errors.New("a message that is cut off"), protowire.ParseError(n))
+		}
+		if err := f(field, value, number); err != nil {
+			return err
+		}
+		message = message[n:]
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package tinker
+
+import (
+	"testing"
+
+	"deepswe/rl"
+)
+
+// EncodedSize returns the size of a request with the gradient of a row.
+func EncodedSize(row *rl.Row, kind string) (int, error) {
+	slope := make([]float64, len(row.IDs))
+	for t := range slope {
+		slope[t] = float64(row.Mask[t]) * row.Advantage * row.Logprobs[t]
+	}
+	in := gradientOf([]share{{row: row, logprobs: row.Logprobs, slope: slope}}, Normalisation{}, 1)
+	e := map[string]encoding{
+		"json": {}, "protobuf": {protobuf: true}, "zstd": {protobuf: true, compress: compressed()},
+	}[kind]
+	_, body, err := passRequest{model: "model_12345678", sequence: 1, input: in}.encode(e)
+	return len(body.data), err
+}
+
+// Whatever a server answers, its result is read or refused.
+func FuzzPassOutput(f *testing.F) {
+	f.Add([]byte(""))
+	f.Add([]byte("\x12\x02\x18\x01"))
+	f.Add([]byte("\x12\x23\x12\x1f\x0a\x08logprobs\x12\x13\x0a\x04\x00\x00\x00\xbf\x12\x08\x00\x00\x00\x00\x00\x00\x00\x00" +
+		"\x18\x01\x18\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var out passOutput
+		if err := out.unmarshalProtobuf(data); err != nil {
+			return
+		}
+		n := 0
+		for _, o := range out.Outputs {
+			n += len(o.Logprobs.Data)
+		}
+		if 4*n > len(data) {
+			t.Errorf("%d bytes are read as %d numbers", len(data), n)
+		}
+	})
+}
