@@ -3,6 +3,8 @@ package tinker
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"sync"
 
@@ -38,8 +40,12 @@ func (c *Client) encoding(ctx context.Context) (encoding, error) {
 		Bytes int `json:"fwdbwd_max_chunk_bytes_count"`
 		Rows  int `json:"fwdbwd_max_chunk_len"`
 	}
-	if err := c.call(ctx, "client/config", map[string]string{"sdk_version": userAgent}, &config, true); err != nil {
-		c.log.Debug("the trainer does not name its limits", "error", err)
+	a, err := c.ask(ctx, "client/config", content{data: []byte(`{"sdk_version":"` + userAgent + `"}`)})
+	if err != nil {
+		return e, err
+	}
+	if err := json.Unmarshal(a.body, &config); err != nil || a.status >= 300 {
+		c.log.Debug("the trainer does not name its limits", "status", a.status, "error", err)
 	}
 	if config.Bytes > 0 {
 		e.bytes = config.Bytes
@@ -65,16 +71,22 @@ func (c *Client) reads(ctx context.Context, e encoding) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	a, err := c.ask(ctx, path, body)
+	// TuFT accepts it, and it fails later. To a server that cannot read it, it may be an internal error.
+	return err == nil && (a.status < 300 || a.status == http.StatusNotFound), err
+}
+
+// ask posts a request that changes nothing until there is an answer of the server's own, whatever it is.
+func (c *Client) ask(ctx context.Context, path string, body content) (answer, error) {
 	for t := c.newTries(); ; {
 		a, _, err := c.send(ctx, c.http, http.MethodPost, path, body, callTimeout)
 		switch {
 		case ctx.Err() != nil:
-			return false, ctx.Err()
-		case err == nil && a.status != http.StatusTooManyRequests:
-			// TuFT accepts it, and it fails later. What cannot be read may be an internal error.
-			return a.status < 300 || a.status == http.StatusNotFound, nil
+			return a, fmt.Errorf("%s: %w", path, ctx.Err())
+		case err == nil && a.status != http.StatusTooManyRequests && a.status < http.StatusBadGateway:
+			return a, nil
 		case !t.again(ctx, a.after):
-			return false, c.failure(path, a, err)
+			return a, c.failure(path, a, err)
 		}
 	}
 }
