@@ -88,6 +88,7 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 	if o.Sources, all, err = t.sources(ctx, w, o.Tests, tests); err != nil {
 		return err
 	}
+	o.Hidden = slices.Collect(maps.Keys(tests))
 	if t.task.Tests.RewardFile != "" || t.mixing.foreign || !all {
 		o.Record = ""
 	}
@@ -178,7 +179,7 @@ const (
 	// mostSources is the maximum number of files that are read to find the tests.
 	mostSources = 200
 	// mostSearches is the maximum number of tests that are searched for by name.
-	mostSearches = 12
+	mostSearches = 40
 )
 
 // toChange returns the ids of the tests to change, the most important first. Apart from that, the order is random for
@@ -288,6 +289,12 @@ func (t *trial) sources(
 	if err := read(names); err != nil {
 		return nil, false, err
 	}
+	var kinds []string // of files, so that a patch cannot hide a test behind many others that name it
+	for _, s := range sources {
+		if kind := "*" + path.Ext(s.Name); w.Holds(s.Name) && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
 	searches := 0
 	for _, id := range ids {
 		file, word := w.Address(id)
@@ -296,7 +303,7 @@ func (t *trial) sources(
 			continue
 		}
 		searches++
-		m, err := t.sb.Search(ctx, env.Query{Term: word, MaxMatches: 20})
+		m, err := t.sb.Search(ctx, env.Query{Term: word, Names: kinds})
 		if err != nil && env.IsInfrastructure(ctx, err) {
 			return nil, false, fmt.Errorf("search for the tests: %w", err)
 		}

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"deepswe/verify/literal"
 )
 
 // Source is a file of tests.
@@ -77,6 +79,8 @@ type Options struct {
 	Thorough int
 	// Sources are the files that may contain the tests.
 	Sources []Source
+	// Hidden are the names of those that come with the tests: nobody else has seen them.
+	Hidden []string
 	// Most is the maximum number of tests that are changed; 0 means all.
 	Most int
 	// Before is the log of a run without a fix, which tells where tests failed; empty if there was none.
@@ -102,6 +106,7 @@ type Set struct {
 	Skipped map[string]string
 
 	sources []Source
+	hidden  []string
 	// helpers are appended to the sources with that index, if something is withheld there, or are files beside them.
 	helpers map[int]Source
 }
@@ -204,6 +209,7 @@ func New(w Writer, o Options) (Set, error) {
 	if o.Fixes < 0 {
 		o.Record = ""
 	}
+	hidden := slices.DeleteFunc(slices.Clone(o.Hidden), func(name string) bool { return !w.Holds(name) })
 	spoken := o.Sources
 	o.Sources = slices.Clone(spoken)
 	for i, s := range spoken {
@@ -214,7 +220,7 @@ func New(w Writer, o Options) (Set, error) {
 	for {
 		m := &maker{spoken: spoken,
 			writer: w, options: o, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
-			out:   Set{Skipped: map[string]string{}, sources: o.Sources, helpers: map[int]Source{}},
+			out:   Set{Skipped: map[string]string{}, sources: o.Sources, hidden: hidden, helpers: map[int]Source{}},
 			words: map[int]map[string]int{}, instead: map[string]string{},
 		}
 		for i, id := range o.Tests {
@@ -262,7 +268,8 @@ func (m *maker) together() bool {
 	})
 }
 
-// Files returns the files that have canaries. Those with these indices are wrong there. All files are to be written, so
+// Files returns the files that have canaries, and hidden ones without their comments. Those with these indices are wrong
+// there. All files are to be written, so
 // that the time of a file does not show whether any of its tests is wrong.
 func (s Set) Files(wrong []int) []Source {
 	edits := map[int][]edit{}
@@ -276,7 +283,7 @@ func (s Set) Files(wrong []int) []Source {
 	var files []Source
 	for i, source := range s.sources {
 		changed, ok := edits[i]
-		if !ok {
+		if !ok && !slices.Contains(s.hidden, source.Name) {
 			continue
 		}
 		data := apply(source.Data, changed)
@@ -338,7 +345,7 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 		return "enough other tests are changed"
 	}
 	file := m.options.Sources[at].Name
-	chosen, way, ok := m.choose(at, t, fixes, only)
+	chosen, way, ok := m.choose(at, t, titles(file, id, t), fixes, only)
 	if !ok {
 		return "no change of it makes it fail"
 	}
@@ -362,6 +369,14 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	}
 	m.out.Canaries = append(m.out.Canaries, c)
 	return ""
+}
+
+// titles returns what a test is called: by its file, by its id without the values of a case, and by itself.
+func titles(file, id string, t test) literal.Text {
+	if at := strings.IndexByte(id, '['); at >= 0 && strings.HasSuffix(id, "]") {
+		id = id[:at]
+	}
+	return literal.Read(file + "\n" + id + "\n" + t.name())
 }
 
 // expect records which value of a test an edit replaces. Tests to fix that expected the same value get the same wrong
@@ -389,7 +404,9 @@ func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 
 // choose picks a mutation by chance, among those that give themselves away least. Those of tests to fix are where a fix
 // is needed, if possible. If only is not empty, the mutation is of that kind.
-func (m *maker) choose(at int, t test, fixes bool, only Kind) (chosen mutation, way []edit, ok bool) {
+func (m *maker) choose(
+	at int, t test, titles literal.Text, fixes bool, only Kind,
+) (chosen mutation, way []edit, ok bool) {
 	var best []mutation
 	from, to := t.extent()
 	data := m.options.Sources[at].Data
@@ -405,10 +422,10 @@ func (m *maker) choose(at int, t test, fixes bool, only Kind) (chosen mutation, 
 		m.words[at] = wordsOf(data)
 	}
 	wrong := t.mutations(newChance(m.options.Rand, data[from:to], m.words[at]))
-	for _, one := range slices.Concat(m.withhold(t), wrong) {
+	for _, one := range slices.Concat(m.withhold(t, titles), wrong) {
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
-			one.plain = one.plain || entitled(data, one.ways[0], t.name())
+			one.plain = one.plain || entitled(data, one.ways[0], titles)
 			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
 		}
 		switch {

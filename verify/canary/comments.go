@@ -17,7 +17,10 @@ import (
 
 // directive matches comments that runners and compilers read.
 var directive = env.Pattern(`^#!|^#[^\n]{0,12}coding[:=][ \t]*[-\w.]+[ \t]*(-\*-)?[ \t]*$|` +
-	`^//(go:|export |line )|^// ?\+build|@(jest|vitest|ts|jsx|flow)|sourceMappingURL`)
+	`^//(go:|export |line )|^// ?\+build|@(jest|vitest|jsx|flow)|sourceMappingURL`)
+
+// checker matches a comment of TypeScript up to the end of the directive.
+var checker = env.Pattern(`^(//|/\*)[/*\s]*@ts-[\w-]+`)
 
 var (
 	hashComment       = env.Pattern(`#[^\n]*`)
@@ -51,13 +54,11 @@ func quiet(s Source, ids []string) []byte {
 	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
 		gap := data[from:t.From]
 		for _, at := range comment().FindAllIndex(gap, -1) {
-			if text := gap[at[0]:at[1]]; !directive().Match(text) {
-				blank(text)
-			}
+			silence(gap[at[0]:at[1]])
 		}
 		from = t.To
 		if said := strings.Trim(t.Text, "\"' \t\n"); l.Kind == lexer.Python && describes(tokens[:i], t) &&
-			!strings.Contains(said, ">>>") && !bytes.Contains(data, []byte("__doc__")) {
+			!strings.Contains(said, ">>>") && !(i == 0 && bytes.Contains(data, []byte("__doc__"))) {
 			first, _, _ := strings.Cut(said, "\n")
 			if !slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(id, strings.TrimSpace(first)) }) {
 				blank(bytes.Trim(data[t.From:t.To], `"'`))
@@ -65,6 +66,16 @@ func quiet(s Source, ids []string) []byte {
 		}
 	}
 	return data
+}
+
+// silence blanks a comment, except for what runners and compilers read in it. After a directive to the checker of types,
+// anything may follow.
+func silence(comment []byte) {
+	if at := checker().FindIndex(comment); at != nil {
+		blank(bytes.TrimSuffix(comment[at[1]:], []byte("*/")))
+	} else if !directive().Match(comment) {
+		blank(comment)
+	}
 }
 
 // blank overwrites a text except for the ends of its lines.
@@ -89,10 +100,23 @@ func describes(before []lexer.Token, t lexer.Token) bool {
 	for i := last - 1; i > 0 && i > last-longestHead; i-- {
 		switch {
 		case before[i-1].Text == "def":
-			return strings.HasPrefix(before[i].Text, "test")
+			return strings.HasPrefix(before[i].Text, "test") || decorated(before[:i-1], "fixture")
 		case before[i-1].Text == "class":
 			return strings.Contains(before[i].Text, "Test")
 		case before[i].Text == ":" && before[i].Depth == 0:
+			return false
+		}
+	}
+	return false
+}
+
+// decorated reports whether the last decorator before a function has a name in it.
+func decorated(before []lexer.Token, name string) bool {
+	for i := len(before) - 1; i >= 0 && i > len(before)-longestHead; i-- {
+		switch {
+		case before[i].Text == name:
+			return true
+		case before[i].Text == "@", before[i].Text == ":" && before[i].Depth == 0:
 			return false
 		}
 	}
@@ -109,7 +133,7 @@ func quietGo(source []byte) []byte {
 	var s scanner.Scanner
 	s.Init(file, source, func(token.Position, string) {}, scanner.ScanComments)
 	var tokens []lexer.Token
-	prints, depth := false, 0
+	prints, example, depth := false, false, 0
 	for {
 		pos, kind, text := s.Scan()
 		at := file.Offset(pos)
@@ -118,15 +142,18 @@ func quietGo(source []byte) []byte {
 			goCheckers.hushAll(data, tokens)
 			return data
 		case token.COMMENT:
-			prints = prints || strings.Contains(strings.ToLower(text), "output:")
-			if !prints && !directive().MatchString(text) {
-				blank(data[at : at+len(text)])
+			prints = prints || example && strings.Contains(strings.ToLower(text), "output:")
+			if !prints {
+				silence(data[at : at+len(text)])
 			}
 			continue
 		case token.RPAREN, token.RBRACK, token.RBRACE:
 			depth--
 		}
 		prints = false
+		if n := len(tokens); n > 0 && tokens[n-1].Text == "func" && depth == 0 {
+			example = strings.HasPrefix(text, "Example")
+		}
 		tokens = append(tokens, goToken(kind, at, text, depth))
 		if kind == token.LPAREN || kind == token.LBRACK || kind == token.LBRACE {
 			depth++

@@ -151,8 +151,13 @@ func otherDecimals(text string, least int, r *chance) []string {
 	if err != nil {
 		return nil
 	}
+	_, fraction, _ := strings.Cut(text, ".")
+	digits := len(fraction)
+	if strings.ContainsAny(fraction, "eE_") {
+		digits = -1
+	}
 	return mapped(otherNumbers(0, -versions, versions, r), func(by int) string {
-		return strconv.FormatFloat(f+float64(by), 'f', -1, 64)
+		return strconv.FormatFloat(f+float64(by), 'f', digits, 64)
 	})
 }
 

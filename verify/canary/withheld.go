@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deepswe/env"
@@ -62,14 +63,18 @@ func newHelper(w withholder, record, beside string) Source {
 // keep is the name of the helper.
 const keep = "kept_for_later"
 
-// withhold returns the mutation that takes all literals out of a test; none if there is none that can be.
-func (m *maker) withhold(t test) []mutation {
+// numbered matches a call of the helper up to the number of the literal.
+var numbered = env.Pattern(keep + `\(\d+`)
+
+// withhold returns the mutation that takes all literals out of a test with these titles; none if there is none that can
+// be.
+func (m *maker) withhold(t test, titles literal.Text) []mutation {
 	w, ok := t.(withholder)
 	if !ok || m.options.Record == "" {
 		return nil
 	}
 	edits, literals := w.withhold(m.withheld)
-	said := func(l Literal) bool { return !l.Common() && (l.In(t.name()) || l.Spelled(t.name())) }
+	said := func(l Literal) bool { return !l.Common() && l.In(titles) }
 	hard := func(l Literal) bool { return !l.Common() }
 	all := slices.Collect(maps.Values(literals))
 	if slices.ContainsFunc(all, said) || !slices.ContainsFunc(all, hard) {
@@ -106,8 +111,10 @@ func (m *maker) inSight() (found []string) {
 		for _, i := range all {
 			c := m.out.Canaries[i]
 			for number, l := range c.Values {
-				shown := func(p part) bool { return p.shows(c, number) }
-				if !l.Common() && (slices.ContainsFunc(parts, shown) || m.inverted(l)) {
+				hidden := func(v literal.Value) bool {
+					return !slices.ContainsFunc(parts, func(p part) bool { return p.shows(c, number, v) })
+				}
+				if !l.Common() && (!slices.ContainsFunc(l.Parts(), hidden) || m.inverted(l)) {
 					found = append(found, c.Mutation)
 					break
 				}
@@ -128,7 +135,9 @@ func (m *maker) inverted(l Literal) bool {
 }
 
 // gives reports whether the code is given a value.
-func (l Literal) gives(v literal.Value) bool { return slices.ContainsFunc(l.given, v.In) }
+func (l Literal) gives(v literal.Value) bool {
+	return slices.ContainsFunc(l.given, func(source string) bool { return v.In(literal.Read(source)) })
+}
 
 // fixes reports whether a canary is of a test that may have to be fixed.
 func (m *maker) fixes(c Canary) bool {
@@ -138,68 +147,78 @@ func (m *maker) fixes(c Canary) bool {
 
 // part is a part of a file: a test, or what is not in a test.
 type part struct {
-	file, test, text string
+	file, test, source string
+	text               literal.Text
 	// data is set if the file is none of the language.
 	data bool
 }
 
-// parts returns the parts of a file.
+func newPart(file, test string, source []byte, data bool) part {
+	return part{file, test, string(source), literal.Read(string(source)), data}
+}
+
+// parts returns the parts of a file. Its name is one of what is not in a test.
 func (m *maker) parts(s Source) (all []part) {
-	rest := slices.Clone(s.Data)
+	rest := slices.Concat([]byte(s.Name+"\n"), s.Data)
 	if !m.writer.Holds(s.Name) {
-		return []part{{s.Name, "", s.Name + "\n" + string(s.Data), true}}
+		return []part{newPart(s.Name, "", rest, true)}
 	}
 	if found, err := m.writer.parse(s); err == nil {
 		for _, id := range found.ids(s.Name) {
 			if t, ok := found.find(id); ok {
 				from, to := t.extent()
-				all = append(all, part{s.Name, t.name(), string(s.Data[from:to]), false})
-				copy(rest[from:to], bytes.Repeat([]byte("\n"), to-from))
+				all = append(all, newPart(s.Name, t.name(), s.Data[from:to], false))
+				from += len(s.Name) + 1
+				copy(rest[from:], bytes.Repeat([]byte("\n"), to+len(s.Name)+1-from))
 			}
 		}
 	}
-	return append(all, part{s.Name, "", string(rest), false})
+	return append(all, newPart(s.Name, "", rest, false))
 }
 
-// shows reports whether a part has a withheld literal and what the code is given for it. Its own test gives the code
-// what it needs, and what that gives to the code for other literals may be the answer.
-func (p part) shows(c Canary, number int) bool {
+// shows reports whether a part has a part of a withheld literal and what the code is given for that. Its own test gives
+// the code what it needs.
+func (p part) shows(c Canary, number int, v literal.Value) bool {
 	l := c.Values[number]
 	if p.test == c.Name && p.file == c.File {
-		for other, of := range c.Values {
-			foreign := func(given string) bool { return !slices.Contains(l.given, given) && l.In(given) }
-			if other != number && slices.ContainsFunc(of.given, foreign) {
-				return true
-			}
+		own := numbered().ReplaceAllString(p.source, keep)
+		for _, given := range l.given {
+			own = strings.ReplaceAll(own, given, " ")
 		}
-		return false
+		return v.In(literal.Read(own))
 	}
-	inputs, rest := l.inputs(p.text)
-	unsaid := func(v literal.Value) bool { return !v.Mentioned(p.text) }
-	return p.data && l.In(p.text) || l.In(rest) && !slices.ContainsFunc(inputs, unsaid)
+	if p.data && v.In(p.text) {
+		return true
+	}
+	rest, known := l.inputs(p.text, v)
+	return known && v.In(rest)
 }
 
-// inputs returns the literals that the code is given or, without any, the names of the functions that are called, and a
-// text without the strings that are given.
-func (l Literal) inputs(text string) (all []literal.Value, rest string) {
-	given := strings.Join(l.given, "\n")
+// inputs reports whether a text has all literals that the code is given or, without any, a constant that it is given or
+// the names of all functions that are called, and returns the text without the strings among the literals.
+func (l Literal) inputs(text literal.Text, wanted literal.Value) (rest literal.Text, known bool) {
+	given, known, any := strings.Join(l.given, "\n"), true, false
+	rest = text
 	for _, one := range literals().FindAllString(given, -1) {
+		v, err := literal.Parse(one)
+		if err != nil || v.Common() || literal.Equal(v, wanted) {
+			continue
+		}
+		any, known = true, known && v.Mentioned(text)
 		if one[0] > '9' || one[0] < '0' {
-			text = strings.Replace(text, one, " ", 1)
-		}
-		if v, err := literal.Parse(one); err == nil && !v.Common() && !literal.Equal(v, l.Value) {
-			all = append(all, v)
+			rest = rest.Without(v)
 		}
 	}
-	if len(all) > 0 {
-		return all, text
+	if any {
+		return rest, known
 	}
-	for _, m := range called().FindAllStringSubmatch(given, -1) {
-		if v, err := literal.Parse(`"` + m[1] + `"`); err == nil {
-			all = append(all, v)
-		}
+	said := func(name string) bool {
+		v, err := literal.Parse(strconv.Quote(name))
+		return err == nil && v.In(text)
 	}
-	return all, text
+	unsaid := func(call []string) bool { return !said(call[1]) }
+	return rest, slices.ContainsFunc(constants().FindAllString(given, -1), said) ||
+		!slices.ContainsFunc(called().FindAllStringSubmatch(given, -1), unsaid)
 }
 
 // traced returns an expression, and the statements of a test that give values to names in it.
@@ -245,5 +264,8 @@ const deepest = 20
 
 // called matches calls of functions.
 var called = env.Pattern(`(\w+)\(`)
+
+// constants matches names of constants.
+var constants = env.Pattern(`\b[A-Z][A-Z0-9_]+\b`)
 
 var names = env.Pattern(`[A-Za-z_]\w*`)

@@ -41,7 +41,7 @@ func TestWithheld(t *testing.T) {
         assert kept_for_later(0, f("x", y=2))
         assert kept_for_later(1, g())
 `, []string{"'abc'", "[1, 23]"}},
-		{JavaScript{}, Source{"a.test.js", []byte(`it('adds', async () => {
+		{JavaScript{}, Source{"b.test.js", []byte(`it('adds', async () => {
   expect(add(1, 2)).toBe(3);
   expect(await f()).to.deep.equal({ a: [1] });
   assert.strictEqual(g(), 'x', 'message');

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,52 +75,6 @@ func (v Value) Common() bool {
 		return v.text == ""
 	}
 	return len(v.items) < 2 && !slices.ContainsFunc(slices.Concat(v.items, v.values), other)
-}
-
-// In reports whether a text contains all numbers and strings of a value, except for common ones. Different quotes,
-// escape sequences and line breaks do not matter.
-func (v Value) In(source string) bool {
-	return v.all(func(one Value) bool { return one.said(source) })
-}
-
-// Mentioned reports whether a text contains all numbers of a value and all words of its strings, in any order, except
-// for common values.
-func (v Value) Mentioned(source string) bool {
-	return v.all(func(one Value) bool {
-		unsaid := func(word string) bool { return !(Value{kind: text, text: word}).said(source) }
-		if one.kind != text {
-			return one.said(source)
-		}
-		return !slices.ContainsFunc(wordRuns.FindAllString(one.text, -1), unsaid)
-	})
-}
-
-// all reports whether something holds for a value and for all that it contains, except for common values.
-func (v Value) all(holds func(Value) bool) bool {
-	fails := func(one Value) bool { return !one.Common() && !one.all(holds) }
-	return holds(v) && !slices.ContainsFunc(slices.Concat(v.items, v.values), fails)
-}
-
-// apart matches what may be between two words of a string that is written otherwise.
-const apart = `(?:\\(?:[abfnrtv0]|x[[:xdigit:]]{2}|u[[:xdigit:]]{4})|[^\pL\pN])`
-
-// wordRuns matches words.
-var wordRuns = regexp.MustCompile(`[\pL\pN]+`)
-
-// said reports whether a text contains a number or the words of a string. Without words, there is nothing to look for.
-func (v Value) said(source string) bool {
-	said, between := wordRuns.FindAllString(v.word(), -1), apart+"*"
-	if v.kind == number {
-		said, between = strings.Split(strings.TrimPrefix(v.word(), "-"), ""), "[_,]?"
-	}
-	for i := range said {
-		if !strings.Contains(source, said[i]) {
-			return false
-		}
-		said[i] = regexp.QuoteMeta(said[i])
-	}
-	return len(said) == 0 ||
-		regexp.MustCompile("(?:^|"+apart+")"+strings.Join(said, between)+`(?:$|[^\pL\pN])`).MatchString(source)
 }
 
 // Spells reports whether a number or text is written like another one: JavaScript's loose comparisons take 5 for "5".

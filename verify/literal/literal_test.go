@@ -57,15 +57,9 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// A title says a value if all of it is there, and loose comparisons take a number for its digits.
-func TestIn(t *testing.T) {
+// Loose comparisons take a number for its digits.
+func TestSpells(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{"36": true, "3": false, "'dozen'": true, "['dozen', 36]": true, "'doz'": false} {
-		v, err := Parse(text)
-		if got := v.In("test_dozen_is_36"); err != nil || got != want {
-			t.Errorf("%s: %v, %v", text, got, err)
-		}
-	}
 	for pair, want := range map[[2]string]bool{{"5", "'5'"}: true, {"'5'", "6"}: false, {"[]", "[]"}: false, {"''", "0"}: false} {
 		a, _ := Parse(pair[0])
 		b, _ := Parse(pair[1])
