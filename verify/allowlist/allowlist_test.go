@@ -28,12 +28,13 @@ func TestByName(t *testing.T) {
 			"src/main/resources/META-INF/services/org.junit.platform.launcher.LauncherSessionListener",
 		Compiled: "__pycache__/a.cpython-311.pyc a.pyc a.cpython-311-x86_64-linux-gnu.so libx.so.1 a.syso a.node A.class lib/a.jar",
 		ThirdParty: ".venv/lib/python3/site-packages/x.py node_modules/jest/index.js vendor/github.com/a/b.go venv/x.py " +
-			"tools/vendor/a/b.go tools/vendor/modules.txt vendor/pytest/__init__.py " +
+			"tools/vendor/a/b.go tools/vendor/modules.txt vendor/pytest/__init__.py api/venv/bin/python " +
 			"x/site-packages/pytest/__init__.py",
 		"": "src/a.py django/test/client.py testing/mod.py latest.js contest.py attest.go README.md jest.md src/conf.py " +
 			"babel/core.py karma.py lib/configuration.rb ABTest.tsx commands/test.py data/defaults.json defaults.toml go.sum " +
 			"layered/fixtures/a.json index.js bin/tool CONTRIBUTING.md docs/conf.py assets/logo.png a_pb2.py gen/tables.go " +
-			"LICENSE.txt templates/base.html locale/de.po invoke/vendor/yaml/__init__.py web/vendor/jquery.js",
+			"LICENSE.txt templates/base.html locale/de.po invoke/vendor/yaml/__init__.py web/vendor/jquery.js " +
+			"desk/venv/__init__.py locale/units.so.json unit_spec.go desk/units.spec.json",
 	} {
 		for name := range strings.FieldsSeq(names) {
 			if got := ByName(name); got != reason {

@@ -15,8 +15,7 @@ func ByName(name string) Reason {
 		return Metadata
 	case slices.Contains(dirs, "__pycache__"), slices.Contains(compiledFiles, path.Ext(base)), isSharedObject(base):
 		return Compiled
-	case slices.ContainsFunc(dirs, func(dir string) bool { return slices.Contains(installed, dir) }),
-		isVendored(dirs, base):
+	case isInstalled(dirs), isVendored(dirs, base):
 		return ThirdParty
 	case isTest(base, stem, ext), holdsTests(dirs, ext):
 		return Tests
@@ -51,12 +50,29 @@ var compiledFiles = []string{
 	".egg", ".whl", ".pyz", ".phar", ".gch", ".pch",
 }
 
-func isSharedObject(base string) bool { return strings.Contains(base, ".so.") }
+// isSharedObject reports whether a file is a version of a library (libx.so.1), rather than something in Somali.
+func isSharedObject(base string) bool {
+	_, version, ok := strings.Cut(base, ".so.")
+	return ok && version != "" && '0' <= version[0] && version[0] <= '9'
+}
 
 // installed are directories of third-party code.
 var installed = []string{
-	".venv", "venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", ".git", "__pypackages__", ".eggs",
+	".venv", ".tox", ".nox", "site-packages", "dist-packages", "node_modules", ".git", "__pypackages__", ".eggs",
 	"bower_components",
+}
+
+// environments are directories in those of Python that may be called as a package is (pdm/models/venv).
+var environments = []string{"bin", "lib", "lib64", "Scripts", "Lib", "include"}
+
+func isInstalled(dirs []string) bool {
+	for i, dir := range dirs {
+		venv := dir == "venv" && (i == 0 || i+1 < len(dirs) && slices.Contains(environments, dirs[i+1]))
+		if venv || slices.Contains(installed, dir) {
+			return true
+		}
+	}
+	return false
 }
 
 // isVendored reports whether a file is in a directory of third-party code. In Python and JavaScript packages, a
@@ -134,7 +150,11 @@ func isTest(base, stem, ext string) bool {
 	switch ext {
 	case "py", "pyx":
 		return strings.HasPrefix(stem, "test_") || strings.HasSuffix(stem, "_test") || stem == "tests"
-	case "go", "rb", "cc", "cpp", "c", "rs":
+	case "go":
+		return strings.HasSuffix(stem, "_test")
+	case "spec.json", "spec.csv": // data that nothing runs
+		return false
+	case "rb", "cc", "cpp", "c", "rs":
 		return strings.HasSuffix(stem, "_test") || strings.HasSuffix(stem, "_spec")
 	case "java", "kt", "scala", "php", "cs", "groovy", "swift":
 		return strings.HasSuffix(stem, "Test") || strings.HasSuffix(stem, "Tests")
