@@ -195,17 +195,19 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 }
 
 // inputs reports whether a text has all literals that the code is given or, without any, a constant that it is given or
-// the names of all functions that are called, and returns the text without the strings among the literals.
+// the names of all functions that are called, and returns the text without the strings among the literals. For a part
+// of what is expected, one word of each literal is enough.
 func (l Literal) inputs(text literal.Text, wanted literal.Value) (rest literal.Text, known bool) {
-	given, known, any := strings.Join(l.given, "\n"), true, false
+	given, known, any, part := strings.Join(l.given, "\n"), true, false, len(l.Parts()) > 1
 	rest = text
 	for _, one := range literals().FindAllString(given, -1) {
 		v, err := literal.Parse(one)
 		if err != nil || v.Common() || literal.Equal(v, wanted) {
 			continue
 		}
-		any, known = true, known && v.Mentioned(text)
-		if one[0] > '9' || one[0] < '0' {
+		mentioned := v.Mentioned(text) || part && v.Touched(text)
+		any, known = true, known && mentioned
+		if (one[0] > '9' || one[0] < '0') && !wanted.Alike(v) {
 			rest = rest.Without(v)
 		}
 	}

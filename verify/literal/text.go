@@ -58,6 +58,16 @@ func (v Value) Mentioned(t Text) bool {
 	})
 }
 
+// Touched reports whether a text contains any word or number of a value.
+func (v Value) Touched(t Text) bool {
+	return slices.ContainsFunc(v.Parts(), func(one Value) bool {
+		return slices.ContainsFunc(strings.Fields(one.words()), func(word string) bool { return t.contains(" " + word + " ") })
+	})
+}
+
+// Alike reports whether two numbers or strings have the same words.
+func (v Value) Alike(other Value) bool { return v.words() == other.words() }
+
 // Parts returns the numbers and strings of a value, except for common ones.
 func (v Value) Parts() (all []Value) {
 	if len(v.items)+len(v.values) == 0 && !v.Common() {
