@@ -194,6 +194,8 @@ func (b Builder) mend(ctx context.Context, dir string, t *env.Task, language str
 		}
 		init := "test -f go.mod || printf 'module %s\\n' " + env.ShellQuote(name) + " >go.mod"
 		t.Prepare, t.Tests.Prepare, mended = []string{init}, []string{init}, append(mended, "go.mod")
+		// Without requirements no module is needed, and the machine's may be later versions of this one.
+		t.Env = append(t.Env, "GOMODCACHE="+path.Join(testbed, env.Caches, "go"))
 		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+name+"\n"), 0o600); err != nil {
 			return err
 		}

@@ -293,6 +293,31 @@ git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
 	}
 }
 
+// A commit from before modules gets a go.mod, and none of the machine's modules: they may be later versions of it.
+func TestDraftBeforeModules(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change calc.go 'package calc'; change calc_test.go 'package calc'; commit root
+change calc.go '// Two'; change calc_test.go '// Two'; commit 'two is missing'
+change go.mod 'module a.org/calc'; change calc.go '// M'; commit modules`)
+	commits, err := Walk(t.Context(), dir, "", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidates, _, err := Choose(t.Context(), dir, commits, Bounds{})
+	if err != nil || len(candidates) != 1 {
+		t.Fatal(candidates, err)
+	}
+	b := Builder{Repository: dir, Name: "calc", Machine: project.Container()}
+	d, why, err := b.Draft(t.Context(), candidates[0], Installation{})
+	if err != nil || why != "" {
+		t.Fatal(why, err)
+	}
+	if !slices.Equal(d.Task.Env, []string{"GOMODCACHE=/testbed/.deps/go"}) || d.Task.Labels["mended"] != "go.mod" ||
+		!strings.Contains(d.Task.Prepare[0], "'a.org/calc'") {
+		t.Errorf("%v %v %q", d.Task.Env, d.Task.Labels, d.Task.Prepare)
+	}
+}
+
 // What the repository has installed is shown, unless an image or an active environment has it.
 func TestShows(t *testing.T) {
 	t.Parallel()
