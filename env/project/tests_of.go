@@ -139,22 +139,30 @@ func InTestFolder(name string) bool {
 	return inTestFolder().MatchString(name) && !helps().MatchString(path.Base(name))
 }
 
+// rubyTest matches the names of tests of Ruby. What else is in their folder may be a test, or what tests load.
+var rubyTest = env.Pattern(`^(test|spec)_|_(test|spec)\.rb$`)
+
+// bundled precedes a command line of a project whose gems Bundler chooses. Where it does not find all of them, it would
+// run nothing, though tests need few of them: not those for documentation, say.
+const bundled = "$(bundle check >/dev/null 2>&1 && echo bundle exec) "
+
 // rubyTestsOf returns the command line for some files of RSpec or, in the folder test, of Minitest.
 func rubyTestsOf(t tree, files []string) string {
-	bundled := ""
+	prefix := ""
 	if t.has("Gemfile") {
-		bundled = "bundle exec "
+		prefix = bundled
 	}
 	if words := named(files, "_spec.rb"); words != "" && t.has("spec") {
-		return bundled + "rspec " + words
+		return prefix + "rspec " + words
 	}
 	files = slices.DeleteFunc(slices.Clone(files), func(name string) bool {
 		base := path.Base(name)
-		return !strings.HasPrefix(name, "test/") || helps().MatchString(base) ||
-			!strings.Contains(base, "test") && !strings.Contains(base, "spec")
+		known := rubyTest().MatchString(base) && !strings.Contains(base, "helper")
+		return !strings.HasPrefix(name, "test/") || !known &&
+			(helps().MatchString(base) || !strings.Contains(base, "test") && !strings.Contains(base, "spec"))
 	})
 	if words := named(files, ".rb"); words != "" {
-		return bundled + `ruby -Ilib -Itest -e 'ARGV.grep(/rb$/) { |f| require "./" + f }' ` + words + " -v --seed=1"
+		return prefix + `ruby -Ilib -Itest -e 'ARGV.grep(/rb$/) { |f| require "./" + f }' ` + words + " -v --seed=1"
 	}
 	return ""
 }

@@ -54,7 +54,14 @@ func TestTestCommandsOf(t *testing.T) {
 		"no runner that is known": {
 			[]string{"package.json", `{"scripts": {"test": "tap"}}`}, "test/a.test.js", "npm test", "npm test",
 		},
-		"rspec": {[]string{"Gemfile", "", "spec/x", ""}, "spec/a_spec.rb", "bundle exec rspec spec/a_spec.rb", ""},
+		"rspec": {
+			[]string{"Gemfile", "", "spec/x", ""}, "spec/a_spec.rb",
+			"$(bundle check >/dev/null 2>&1 && echo bundle exec) rspec spec/a_spec.rb", "",
+		},
+		"minitest, named as what tests load": {
+			nil, "test/spec_utils.rb test/test_helper.rb test/utils.rb test/utils_test.rb",
+			"ruby -Ilib -Itest -e ARGV.grep(/rb$/) { |f| require \"./\" + f } test/spec_utils.rb test/utils_test.rb -v --seed=1", "",
+		},
 		"minitest": {
 			[]string{"test/test_a.rb", "", "test/helper.rb", ""}, "test/test_a.rb test/helper.rb test/spec_b.rb lib/test.rb",
 			"ruby -Ilib -Itest -e ARGV.grep(/rb$/) { |f| require \"./\" + f } test/test_a.rb test/spec_b.rb -v --seed=1",
