@@ -37,11 +37,16 @@ var remedies = []struct {
 	{env.Pattern(`pyproject\.toml changed significantly`), "poetry install", "poetry lock && poetry install"},
 }
 
+// Printed returns the output of a command that has failed, as far as it was kept.
+func Printed(e *env.SetupError) string {
+	r := e.Result
+	return string(slices.Concat(r.Stdout.Head, r.Stdout.Tail, []byte("\n"), r.Stderr.Head, r.Stderr.Tail))
+}
+
 // Explain returns the line that matters in the output of a command that has failed, and the command to try next, where
 // the tool suggests one; empty otherwise.
 func Explain(e *env.SetupError) (reason, next string) {
-	r := e.Result
-	said := string(slices.Concat(r.Stdout.Head, r.Stdout.Tail, []byte("\n"), r.Stderr.Head, r.Stderr.Tail))
+	said := Printed(e)
 	for _, pattern := range telling() {
 		if m := pattern.FindStringSubmatch(said); m != nil {
 			reason = m[1]

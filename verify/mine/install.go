@@ -20,7 +20,7 @@ import (
 const (
 	// erasDir has what was installed for eras, below the miner's directory.
 	erasDir = "eras"
-	// LogsDir has the logs of tests that do not run here, below the miner's directory.
+	// LogsDir has the logs of tests that do not run here and of set-ups that fail, below the miner's directory.
 	LogsDir = "logs"
 )
 
@@ -89,6 +89,9 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 	case failure:
 		e.why, _ = setup.Explain(failed)
 		e.why = "set-up: " + e.why
+		if err := m.keep("setup-"+key+".log", failed.Line+"\n"+setup.Printed(failed)); err != nil {
+			return in, "", err
+		}
 	case errors.Is(err, env.ErrUnsupported):
 		e.why = "set-up: not possible in these sandboxes"
 	default:
