@@ -13,8 +13,8 @@ func ReadTests(log []byte) map[string]bool {
 	best := map[string]bool{}
 	for _, name := range []string{
 		"parse_log_pytest", "parse_log_gotest", "parse_log_cargo", "parse_log_jest", "parse_log_vitest", "parse_log_tap",
-		"parse_log_marked", "parse_log_maven", "parse_log_minitest", "minitest", "parse_log_phpunit",
-		"parse_log_django",
+		"parse_log_marked", "parse_log_maven", "parse_log_minitest", "minitest", "test_unit",
+		"parse_log_phpunit", "parse_log_django",
 	} {
 		parse, err := testlog.Lookup(name)
 		if err != nil {

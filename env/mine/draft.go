@@ -156,6 +156,7 @@ func readable(line string) (runner, bool) {
 			sign: "rspec ", instead: "rspec --order defined --format json --out /tmp/rspec.json --format documentation ",
 			parser: "parse_log_rspec_transformed_json", report: rspec,
 		},
+		{sign: "--verbose=verbose", instead: "--verbose=verbose", parser: "test_unit"},
 		{sign: "ruby -Ilib", instead: "env TESTOPTS= ruby -Ilib", parser: "minitest"},
 	}
 	i := slices.IndexFunc(all, func(r runner) bool { return strings.Contains(line, r.sign) })

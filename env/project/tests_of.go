@@ -1,9 +1,11 @@
 package project
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -146,7 +148,26 @@ var rubyTest = env.Pattern(`^(test|spec)_|_(test|spec)\.rb$`)
 // run nothing, though tests need few of them: not those for documentation, say.
 const bundled = "$(bundle check >/dev/null 2>&1 && echo bundle exec) "
 
-// rubyTestsOf returns the command line for some files of RSpec or, in the folder test, of Minitest.
+// testUnit reports whether tests of Ruby are those of test-unit instead of Minitest, which has other options.
+func (t tree) testUnit(files []string) bool {
+	for _, pattern := range []string{"Gemfile", "*.gemspec", "test/*helper*.rb", "test/*/*helper*.rb"} {
+		found, _ := filepath.Glob(t.path(pattern)) // the pattern is valid
+		for _, name := range found {
+			files = append(files, strings.TrimPrefix(name, t.path("")+"/"))
+		}
+	}
+	old := false
+	for _, name := range files {
+		text := t.read(name)
+		if bytes.Contains(text, []byte("minitest")) {
+			return false
+		}
+		old = old || bytes.Contains(text, []byte("test/unit")) || bytes.Contains(text, []byte("test-unit"))
+	}
+	return old
+}
+
+// rubyTestsOf returns the command line for some files of RSpec or, in the folder test, of Minitest or test-unit.
 func rubyTestsOf(t tree, files []string) string {
 	prefix := ""
 	if t.has("Gemfile") {
@@ -162,7 +183,11 @@ func rubyTestsOf(t tree, files []string) string {
 			(helps().MatchString(base) || !strings.Contains(base, "test") && !strings.Contains(base, "spec"))
 	})
 	if words := named(files, ".rb"); words != "" {
-		return prefix + `ruby -Ilib -Itest -e 'ARGV.grep(/rb$/) { |f| require "./" + f }' ` + words + " -v --seed=1"
+		options := " -v --seed=1"
+		if t.testUnit(files) {
+			options = " --verbose=verbose"
+		}
+		return prefix + `ruby -Ilib -Itest -e 'ARGV.grep(/rb$/) { |f| require "./" + f }' ` + words + options
 	}
 	return ""
 }

@@ -58,6 +58,10 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"Gemfile", "", "spec/x", ""}, "spec/a_spec.rb",
 			"$(bundle check >/dev/null 2>&1 && echo bundle exec) rspec spec/a_spec.rb", "",
 		},
+		"test-unit": {
+			[]string{"test/helper.rb", `require "test/unit"`}, "test/csv/test_a.rb",
+			"ruby -Ilib -Itest -e ARGV.grep(/rb$/) { |f| require \"./\" + f } test/csv/test_a.rb --verbose=verbose", "",
+		},
 		"minitest, named as what tests load": {
 			nil, "test/spec_utils.rb test/test_helper.rb test/utils.rb test/utils_test.rb",
 			"ruby -Ilib -Itest -e ARGV.grep(/rb$/) { |f| require \"./\" + f } test/spec_utils.rb test/utils_test.rb -v --seed=1", "",

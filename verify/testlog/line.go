@@ -105,9 +105,6 @@ var (
 	ant = lineFormat{expr: Pattern(`^\[junit\]\s+\[(?P<mark>PASS|FAIL|ERR)\]\s+(?P<name>.*)$`)}
 
 	minitest = lineFormat{needs: "=", expr: Pattern(`^(?P<name>.+)\. .*=.*(?P<mark>[.FE])`)}
-	// minitestVerbose reads what Minitest itself prints; the official format is that of names with a dot.
-	minitestVerbose = lineFormat{needs: " s = ", expr: Pattern(`^(?P<name>\S.*#test_.*) = .*\d\.\d+ s = (?P<mark>[.FE])$`)}
-
 	cucumber = lineFormat{needs: " .", expr: Pattern(`^(?P<name>.*) \.+(?P<mark>[.F])`)}
 	rspec    = lineFormat{needs: " - ", expr: Pattern(`^(?P<name>.+) - (?P<mark>passed|failed)`)}
 

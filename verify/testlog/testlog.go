@@ -75,7 +75,8 @@ func Names() []string {
 var parsers = map[string]Parser{
 	"r2e_gym": r2eGym, // of R2E-Gym's tasks, whose records do not name a parser
 
-	"minitest": minitestVerbose.parse, // of tasks that were mined
+	"minitest":  minitestVerbose.parse, // of tasks that were mined, as the next one
+	"test_unit": testUnit,
 
 	"swe_rebench/parse_log_pytest_v2": rebenchPytestV2,
 	"swe_bench_pro":                   pro,

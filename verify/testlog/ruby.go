@@ -1,0 +1,47 @@
+package testlog
+
+import "strings"
+
+// minitestVerbose reads what Minitest itself prints; SWE-bench's format is that of names with a dot.
+var minitestVerbose = lineFormat{
+	needs: " s = ", expr: Pattern(`^(?P<name>\S.*#test_.*) = .*\d\.\d+ s = (?P<mark>[.FE])$`),
+}
+
+// testUnit reads what test-unit prints with --verbose=verbose: the names of classes, and below them those of tests. What
+// a test prints is between its name and its mark. One without the mark of success has failed, unless it was left out.
+func testUnit(log string, _ Task) (*Results, error) {
+	var r Results
+	var classes []string
+	name := ""
+	end := func(s Status) {
+		if name != "" {
+			r.set(name, s)
+		}
+		name = ""
+	}
+	for line := range lines(log) {
+		line = rstrip(line)
+		rest := line
+		if m := unitTest().FindStringSubmatch(line); m != nil {
+			end(Failed)
+			classes = classes[:min(len(m[1])/2, len(classes))]
+			name, rest = strings.Join(classes, "::")+"#"+m[2], m[3]
+		} else if m := unitClass().FindStringSubmatch(line); m != nil && name == "" {
+			classes = append(classes[:min(len(m[1])/2, len(classes))], m[2])
+		}
+		switch {
+		case unitPassed().MatchString(rest):
+			end(Passed)
+		case rest == "O" || rest == "P": // omitted or pending
+			name = ""
+		}
+	}
+	end(Failed)
+	return &r, nil
+}
+
+var (
+	unitClass  = Pattern(`^( *)(\S.*):$`)
+	unitTest   = Pattern(`^( *)(\S.*?):\t+(.*)$`)
+	unitPassed = Pattern(`\.: \(\d+\.\d+\)$`)
+)
