@@ -14,7 +14,10 @@ var telling = env.Patterns(
 	`(?m)^npm (?:error|ERR!) ([^\s c].*|c[^o].*)$`, // not its code
 	`(?m)(ERR_PNPM_\w+.*|YN\d{4}: .*)$`,
 	`(?m)^ *(?:ERROR|[Ee]rror):? (.+)$`,
-	`(?m)^(?:\x1b\[[\d;]*m)*\[(?:\x1b\[[\d;]*m)*ERROR(?:\x1b\[[\d;]*m)*\] (.+)$`, // Maven
+	`(?m)^(?:\x1b\[[\d;]*m)*\[(?:\x1b\[[\d;]*m)*ERROR(?:\x1b\[[\d;]*m)*\] (.+)$`,                    // Maven
+	`(?m)^    - (\S.*(?:does not satisfy|missing from your system|could not be found|conflict).*)$`, // Composer
+	`(?m)^In \S+ line \d+:\s*\n\s+(\S.*)$`,                                                          // Composer
+	`(?m)^--- ERROR REPORT TEMPLATE -+\s+`+"```"+`\w*\s+(\S.*)$`,                                    // Bundler
 )
 
 // remedies are what tools suggest where they have failed: what they say, the part of the command, and what to put in
@@ -34,6 +37,11 @@ var remedies = []struct {
 	// the key. Without that check, the download is as trustworthy as one by npx.
 	{env.Pattern(`No compatible signature found|Cannot find matching keyid`),
 		"corepack ", "COREPACK_INTEGRITY_KEYS=0 corepack "},
+	// That this PHP is too new for an old project is ignored, but not that it is too old for a new package.
+	{env.Pattern(`you can run Composer with .--ignore-platform-req|does not satisfy that requirement`),
+		"", " --ignore-platform-req=php+ --ignore-platform-req='ext-*'"},
+	{env.Pattern(`blocked by your allow-plugins config`), "", " --no-plugins"},
+	{env.Pattern(`(?i)please run .?composer update`), "composer install", "composer update"},
 	{env.Pattern(`pyproject\.toml changed significantly`), "poetry install", "poetry lock && poetry install"},
 }
 

@@ -57,6 +57,30 @@ func TestExplain(t *testing.T) {
 			reason: "Failed to execute goal org.apache.maven.plugins:maven-enforcer-plugin:3.6.3:enforce (x) on project a:",
 			next:   "mvn -B test -Denforcer.skip=true",
 		},
+		"composer, an older PHP": {
+			line: "composer install --no-scripts",
+			stderr: "Your requirements could not be resolved to an installable set of packages.\n\n  Problem 1\n" +
+				"    - Root composer.json requires php ^7.1 but your php version (8.2.36) does not satisfy that requirement.\n",
+			reason: "Root composer.json requires php ^7.1 but your php version (8.2.36) does not satisfy that requirement.",
+			next:   "composer install --no-scripts --ignore-platform-req=php+ --ignore-platform-req='ext-*'",
+		},
+		"composer, a lock file that does not fit": {
+			line: "composer install --no-scripts",
+			stderr: "Your lock file does not contain a compatible set of packages. Please run composer update.\n\n" +
+				"  Problem 1\n    - a/b is locked to version 1.0 and could not be found.\n",
+			reason: "a/b is locked to version 1.0 and could not be found.", next: "composer update --no-scripts",
+		},
+		"composer, an exception": {
+			line: "composer install", stderr: "\nIn PluginManager.php line 768:\n         \n  a/b contains a Composer plugin " +
+				"which is blocked by your allow-plugins config.  \n  Trust it.\n\ninstall [--dry-run] [<packages>...]\n",
+			reason: "a/b contains a Composer plugin which is blocked by your allow-plugins config.",
+			next:   "composer install --no-plugins",
+		},
+		"bundler": {
+			line: "bundle install", stderr: "--- ERROR REPORT TEMPLATE -----\n\n```\nNet::HTTPFatalError: 502 \"Bad Gateway\"\n" +
+				"  /usr/lib/ruby/3.1.0/net/http/response.rb:124:in `error!'\n```\n\nIf there aren't any reports yet, fill it in.\n",
+			reason: `Net::HTTPFatalError: 502 "Bad Gateway"`,
+		},
 		"another":            {line: "make deps", stdout: "step 1\n", stderr: "it broke\n\n", reason: "it broke"},
 		"the remedy as well": {line: "npm ci --legacy-peer-deps", stderr: "try --legacy-peer-deps", reason: "try --legacy-peer-deps"},
 		"nothing":            {line: "false"},

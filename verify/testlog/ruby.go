@@ -7,8 +7,9 @@ var minitestVerbose = lineFormat{
 	needs: " s = ", expr: Pattern(`^(?P<name>\S.*#test_.*) = .*\d\.\d+ s = (?P<mark>[.FE])$`),
 }
 
-// testUnit reads what test-unit prints with --verbose=verbose: the names of classes, and below them those of tests. What
-// a test prints is between its name and its mark. One without the mark of success has failed, unless it was left out.
+// testUnit reads what test-unit prints with --verbose=verbose: the names of classes, and below them those of tests.
+// What a test prints is between its name and its mark. One without the mark of success has failed, unless it was left
+// out.
 func testUnit(log string, _ Task) (*Results, error) {
 	var r Results
 	var classes []string
