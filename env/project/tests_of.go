@@ -240,7 +240,7 @@ func phpTestsOf(t tree, files []string) string {
 	words := named(files, "Test.php")
 	runner := "vendor/bin/phpunit"
 	if !t.has(runner) {
-		runner = "phpunit"
+		runner = "phpunit" + t.phpunitLoads()
 	}
 	switch {
 	case words == "" || !t.has("composer.json"):
@@ -249,6 +249,20 @@ func phpTestsOf(t tree, files []string) string {
 		words = ""
 	}
 	return strings.TrimSpace(runner + " --colors=never " + words)
+}
+
+// phpunitLoads is the option with which a PHPUnit that is not the project's own finds the project's classes.
+func (t tree) phpunitLoads() string {
+	const loader = "vendor/autoload.php"
+	for _, name := range []string{"phpunit.xml", "phpunit.dist.xml", "phpunit.xml.dist"} {
+		if bytes.Contains(t.read(name), []byte("bootstrap=")) {
+			return ""
+		}
+	}
+	if !t.has(loader) {
+		return ""
+	}
+	return " --bootstrap " + loader
 }
 
 // pythonTestsOf returns the command line for some files of a project's tests; empty where nothing is known of them.

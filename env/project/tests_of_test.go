@@ -86,6 +86,14 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"composer.json", "", "vendor/bin/phpunit", "", "tests/ATest.php", ""}, "tests/ATest.php tests/BTest.php",
 			"vendor/bin/phpunit --colors=never", "vendor/bin/phpunit --colors=never tests/ATest.php",
 		},
+		"phpunit of the machine": {
+			[]string{"composer.json", "", "vendor/autoload.php", ""}, "tests/ATest.php",
+			"phpunit --bootstrap vendor/autoload.php --colors=never tests/ATest.php", "",
+		},
+		"phpunit of the machine, with a bootstrap": {
+			[]string{"composer.json", "", "vendor/autoload.php", "", "phpunit.xml.dist", `<phpunit bootstrap="tests/b.php">`},
+			"tests/ATest.php", "phpunit --colors=never tests/ATest.php", "",
+		},
 		"ctest": {
 			[]string{"CMakeLists.txt", "option(A_TESTS \"\" OFF)"}, "tests/a.c",
 			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_TESTS=ON && " +
