@@ -301,9 +301,14 @@ func missing(log string) string {
 }
 
 var (
-	// symptom matches lines that say what went wrong. What a test in Go says belongs to the result that follows.
-	symptom = regexp.MustCompile(`^(?:E\s+(.*\S)|(panic: .*\S)|\s*(AssertionError.*\S))`)
-	said    = regexp.MustCompile(`^\s+\w+_test\.go:\d+: (.*\S)`)
+	// symptom matches lines that say what went wrong, in the first group that is not empty. What a test in Go says belongs
+	// to the result that follows.
+	symptom = regexp.MustCompile(`^(?:E {3,12}(\S.*)|(panic: .*\S)|\s*(AssertionError.*\S)|` +
+		`([\w:\\]*(?:Error|Exception): .*\S)|` + // Ruby, PHP, JavaScript
+		`\s*((?i:expected|actual|received|got|left|right): .*\S)|` + // Minitest, RSpec, Jest, Rust
+		`(<.*> expected but was)|(<[^/\w].*>|<\d.*>)$|` + // test-unit
+		`(Failed asserting that .*\S)|([-+](?:'.*'|\d+|true|false|null))$)`) // PHPUnit
+	said = regexp.MustCompile(`^\s+\w+_test\.go:\d+: (.*\S)`)
 )
 
 // symptoms returns what the tests print without the change, in a few short lines.
@@ -321,7 +326,7 @@ func (r runs) symptoms() []string {
 			pending = nil
 		default:
 			if m := symptom.FindStringSubmatch(line); m != nil && len(line) <= longest {
-				all = append(all, m[1]+m[2]+m[3])
+				all = append(all, strings.Join(m[1:], ""))
 			}
 		}
 	}

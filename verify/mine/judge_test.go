@@ -91,4 +91,19 @@ func TestSymptoms(t *testing.T) {
 	if diff := cmp.Diff([]string{"got 1", "assert 1 == 2"}, got); diff != "" {
 		t.Error(diff)
 	}
+	for log, want := range map[string]string{
+		"E                                                1 / 1 (100%)\n":                      "",
+		"  1) Failure:\nA#test_b [a.rb:3]:\nExpected: [\"2\"]\n  Actual: []\n":                 `Expected: ["2"]|Actual: []`,
+		"TypeError: no implicit conversion\n    /testbed/lib/a.rb:1:in `b'\n":                  "TypeError: no implicit conversion",
+		"       expected: 1\n            got: 2\n\n       (compared using ==)\n":               "expected: 1|got: 2",
+		"    Expected: \"a\"\n    Received: undefined\n":                                       `Expected: "a"|Received: undefined`,
+		"<\"1\"> expected but was\n<\"2\">\n":                                                  `<"1"> expected but was|<"2">`,
+		"Failed asserting that two strings are equal.\n--- Expected\n+++ Actual\n-'a'\n+'b'\n": "Failed asserting that two strings are equal.|-'a'|+'b'",
+		"assertion `left == right` failed\n  left: 1\n right: 2\n":                             "left: 1|right: 2",
+		"<testcase name=\"a\">\n</testcase>\n+ exit 1\n":                                       "",
+	} {
+		if got := strings.Join(runs{before: []testRun{{log: log}}}.symptoms(), "|"); got != want {
+			t.Errorf("%q shows %q, want %q", log, got, want)
+		}
+	}
 }
