@@ -89,7 +89,7 @@ var (
 		`(?i)\[bot\]|\b(dependabot|renovate|pre-commit-ci|github-actions|pyup-bot|greenkeeper|snyk)\b`)
 	revert   = env.Pattern(`(?i)^revert\b|\bthis reverts commit ([0-9a-f]{7,40})`)
 	reverted = env.Pattern(`(?i)\bthis reverts commit ([0-9a-f]{7,40})`)
-	forward  = env.Pattern(`(?i)^merge (remote-tracking )?(branch|tag) '?([\w-]+/)?` +
+	forward  = env.Pattern(`(?i)^merge ((remote-tracking )?(branch|tag) )?'?([\w-]+/)?` +
 		`(main|master|trunk|develop|stable|release[\w./-]*|v?\d+(\.[\dx]+)+|\d+-stable)\b'?`)
 )
 

@@ -84,6 +84,19 @@ change calc.py 'same = 1'; change tests/test_calc.py 'def test_s2(): pass'; comm
 	}
 }
 
+// A merge of a whole branch or release is told from that of a topic.
+func TestForward(t *testing.T) {
+	t.Parallel()
+	for subject, want := range map[string]bool{
+		"Merge branch 'master' into topic": true, "Merge release 1.3.1 into master": true, "Merge v2.1 into main": true,
+		"Merge branch 'fix-main'": false, "Merge pull request #3 from a/master": false, "Merge lists of both": false,
+	} {
+		if got := forward().MatchString(subject); got != want {
+			t.Errorf("%q: %v", subject, got)
+		}
+	}
+}
+
 // A formatter's changes are told from those of a meaning.
 func TestOnlyLayout(t *testing.T) {
 	t.Parallel()
