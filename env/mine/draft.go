@@ -38,6 +38,8 @@ type Draft struct {
 	Task env.Task
 	// BaseScript runs those of the tests that are there before the commit; empty if there are none.
 	BaseScript string
+	// Changed are the functions of tests that the commit changes.
+	Changed []string
 }
 
 // ID returns the id of a candidate's task.
@@ -74,7 +76,7 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if err != nil || !fits {
 		return Draft{}, LargeData, err
 	}
-	d := Draft{Task: env.Task{
+	d := Draft{Changed: c.ChangedTests(), Task: env.Task{
 		ID: b.ID(c), Repo: b.Name, Repository: b.Repository, BaseCommit: c.Base, Image: b.Image, Dir: testbed,
 		Labels: maps.Clone(c.Labels), Statement: c.Message, Installed: in.Dir, Env: slices.Clone(in.Variables),
 		Tests: env.Tests{

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -119,6 +120,8 @@ func (at checkedOut) Start(ctx context.Context, s env.Spec) (env.Sandbox, error)
 type runs struct {
 	base          testRun
 	before, after []testRun
+	// changed are the functions of tests that the commit changes.
+	changed []string
 }
 
 // The numbers of runs. One run shows what it can, and the others show whether it does so again.
@@ -142,7 +145,7 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 	if err := repo.CheckOut(ctx, d.Task.Repository, d.Task.BaseCommit, at.dir); err != nil {
 		return Judged{}, nil, err
 	}
-	var all runs
+	all := runs{changed: d.Changed}
 	once := func(to *[]testRun, patch string) {
 		if err == nil {
 			var r testRun
@@ -205,7 +208,7 @@ func (r runs) useless() Judged {
 
 // lists returns the tests that the change lets pass, those that pass with and without it, and those that do not give
 // the same result each time. A test that the base commit has may be another one there; but where the new tests do not
-// even compile without the change, it alone tells which tests passed before.
+// even compile without the change, it alone tells which tests passed before, of those that the commit leaves alone.
 func (r runs) lists() (fail, pass, unstable []string) {
 	each := func(all []testRun, name string) (passed, named int) {
 		for _, one := range all {
@@ -225,7 +228,7 @@ func (r runs) lists() (fail, pass, unstable []string) {
 		case with == 0 || r.renamed(name):
 		case with < len(r.after) || without > 0 && without < len(r.before):
 			unstable = append(unstable, name)
-		case without > 0 || named == 0 && r.base.passes(name):
+		case without > 0 || named == 0 && r.base.passes(name) && !r.changes(name):
 			pass = append(pass, name)
 		default:
 			fail = append(fail, name)
@@ -235,6 +238,12 @@ func (r runs) lists() (fail, pass, unstable []string) {
 	slices.Sort(pass)
 	slices.Sort(unstable)
 	return fail, pass, unstable
+}
+
+// changes reports whether the commit changes a test: its function, or one that its name begins with.
+func (r runs) changes(name string) bool {
+	words := strings.FieldsFunc(name, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) })
+	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(r.changed, word) })
 }
 
 // renamed reports whether a test has another name in another run with the change: one that contains the time, say. No

@@ -52,9 +52,13 @@ func TestVerdict(t *testing.T) {
 			""},
 		"a name with the time in it": {"a+", "a+ b-", "a+ b-", "a+ b+ c1+", "a+ b+ c2+", "a+ b+ c3+", "b", "a", "fails", ""},
 		"is skipped":                 {"a+", "a+ b-", "a+ b-", "a+ b?", "a+ b?", "a+ b?", "", "", "", string(NoFailure)},
+		"a changed one does not compile": {"twice+ a+", "", "", "twice+ a+", "twice+ a+", "twice+ a+", "twice", "a",
+			"does not load", ""},
+		"a changed one passes":    {"twice+", "twice+", "twice+", "twice+", "twice+", "twice+", "", "", "", string(NoFailure)},
+		"a part of a changed one": {"twice/a+", "", "", "twice/a+", "twice/a+", "twice/a+", "twice/a", "", "does not load", ""},
 	} {
 		all := runs{base: ran(t, c.base), before: []testRun{ran(t, c.before1), ran(t, c.before2)},
-			after: []testRun{ran(t, c.after1), ran(t, c.after2), ran(t, c.after3)}}
+			after: []testRun{ran(t, c.after1), ran(t, c.after2), ran(t, c.after3)}, changed: []string{"twice"}}
 		j := all.verdict(env.Task{Labels: map[string]string{}})
 		got := []string{
 			strings.Join(j.Task.Tests.FailToPass, " "), strings.Join(j.Task.Tests.PassToPass, " "), j.Task.Labels["before"],
