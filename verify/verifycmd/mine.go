@@ -353,9 +353,8 @@ func (m *mining) summary() {
 	if r.Shallow {
 		fmt.Fprintln(out, "the clone is shallow: git fetch --unshallow brings the rest of its history")
 	}
-	fmt.Fprintf(out, "%-10s %5d   %s\n", "commits", r.Commits, listed(r.UnfitReasons()))
-	fmt.Fprintf(out, "%-10s %5d   %s\n", "candidates", r.Candidates, listed(r.Reasons()))
-	fmt.Fprintf(out, "%-10s %5d\n%-10s %5d\n", "validated", r.Validated, "sound", r.Sound)
+	fmt.Fprint(out, stage("commits", r.Commits, r.UnfitReasons()), stage("candidates", r.Candidates, r.Reasons()),
+		stage("validated", r.Validated, nil), stage("sound", r.Sound, nil))
 	wanted := r.Wanted()
 	for i, w := range wanted {
 		if i == 5 {
@@ -380,4 +379,15 @@ func listed(all []mine.Count) string {
 		parts = append(parts, fmt.Sprintf("%d %s", c.N, c.Of))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// stage is a part of the funnel, with what was lost in it, in lines of 80 columns.
+func stage(name string, n int, lost []mine.Count) string {
+	head := fmt.Sprintf("%-10s %5d   ", name, n)
+	text := ""
+	for _, line := range cli.Wrap(listed(lost), 80-len(head)) {
+		text += strings.TrimRight(head+line, " ") + "\n"
+		head = strings.Repeat(" ", len(head))
+	}
+	return text
 }
