@@ -229,7 +229,7 @@ func (e *evaluation) beginSoundness(part string, plan []run.Job) {
 	e.progress.plan(part, len(plan))
 	for _, j := range plan {
 		if _, ok := e.dir.Find(j); ok {
-			e.progress.known(false)
+			e.progress.known(nil)
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (e *evaluation) begun(plan []run.Job, tasks int) {
 	}
 	for _, j := range plan {
 		if o, ok := e.dir.Find(j); ok {
-			e.progress.known(swe.Solved(o))
+			e.progress.known(new(swe.Solved(o)))
 		}
 	}
 }

@@ -123,7 +123,7 @@ func (g *grading) run(ctx context.Context) error {
 	g.progress.plan("graded", len(g.done)+len(g.todo))
 	for _, j := range g.done {
 		v, _ := g.swe.Known(j)
-		g.progress.known(v.Status == verify.Resolved)
+		g.progress.known(new(v.Status == verify.Resolved))
 		g.print(v, j)
 	}
 	engine := run.Engine{Runner: &g.swe, Journal: &g.swe, Options: run.Options{

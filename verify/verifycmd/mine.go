@@ -336,7 +336,7 @@ func (m *mining) beginPart(part string, plan []run.Job) {
 	m.progress.plan(part, len(plan))
 	for _, j := range plan {
 		if _, ok := m.dir.Find(j); ok {
-			m.progress.known(false)
+			m.progress.known(nil)
 		}
 	}
 }

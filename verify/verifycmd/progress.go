@@ -60,14 +60,14 @@ func (p *progress) plan(what string, total int) {
 	p.ended, p.before, p.running, p.solved, p.failed, p.tokens, p.graded = 0, 0, 0, 0, 0, 0, false
 }
 
-// known counts a job that ended in an earlier session.
-func (p *progress) known(solved bool) {
+// known counts a job that ended in an earlier session. solved is nil for one that solves no task.
+func (p *progress) known(solved *bool) {
 	p.Lock()
 	defer p.Unlock()
 	p.ended++
 	p.before++
-	p.graded = true
-	if solved {
+	p.graded = p.graded || solved != nil
+	if solved != nil && *solved {
 		p.solved++
 	}
 }

@@ -16,8 +16,8 @@ func TestProgress(t *testing.T) {
 		var out bytes.Buffer
 		p := newProgress(&out, "rollouts")
 		p.plan("rollouts", 10)
-		p.known(true)
-		p.known(false)
+		p.known(new(true))
+		p.known(new(false))
 		for range 3 {
 			p.start()
 		}
@@ -36,7 +36,8 @@ func TestProgress(t *testing.T) {
 		p.end(new(false), false, "d: unresolved")
 		p.pull(env.Progress{Action: env.Pulling, Image: "a", Done: true, Err: errors.New("no such image")})
 		p.pull(env.Progress{Action: env.Pulling, Image: "b", Total: 9e6, Done: true})
-		p.plan("judging", 1)
+		p.plan("judging", 2)
+		p.known(nil)
 		p.start()
 		time.Sleep(time.Second)
 		p.end(nil, false, "e: score 0.5") // which solves nothing
@@ -48,7 +49,7 @@ func TestProgress(t *testing.T) {
 			"2 things",
 			"[6/10, 0 running, 2 solved, 1 failed, 2.0M tokens, 2.0/min, 2:00 left, pulling 2 images, 3MB of 18MB] d: unresolved",
 			"pulled b, 9MB",
-			"[1/1, 0 running, 60.0/min] e: score 0.5", "",
+			"[2/2, 0 running, 60.0/min] e: score 0.5", "",
 		}
 		if got := strings.Split(out.String(), "\n"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("got\n%s\nwant\n%s", out.String(), strings.Join(want, "\n"))
