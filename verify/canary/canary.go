@@ -268,8 +268,8 @@ func (m *maker) together() bool {
 	})
 }
 
-// Files returns the files that have canaries, and hidden ones without their comments. Those with these indices are wrong
-// there. All files are to be written, so
+// Files returns the files that have canaries, and hidden ones without their comments. Those with these indices are
+// wrong there. All files are to be written, so
 // that the time of a file does not show whether any of its tests is wrong.
 func (s Set) Files(wrong []int) []Source {
 	edits := map[int][]edit{}
@@ -391,8 +391,8 @@ func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 	if free {
 		c.edits = []edit{with}
 	}
-	if v, ok := valued(text); ok {
-		c.Values = map[int]Literal{0: {Value: v, given: traced(test, lineAt(data, way.at))}}
+	if v, partial, ok := valued(text); ok {
+		c.Values = map[int]Literal{0: {Value: v, given: traced(test, lineAt(data, way.at)), partial: partial}}
 	}
 	switch {
 	case fixes && several && free:

@@ -58,7 +58,7 @@ func quiet(s Source, ids []string) []byte {
 		}
 		from = t.To
 		if said := strings.Trim(t.Text, "\"' \t\n"); l.Kind == lexer.Python && describes(tokens[:i], t) &&
-			!strings.Contains(said, ">>>") && !(i == 0 && bytes.Contains(data, []byte("__doc__"))) {
+			!strings.Contains(said, ">>>") && (i > 0 || !bytes.Contains(data, []byte("__doc__"))) {
 			first, _, _ := strings.Cut(said, "\n")
 			if !slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(id, strings.TrimSpace(first)) }) {
 				blank(bytes.Trim(data[t.From:t.To], `"'`))
@@ -68,8 +68,8 @@ func quiet(s Source, ids []string) []byte {
 	return data
 }
 
-// silence blanks a comment, except for what runners and compilers read in it. After a directive to the checker of types,
-// anything may follow.
+// silence blanks a comment, except for what runners and compilers read in it. After a directive to the checker of
+// types, anything may follow.
 func silence(comment []byte) {
 	if at := checker().FindIndex(comment); at != nil {
 		blank(bytes.TrimSuffix(comment[at[1]:], []byte("*/")))

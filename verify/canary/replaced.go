@@ -24,16 +24,17 @@ func replaced(data []byte, e edit, instead map[string]string) (with edit, value,
 	return e, value, other
 }
 
-// valued returns the value that an edit takes out of a test: text is a literal, or a part of a string.
-func valued(text string) (v literal.Value, ok bool) {
+// valued returns the value that an edit takes out of a test: text is a literal, or else partial, which is a part of one
+// or a name.
+func valued(text string) (v literal.Value, partial, ok bool) {
 	if text == "" {
-		return v, false
+		return v, false, false
 	}
 	v, err := literal.Parse(text)
-	if err != nil {
+	if partial = err != nil; partial {
 		v, err = literal.Parse(strconv.Quote(text))
 	}
-	return v, err == nil
+	return v, partial, err == nil
 }
 
 // entitled reports whether the titles of a test contain the value that an edit replaces. No edit changes one.

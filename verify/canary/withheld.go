@@ -19,6 +19,8 @@ type Literal struct {
 	literal.Value
 	// given are the sources of what is compared with it, and of what that is made of, as far as the test shows.
 	given []string
+	// partial is set for a part of a literal and for a name.
+	partial bool
 }
 
 // withholder is a test whose comparisons with literals can be made outside.
@@ -46,7 +48,7 @@ func withhold(test []byte, checks []check, form string, first int) (edits []edit
 			return nil, nil
 		}
 		edits = append(edits, edit{c.from, c.to, fmt.Sprintf(form, keep, first+i, c.given)})
-		literals[first+i] = Literal{c.wanted, traced(test, c.given)}
+		literals[first+i] = Literal{Value: c.wanted, given: traced(test, c.given)}
 	}
 	return edits, literals
 }
@@ -181,6 +183,9 @@ func (m *maker) parts(s Source) (all []part) {
 func (p part) shows(c Canary, number int, v literal.Value) bool {
 	l := c.Values[number]
 	if p.test == c.Name && p.file == c.File {
+		if l.partial {
+			return false
+		}
 		own := numbered().ReplaceAllString(p.source, keep)
 		for _, given := range l.given {
 			own = strings.ReplaceAll(own, given, " ")

@@ -150,7 +150,7 @@ func (w *goWithholder) keep(c goCheck) {
 	}
 	number := w.first + len(w.literals)
 	v, empty, _ := w.file.names.literal(c.wanted)
-	w.literals[number] = Literal{v, traced([]byte(w.text(w.decl)), w.text(c.given))}
+	w.literals[number] = Literal{Value: v, given: traced([]byte(w.text(w.decl)), w.text(c.given))}
 	arguments := []string{strconv.Itoa(number), w.text(c.given)}
 	if c.call != nil { // so that the function stays used, and imported
 		same := []string{empty, empty}

@@ -60,8 +60,9 @@ func (v Value) Mentioned(t Text) bool {
 
 // Touched reports whether a text contains any word or number of a value.
 func (v Value) Touched(t Text) bool {
+	said := func(word string) bool { return t.contains(" " + word + " ") }
 	return slices.ContainsFunc(v.Parts(), func(one Value) bool {
-		return slices.ContainsFunc(strings.Fields(one.words()), func(word string) bool { return t.contains(" " + word + " ") })
+		return slices.ContainsFunc(strings.Fields(one.words()), said)
 	})
 }
 
@@ -95,7 +96,8 @@ func (v Value) words() string { return normal(v.word()) }
 
 var (
 	// tokens matches numbers and words.
-	tokens  = env.Pattern(`0[xX][[:xdigit:]_]+|0[oO][0-7_]+|0[bB][01_]+|\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d{1,2}\b)?|[\pL\pM]+`)
+	tokens = env.Pattern(`0[xX][[:xdigit:]_]+|0[oO][0-7_]+|0[bB][01_]+|` +
+		`\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d{1,2}\b)?|[\pL\pM]+`)
 	escapes = env.Pattern(`\\(?:x[[:xdigit:]]{2}|u[[:xdigit:]]{4}|U[[:xdigit:]]{8}|u\{[[:xdigit:]]{1,6}\}|[abfnrtv0])`)
 	grouped = env.Pattern(`\b\d{1,3}(?:,\d{3})+\b`)
 )
@@ -134,9 +136,9 @@ func decimal(token string) string {
 // one before a small letter, begin a word.
 func parted(name string) (words []string) {
 	runes, from := []rune(name), 0
+	small := func(i int) bool { return i < len(runes) && unicode.IsLower(runes[i]) }
 	for i := 1; i <= len(runes); i++ {
-		if i < len(runes) && (!unicode.IsUpper(runes[i]) ||
-			!unicode.IsLower(runes[i-1]) && !(i+1 < len(runes) && unicode.IsLower(runes[i+1]))) {
+		if begins := i == len(runes) || unicode.IsUpper(runes[i]) && (small(i-1) || small(i+1)); !begins {
 			continue
 		}
 		word := strings.ToLower(string(runes[from:i]))

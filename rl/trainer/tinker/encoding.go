@@ -13,8 +13,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// encoding is how a server reads the input of passes, which is most of what is sent to it. The zero value is JSON, which
-// has three times the size of compressed protobuf, and takes both sides longer (BenchmarkEncodings).
+// encoding is how a server reads the input of passes, which is most of what is sent to it. The zero value is JSON,
+// which has three times the size of compressed protobuf, and takes both sides longer (BenchmarkEncodings).
 type encoding struct {
 	protobuf bool
 	// compress makes a body smaller; nil where the server takes none that are.
@@ -32,8 +32,8 @@ const (
 // unknownModel is a model that no server has.
 const unknownModel = "deepswe_none"
 
-// encoding finds out what the server reads. It asks for a pass with a model that is not there: a server that has read the
-// request says so, and nothing is changed.
+// encoding finds out what the server reads. It asks for a pass with a model that is not there: a server that has read
+// the request says so, and nothing is changed.
 func (c *Client) encoding(ctx context.Context) (encoding, error) {
 	e := encoding{bytes: mostBytes, rows: mostRows}
 	var config struct {

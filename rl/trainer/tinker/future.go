@@ -35,12 +35,12 @@ type waiting struct {
 }
 
 // repeatable posts a request that may be executed twice, and waits for its result.
-func (c *Client) repeatable(ctx context.Context, operation string, in, out any) (request string, err error) {
+func (c *Client) repeatable(ctx context.Context, operation string, in, out any) error {
 	var reply accepted
 	if err := c.call(ctx, operation, in, &reply, true); err != nil {
-		return "", err
+		return err
 	}
-	return reply.Request, c.wait(ctx, promise{operation: operation, request: reply.Request}, out)
+	return c.wait(ctx, promise{operation: operation, request: reply.Request}, out)
 }
 
 // wait polls until the operation has ended, and decodes its result into out unless that is nil. Failed polls are

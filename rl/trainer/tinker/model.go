@@ -284,7 +284,7 @@ func (m *Model) Close(ctx context.Context) {
 // unload frees the model's slot on the server. If it fails, the server does so when the session has expired.
 func (m *Model) unload(ctx context.Context) {
 	in := map[string]string{"model_id": m.id, "type": "unload_model"}
-	if _, err := m.client.repeatable(ctx, "unload_model", in, nil); err != nil {
+	if err := m.client.repeatable(ctx, "unload_model", in, nil); err != nil {
 		m.client.log.Debug("trainer: model not unloaded", "model", m.id, "error", err)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The messages of package tinker_public that passes use, by the numbers of their fields. Arrays are little-endian bytes.
+// The messages of package tinker_public that passes use, by the numbers of their fields. Arrays are little-endian
+// bytes.
 const (
 	requestModel, requestSequence, requestData, requestLoss, requestForward = 1, 2, 3, 4, 6
 	datumChunk, datumInput                                                  = 1, 2

@@ -223,7 +223,7 @@ func (s *serverSampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence,
 	var out struct {
 		Sequences []Sequence `json:"sequences"`
 	}
-	_, err := s.client.repeatable(ctx, operation, q, &out)
+	err := s.client.repeatable(ctx, operation, q, &out)
 	if errors.Is(err, errUnavailable) { // so is its model
 		err = lost(err)
 	}
