@@ -334,8 +334,8 @@ type Fault struct {
 	Fails, Idle bool
 }
 
-// Inject lets the next requests of a path, or for a pass of that name, go wrong, one after the other. The zero Fault lets
-// one pass.
+// Inject lets the next requests of a path, or for a pass of that name, go wrong, one after the other. The zero Fault
+// lets one pass.
 func (s *Server) Inject(path string, faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
