@@ -116,7 +116,11 @@ func (m *maker) inSight() (found []string) {
 				hidden := func(v literal.Value) bool {
 					return !slices.ContainsFunc(parts, func(p part) bool { return p.shows(c, number, v) })
 				}
-				if !l.Common() && (!slices.ContainsFunc(l.Parts(), hidden) || m.inverted(l)) {
+				wanted := l.Parts()
+				if len(wanted) == 0 {
+					wanted = []literal.Value{l.Value}
+				}
+				if !l.Common() && (!slices.ContainsFunc(wanted, hidden) || m.inverted(l)) {
 					found = append(found, c.Mutation)
 					break
 				}
@@ -190,7 +194,8 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 		for _, given := range l.given {
 			own = strings.ReplaceAll(own, given, " ")
 		}
-		return v.In(literal.Read(own))
+		text := literal.Read(own)
+		return v.In(text) && v.Touched(text) // what has no words is not looked for
 	}
 	if p.data && v.In(p.text) {
 		return true
