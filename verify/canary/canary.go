@@ -268,9 +268,9 @@ func (m *maker) together() bool {
 	})
 }
 
-// Files returns the files that have canaries, and hidden ones without their comments. Those with these indices are
-// wrong there. All files are to be written, so
-// that the time of a file does not show whether any of its tests is wrong.
+// Files returns the files that have canaries, and hidden ones without their comments. The canaries with these indices
+// are wrong there. All files are to be written, so that the time of a file does not show whether any of its tests is
+// wrong.
 func (s Set) Files(wrong []int) []Source {
 	edits := map[int][]edit{}
 	for i, c := range s.Canaries {

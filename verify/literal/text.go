@@ -30,18 +30,11 @@ func Read(source string) Text {
 }
 
 // Without returns a text without the places where all of a value is.
-func (t Text) Without(v Value) Text {
-	words := v.words()
-	if words == " " {
-		return t
+func (t Text) Without(v Value) (rest Text) {
+	for _, way := range t {
+		rest = append(rest, strings.ReplaceAll(way, v.words(), " "))
 	}
-	return Text(slices.Collect(func(yield func(string) bool) {
-		for _, way := range t {
-			if !yield(strings.ReplaceAll(way, words, " ")) {
-				return
-			}
-		}
-	}))
+	return rest
 }
 
 // In reports whether a text contains all numbers and strings of a value, except for common ones.
