@@ -360,7 +360,7 @@ func (m *mining) summary() {
 		if i == 5 {
 			break
 		}
-		fmt.Fprintf(out, "%d candidates do not run here: %s\n", w.N, cli.Plain(w.Of))
+		fmt.Fprintf(out, "%s whose tests do not run here: %s\n", cli.Plural(w.N, "candidate"), cli.Plain(w.Of))
 	}
 	logs := m.dir.Path(mine.LogsDir)
 	if _, err := os.Stat(logs); err == nil && len(wanted) > 0 {
