@@ -3,6 +3,7 @@ package canary
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 
 	"deepswe/env"
@@ -111,14 +112,17 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 // commas at a depth of brackets, and ends with the call or, in a statement, with the line. Indices stay as they are. If
 // the message is a variable, it returns its name.
 func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) (variable string) {
-	indexed := -1 // the depth around the index
-	for i, t := range tokens {
-		if t.Depth < depth || !call && i > 0 && t.Depth == depth && ends(data[tokens[i-1].To:t.From]) {
-			if i > 1 && commas <= 0 && tokens[i-1].Kind == 'w' && strings.Contains(",=", tokens[i-2].Text) {
-				return tokens[i-1].Text
-			}
-			return ""
+	end := slices.IndexFunc(tokens, func(t lexer.Token) bool { return t.Depth < depth })
+	if end < 0 {
+		end = len(tokens)
+	}
+	for i := 1; !call && i < end; i++ {
+		if tokens[i].Depth == depth && ends(data[tokens[i-1].To:tokens[i].From]) {
+			end = i
 		}
+	}
+	indexed := -1 // the depth around the index
+	for i, t := range tokens[:end] {
 		switch {
 		case t.Text == "," && t.Depth == depth:
 			commas--
@@ -133,6 +137,9 @@ func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) (
 		case t.Kind == 'd':
 			level(data[t.From:t.To])
 		}
+	}
+	if end > 1 && commas <= 0 && tokens[end-1].Kind == 'w' && strings.Contains(",=", tokens[end-2].Text) {
+		return tokens[end-1].Text
 	}
 	return ""
 }
