@@ -86,9 +86,9 @@ func (m *maker) withhold(t test, titles literal.Text) []mutation {
 }
 
 // inSight returns the mutations of withheld tests of which a literal can be found elsewhere while all of them are
-// withheld: anywhere, because what is there may lead to it in more ways than can be looked for. Of tests to fix that
-// expect something else instead, it returns those of which what they expect can be found, although all are wrong: in a
-// file of data, in a part of a file that has as well what the code is given for it, or in the test of an inverse.
+// withheld: in a part of a file that has as well what the code is given for it or, where that is not known or in a file
+// of data, without. Of tests to fix that expect something else instead, it returns those of which that is so for what
+// they expect, although all are wrong.
 func (m *maker) inSight() (found []string) {
 	var withheld, wrong []int
 	for i, c := range m.out.Canaries {
@@ -197,8 +197,8 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 		text := literal.Read(own)
 		return v.In(text) && v.Touched(text) // what has no words is not looked for
 	}
-	if p.data || c.Kind == Withheld {
-		return v.In(p.text)
+	if p.data && v.In(p.text) {
+		return true
 	}
 	rest, known := l.inputs(p.text, v)
 	return known && v.In(rest)
