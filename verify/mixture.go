@@ -289,7 +289,8 @@ func (t *trial) sources(
 	if err := read(names); err != nil {
 		return nil, false, err
 	}
-	var kinds []string // of files, so that a patch cannot hide a test behind many others that name it
+	// Only files of these kinds are searched: a patch could name a test in many others, and the search would end there.
+	var kinds []string
 	for _, s := range sources {
 		if kind := "*" + path.Ext(s.Name); w.Holds(s.Name) && !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)

@@ -260,15 +260,9 @@ change vendor/go.mod 'module x'; commit five`)
 	}
 }
 
-// A draft has the commit's own tests, of any kind, and what old commits need today.
-func TestDraft(t *testing.T) {
-	t.Parallel()
-	dir := history(t, `change setup.cfg '[tool:pytest]'; change setup.cfg 'addopts = --cov=calc'; change setup.py 'setup(use_scm_version={"write_to": "calc/_version.py"})'
-change calc.py 'a = 1'; change tests/test_calc.py 'def test_a(): pass'; change tests/old_test.py x; commit root
-change calc.py 'b = 1'; change tests/test_calc.py 'def test_b(): pass'; change tests/data.json '{}'
-printf '\377\000' >tests/raw.bin; ln -s data.json tests/link
-git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
-	testkit.WriteFile(t, filepath.Join(dir, "LICENSE"), "not committed")
+// drafted returns the draft of the only candidate of a repository, and the newest commit.
+func drafted(t *testing.T, dir string) (d Draft, newest Commit) {
+	t.Helper()
 	commits, err := Walk(t.Context(), dir, "", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -282,6 +276,19 @@ git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
 	if err != nil || why != "" {
 		t.Fatal(why, err)
 	}
+	return d, commits[0]
+}
+
+// A draft has the commit's own tests, of any kind, and what old commits need today.
+func TestDraft(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change setup.cfg '[tool:pytest]'; change setup.cfg 'addopts = --cov=calc'; change setup.py 'setup(use_scm_version={"write_to": "calc/_version.py"})'
+change calc.py 'a = 1'; change tests/test_calc.py 'def test_a(): pass'; change tests/old_test.py x; commit root
+change calc.py 'b = 1'; change tests/test_calc.py 'def test_b(): pass'; change tests/data.json '{}'
+printf '\377\000' >tests/raw.bin; ln -s data.json tests/link
+git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
+	testkit.WriteFile(t, filepath.Join(dir, "LICENSE"), "not committed")
+	d, newest := drafted(t, dir)
 	tests := d.Task.Tests
 	if tests.Files["tests/test_calc.py"] != "def test_a(): pass\ndef test_b(): pass\n" ||
 		tests.Files["tests/data.json"] == "" || len(tests.Files) != 2 {
@@ -301,7 +308,7 @@ git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
 		!strings.Contains(d.BaseScript, "'tests/test_calc.py'") || strings.Contains(d.BaseScript, "old_test") {
 		t.Errorf("%v %v\n%s", d.Task.Env, d.Task.Labels, d.BaseScript)
 	}
-	if Licence(t.Context(), dir, commits[0].Hash) != "" {
+	if Licence(t.Context(), dir, newest.Hash) != "" {
 		t.Error("a licence that is not committed")
 	}
 }
@@ -312,19 +319,7 @@ func TestDraftBeforeModules(t *testing.T) {
 	dir := history(t, `change calc.go 'package calc'; change calc_test.go 'package calc'; commit root
 change calc.go '// Two'; change calc_test.go '// Two'; commit 'two is missing'
 change go.mod 'module a.org/calc'; change calc.go '// M'; commit modules`)
-	commits, err := Walk(t.Context(), dir, "", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	candidates, _, err := Choose(t.Context(), dir, commits, Bounds{})
-	if err != nil || len(candidates) != 1 {
-		t.Fatal(candidates, err)
-	}
-	b := Builder{Repository: dir, Name: "calc", Machine: project.Container()}
-	d, why, err := b.Draft(t.Context(), candidates[0], Installation{})
-	if err != nil || why != "" {
-		t.Fatal(why, err)
-	}
+	d, _ := drafted(t, dir)
 	if !slices.Equal(d.Task.Env, []string{"GOMODCACHE=/testbed/.deps/go"}) || d.Task.Labels["mended"] != "go.mod" ||
 		!strings.Contains(d.Task.Prepare[0], "'a.org/calc'") {
 		t.Errorf("%v %v %q", d.Task.Env, d.Task.Labels, d.Task.Prepare)

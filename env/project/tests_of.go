@@ -141,11 +141,11 @@ func InTestFolder(name string) bool {
 	return inTestFolder().MatchString(name) && !helps().MatchString(path.Base(name))
 }
 
-// rubyTest matches the names of tests of Ruby. What else is in their folder may be a test, or what tests load.
+// rubyTest matches the usual names of Ruby's test files. Other files beside them may be tests or helpers.
 var rubyTest = env.Pattern(`^(test|spec)_|_(test|spec)\.rb$`)
 
-// bundled precedes a command line of a project whose gems Bundler chooses. Where it does not find all of them, it would
-// run nothing, though tests need few of them: not those for documentation, say.
+// bundled precedes a command line in a project with a Gemfile. If gems are missing, "bundle exec" refuses to run
+// anything, although tests seldom need all of them; so it is left out then.
 const bundled = "$(bundle check >/dev/null 2>&1 && echo bundle exec) "
 
 // testUnit reports whether tests of Ruby are those of test-unit instead of Minitest, which has other options.

@@ -50,7 +50,8 @@ var compiledFiles = []string{
 	".egg", ".whl", ".pyz", ".phar", ".gch", ".pch",
 }
 
-// isSharedObject reports whether a file is a version of a library (libx.so.1), rather than something in Somali.
+// isSharedObject reports whether a file is a version of a library (libx.so.1). Other names have the language code of
+// Somali (units.so.json).
 func isSharedObject(base string) bool {
 	_, version, ok := strings.Cut(base, ".so.")
 	return ok && version != "" && '0' <= version[0] && version[0] <= '9'
@@ -62,9 +63,11 @@ var installed = []string{
 	"bower_components",
 }
 
-// environments are directories in those of Python that may be called as a package is (pdm/models/venv).
+// environments are directories of Python's virtual environments. Below the root, a directory called venv counts as one
+// if it has one of them: packages have that name, too (pdm/models/venv).
 var environments = []string{"bin", "lib", "lib64", "Scripts", "Lib", "include"}
 
+// isInstalled reports whether one of the directories holds third-party code.
 func isInstalled(dirs []string) bool {
 	for i, dir := range dirs {
 		venv := dir == "venv" && (i == 0 || i+1 < len(dirs) && slices.Contains(environments, dirs[i+1]))

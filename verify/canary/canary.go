@@ -79,7 +79,7 @@ type Options struct {
 	Thorough int
 	// Sources are the files that may contain the tests.
 	Sources []Source
-	// Hidden are the names of those that come with the tests: nobody else has seen them.
+	// Hidden are the names of the sources that come with the task's tests: whoever wrote the patch has not seen them.
 	Hidden []string
 	// Most is the maximum number of tests that are changed; 0 means all.
 	Most int

@@ -37,7 +37,7 @@ func valued(text string) (v literal.Value, partial, ok bool) {
 	return v, partial, err == nil
 }
 
-// entitled reports whether the titles of a test contain the value that an edit replaces. No edit changes one.
+// entitled reports whether the titles of a test contain the value that an edit replaces. Edits do not change titles.
 func entitled(data []byte, way []edit, titles literal.Text) bool {
 	if len(way) != 1 {
 		return false

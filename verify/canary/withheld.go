@@ -208,20 +208,21 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 // the names of all functions that are called, and returns the text without the strings among the literals. For a part
 // of what is expected, one word of each literal is enough.
 func (l Literal) inputs(text literal.Text, wanted literal.Value) (rest literal.Text, known bool) {
-	given, known, any, part := strings.Join(l.given, "\n"), true, false, len(l.Parts()) > 1
-	rest = text
+	given, several := strings.Join(l.given, "\n"), len(l.Parts()) > 1
+	rest, known = text, true
+	found := false
 	for _, one := range literals().FindAllString(given, -1) {
 		v, err := literal.Parse(one)
 		if err != nil || v.Common() || literal.Equal(v, wanted) {
 			continue
 		}
-		mentioned := v.Mentioned(text) || part && v.Touched(text)
-		any, known = true, known && mentioned
+		found = true
+		known = known && (v.Mentioned(text) || several && v.Touched(text))
 		if (one[0] > '9' || one[0] < '0') && !wanted.Alike(v) {
 			rest = rest.Without(v)
 		}
 	}
-	if any {
+	if found {
 		return rest, known
 	}
 	said := func(name string) bool {

@@ -29,7 +29,7 @@ func Read(source string) Text {
 	return ways
 }
 
-// Without returns a text without the places where all of a value is.
+// Without returns a text without the occurrences of a number or a string.
 func (t Text) Without(v Value) (rest Text) {
 	for _, way := range t {
 		rest = append(rest, strings.ReplaceAll(way, v.words(), " "))
@@ -51,7 +51,7 @@ func (v Value) Mentioned(t Text) bool {
 	})
 }
 
-// Touched reports whether a text contains any word or number of a value.
+// Touched reports whether a text contains at least one word or number of a value.
 func (v Value) Touched(t Text) bool {
 	said := func(word string) bool { return t.contains(" " + word + " ") }
 	return slices.ContainsFunc(v.Parts(), func(one Value) bool {
@@ -84,7 +84,7 @@ func (t Text) contains(words string) bool {
 	return words == " " || slices.ContainsFunc(t, func(way string) bool { return strings.Contains(way, words) })
 }
 
-// words returns the words of a number or a string between blanks.
+// words returns the words of a number or a string as normal does.
 func (v Value) words() string { return normal(v.word()) }
 
 var (
@@ -95,7 +95,7 @@ var (
 	grouped = env.Pattern(`\b\d{1,3}(?:,\d{3})+\b`)
 )
 
-// normal returns the words and numbers of a text between blanks.
+// normal returns the words and numbers of a text, with a blank before and after each.
 func normal(source string) string {
 	var words []string
 	for _, token := range tokens().FindAllString(norm.NFC.String(source), -1) {

@@ -2,14 +2,15 @@ package testlog
 
 import "strings"
 
-// minitestVerbose reads what Minitest itself prints; SWE-bench's format is that of names with a dot.
+// minitestVerbose reads the output of Minitest's -v. SWE-bench's parser for Minitest expects names with a dot, which
+// Minitest itself does not print.
 var minitestVerbose = lineFormat{
 	needs: " s = ", expr: Pattern(`^(?P<name>\S.*#test_.*) = .*\d\.\d+ s = (?P<mark>[.FE])$`),
 }
 
 // testUnit reads what test-unit prints with --verbose=verbose: the names of classes, and below them those of tests.
-// What a test prints is between its name and its mark. One without the mark of success has failed, unless it was left
-// out.
+// A test's own output is between its name and its mark. A test without the mark of success has failed, unless it was
+// omitted.
 func testUnit(log string, _ Task) (*Results, error) {
 	var r Results
 	var classes []string

@@ -381,7 +381,7 @@ func listed(all []mine.Count) string {
 	return strings.Join(parts, "; ")
 }
 
-// stage is a part of the funnel, with what was lost in it, in lines of 80 columns.
+// stage returns a stage of the funnel: how many are left, and why others were lost. Lines have at most 80 columns.
 func stage(name string, n int, lost []mine.Count) string {
 	head := fmt.Sprintf("%-10s %5d   ", name, n)
 	text := ""

@@ -140,11 +140,7 @@ func (in *passInput) gives(sent *lossInputs, losses, logprobs floats) bool {
 
 // foreignResult reads a result that this client did not ask for. ok is false if there is none.
 func (c *Client) foreignResult(ctx context.Context, request string) (s foreignResult, ok bool) {
-	data, err := json.Marshal(map[string]string{"request_id": request})
-	if err != nil {
-		return s, false
-	}
-	a, _, err := c.send(ctx, c.http, http.MethodPost, "retrieve_future", content{data: data}, foreignTimeout)
+	a, _, err := c.send(ctx, c.http, http.MethodPost, "retrieve_future", pollOf(request), foreignTimeout)
 	if err != nil || a.status != http.StatusOK || json.Unmarshal(a.body, &s) != nil {
 		c.log.Debug("trainer: another client's result is not known", "request", request, "status", a.status, "error", err)
 		return s, false

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -17,8 +16,8 @@ import (
 // which has three times the size of compressed protobuf, and takes both sides longer (BenchmarkEncodings).
 type encoding struct {
 	protobuf bool
-	// compress makes a body smaller; nil where the server takes none that are.
-	compress func([]byte) []byte
+	// zip compresses protobuf; nil where the server reads no compressed bodies.
+	zip *zstd.Encoder
 	// bytes is the most that a body may have, uncompressed; rows is the most sequences in it.
 	bytes, rows int
 }
@@ -53,14 +52,17 @@ func (c *Client) encoding(ctx context.Context) (encoding, error) {
 	if config.Rows > 0 {
 		e.rows = config.Rows
 	}
-	for _, better := range []encoding{{protobuf: true}, {protobuf: true, compress: compressed()}} {
-		better.bytes, better.rows = e.bytes, e.rows
-		ok, err := c.reads(ctx, better)
-		if err != nil || !ok {
-			return e, err
-		}
-		e = better
+	if e.protobuf, err = c.reads(ctx, encoding{protobuf: true}); err != nil || !e.protobuf {
+		return e, err
 	}
+	zip, err := newZip()
+	if err != nil {
+		return e, err
+	}
+	if ok, err := c.reads(ctx, encoding{protobuf: true, zip: zip}); err != nil || !ok {
+		return e, err
+	}
+	e.zip = zip
 	return e, nil
 }
 
@@ -91,16 +93,8 @@ func (c *Client) ask(ctx context.Context, path string, body content) (answer, er
 	}
 }
 
-// compressed returns a function that compresses.
-func compressed() func([]byte) []byte {
-	encoder := sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			panic(err) // of an invalid option
-		}
-		return e
-	})
-	return func(data []byte) []byte { return encoder().EncodeAll(data, nil) }
+func newZip() (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 }
 
 // passRequest asks for a forward or forward_backward pass.
@@ -117,8 +111,8 @@ func (r passRequest) encode(e encoding) (path string, _ content, err error) {
 	if e.protobuf {
 		data, err := r.protobuf()
 		body := content{data: data, kind: kindProtobuf}
-		if e.compress != nil {
-			body.data, body.coding = e.compress(data), "zstd"
+		if e.zip != nil {
+			body.data, body.coding = e.zip.EncodeAll(data, nil), "zstd"
 		}
 		return path, body, err
 	}

@@ -43,14 +43,16 @@ func (c *Client) repeatable(ctx context.Context, operation string, in, out any) 
 	return c.wait(ctx, promise{operation: operation, request: reply.Request}, out)
 }
 
+// pollOf is the body of a poll for the result of a request.
+func pollOf(request string) content {
+	data, _ := json.Marshal(map[string]string{"request_id": request}) // a text can always be encoded
+	return content{data: data}
+}
+
 // wait polls until the operation has ended, and decodes its result into out unless that is nil. Failed polls are
 // repeated, because results can be read several times.
 func (c *Client) wait(ctx context.Context, p promise, out any) error {
-	data, err := json.Marshal(map[string]string{"request_id": p.request})
-	if err != nil {
-		return err
-	}
-	body := content{data: data}
+	body := pollOf(p.request)
 	if _, ok := out.(*passOutput); ok {
 		body.accept = kindProtobuf
 	}

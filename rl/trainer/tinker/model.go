@@ -119,7 +119,7 @@ func (m *Model) operate(ctx context.Context, path string, in map[string]any, cha
 	})
 }
 
-// accept lets the server accept an operation that post posts, under the next number.
+// accept numbers an operation, calls post to send it, and returns the operation as the server has accepted it.
 func (m *Model) accept(path string, changes bool, post func(repeatable bool) (accepted, error)) (promise, error) {
 	m.sequence++
 	// A second load_weights is refused, because it is not the model's first operation.

@@ -13,9 +13,11 @@ func EncodedSize(row *rl.Row, kind string) (int, error) {
 		slope[t] = float64(row.Mask[t]) * row.Advantage * row.Logprobs[t]
 	}
 	in := gradientOf([]share{{row: row, logprobs: row.Logprobs, slope: slope}}, Normalisation{}, 1)
-	e := map[string]encoding{
-		"json": {}, "protobuf": {protobuf: true}, "zstd": {protobuf: true, compress: compressed()},
-	}[kind]
+	zip, err := newZip()
+	if err != nil {
+		return 0, err
+	}
+	e := map[string]encoding{"json": {}, "protobuf": {protobuf: true}, "zstd": {protobuf: true, zip: zip}}[kind]
 	_, body, err := passRequest{model: "model_12345678", sequence: 1, input: in}.encode(e)
 	return len(body.data), err
 }

@@ -33,9 +33,9 @@ type Options struct {
 	// Dedups recognises a request that is sent twice, as SkyRL's source does and its release of 0.3.0 does not.
 	Dedups bool
 	Wire   Wire
-	// Uncompressed makes it refuse what is compressed.
+	// Uncompressed makes the server refuse compressed bodies.
 	Uncompressed bool
-	// Config is what it says about its limits.
+	// Config is added to the answer to client/config.
 	Config map[string]any
 	// MaxBody is the largest body in bytes that the proxy before it lets through; 0 is no limit.
 	MaxBody int
