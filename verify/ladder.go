@@ -149,7 +149,7 @@ func (l *ladder) round(ctx context.Context) error {
 		if err := l.decide(ctx, t, m.run); err != nil || l.c.Canary != "" || l.v.Reward == 0 && !l.comparing {
 			return err
 		}
-		if m.run++; m.run == t.mixed.runs {
+		if m.run++; m.run >= t.mixed.runs {
 			l.c.Canary = CanaryConfirmed
 			l.c.Earned = append(l.c.Earned, "strict", "canary")
 			l.c.weigh(l.task, t.mixed, l.ref)

@@ -248,6 +248,23 @@ func TestLadderPassesErrorsOn(t *testing.T) {
 	}
 }
 
+// The runs end, even if a sandbox shows fewer tests than the one before, and so asks for fewer runs.
+func TestLadderEnds(t *testing.T) {
+	t.Parallel()
+	w, e := newWorld(honest), &Evaluator{seed: 1, Training: true}
+	l := e.ladder(w.task, []byte("a patch"))
+	l.run = func(ctx context.Context, t *trial) error {
+		err := w.run(ctx, t)
+		if t.mixed.runs = 1; len(w.runs) == 1 {
+			t.mixed.runs = 2
+		}
+		return errors.Join(err, map[bool]error{true: errors.New("there is no end")}[len(w.runs) > 9])
+	}
+	if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err != nil || len(w.runs) != 2 {
+		t.Errorf("%d runs, %v", len(w.runs), err)
+	}
+}
+
 // Code that cannot tell a right test from a wrong one guesses, and is right in no more cases than the verdict says.
 func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 	t.Parallel()

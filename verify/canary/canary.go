@@ -221,7 +221,7 @@ func New(w Writer, o Options) (Set, error) {
 		m := &maker{spoken: spoken,
 			writer: w, options: o, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
 			out:   Set{Skipped: map[string]string{}, sources: o.Sources, hidden: hidden, helpers: map[int]Source{}},
-			words: map[int]map[string]int{}, instead: map[string]string{},
+			words: map[int]map[string]int{}, imported: map[int]map[string]bool{}, instead: map[string]string{},
 		}
 		for i, id := range o.Tests {
 			only := o.Only
@@ -268,9 +268,9 @@ func (m *maker) together() bool {
 	})
 }
 
-// Files returns the files that have canaries, and hidden ones without their comments. Those with these indices are
-// wrong there. All files are to be written, so
-// that the time of a file does not show whether any of its tests is wrong.
+// Files returns the files that have canaries, and hidden ones without their comments. The canaries with these indices
+// are wrong there. All files are to be written, so that the time of a file does not show whether any of its tests is
+// wrong.
 func (s Set) Files(wrong []int) []Source {
 	edits := map[int][]edit{}
 	for i, c := range s.Canaries {
@@ -321,7 +321,9 @@ type maker struct {
 	suites  map[int]suite
 	broken  map[int]error
 	words   map[int]map[string]int // of the literals in each source
-	made    map[string]int         // the canary of a function: several ids may be cases of the same one
+	// imported are the names that each source imports and uses once.
+	imported map[int]map[string]bool
+	made     map[string]int // the canary of a function: several ids may be cases of the same one
 	// withheld counts the literals that were taken out.
 	withheld int
 	// instead are the values that tests to fix expect instead of others.
@@ -419,13 +421,13 @@ func (m *maker) choose(
 		return mutation{}, nil, false
 	}
 	if m.words[at] == nil {
-		m.words[at] = wordsOf(data)
+		m.words[at], m.imported[at] = wordsOf(data), usedOnce(data)
 	}
 	wrong := t.mutations(newChance(m.options.Rand, data[from:to], m.words[at]))
 	for _, one := range slices.Concat(m.withhold(t, titles), wrong) {
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
-			one.plain = one.plain || entitled(data, one.ways[0], titles)
+			one.plain = one.plain || tells(data, one.ways[0], titles, m.imported[at])
 			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
 		}
 		switch {

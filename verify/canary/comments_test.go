@@ -55,6 +55,12 @@ func TestQuiet(t *testing.T) {
 			"@pytest.fixture(scope='module')\ndef a():\n    '''    '''\n    return f.__doc__\n"},
 		{"a.sh", "#!/bin/sh\n# 36\ntest_a() {\n\tis 36 \"$(f '# 1' ${a#b} $#)\" # 36\n}\n",
 			"#!/bin/sh\n    \ntest_a() {\n\tis 36 \"$(f '# 1' ${a#b} $#)\"     \n}\n"},
+		{"test_a.py", "m = f'{3 * 12}'\nassert f() == 36, m\nm = '36' + g(\n    36)\nself.assertEqual(f(), 36, msg=m)\nn = '36'\n",
+			"m = f'        '\nassert f() == 36, m\nm = '  ' + g(\n    11)\nself.assertEqual(f(), 36, msg=m)\nn = '36'\n"},
+		{"test_a.py", "m = '36'\nassert f() == 36, m\n", "m = '  '\nassert f() == 36, m\n"},
+		{"test_a.py", "m = '36'\nassert f(m) == 36, m\n", "m = '36'\nassert f(m) == 36, m\n"},
+		{"a.test.js", "const m = `${3 * 12}`;\nassert.equal(f(), 36, m);\nlet n = 36\n",
+			"const m = `         `;\nassert.equal(f(), 36, m);\nlet n = 36\n"},
 		{"a.sh", "cat <<E\n# 36\nE\n", "cat <<E\n# 36\nE\n"},
 	} {
 		if got := string(quiet(Source{Name: tc.file, Data: []byte(tc.source)}, nil)); got != tc.want {

@@ -3,6 +3,7 @@ package canary
 import (
 	"bytes"
 	"regexp"
+	"slices"
 	"strings"
 
 	"deepswe/env"
@@ -78,8 +79,9 @@ var (
 	}}
 )
 
-// hushAll blanks the messages of all checks.
+// hushAll blanks the messages of all checks, and what is given to variables that are nothing but messages.
 func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
+	variables := map[string]int{} // how often each is a message
 	for i, t := range tokens {
 		if t.Kind != 'w' || i+1 == len(tokens) {
 			continue
@@ -89,7 +91,7 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 			called = tokens[i-2].Text + "." + t.Text
 		}
 		if c.assert && called == "assert" {
-			hushFrom(data, tokens[i+1:], t.Depth, 1, false)
+			variables[hushFrom(data, tokens[i+1:], t.Depth, 1, false)]++
 			continue
 		}
 		if tokens[i+1].Text != "(" {
@@ -97,20 +99,31 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 		}
 		for commas, pattern := range c.after {
 			if pattern != nil && pattern().MatchString(called) {
-				hushFrom(data, tokens[i+2:], t.Depth+1, commas, true)
+				variables[hushFrom(data, tokens[i+2:], t.Depth+1, commas, true)]++
 			}
 		}
+	}
+	for name, uses := range variables {
+		hushVariable(data, tokens, name, uses)
 	}
 }
 
 // hushFrom blanks the strings of a message, and makes the digits of its numbers 1. The message follows a number of
-// commas at a depth of brackets, and ends with the call or, in a statement, with the line. Indices stay as they are.
-func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) {
+// commas at a depth of brackets, and ends with the call or, in a statement, with the line. Indices stay as they are. If
+// the message is a variable, it returns its name.
+func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) (variable string) {
+	end := slices.IndexFunc(tokens, func(t lexer.Token) bool { return t.Depth < depth })
+	if end < 0 {
+		end = len(tokens)
+	}
+	for i := 1; !call && i < end; i++ {
+		if tokens[i].Depth == depth && ends(data[tokens[i-1].To:tokens[i].From]) {
+			end = i
+		}
+	}
 	indexed := -1 // the depth around the index
-	for i, t := range tokens {
+	for i, t := range tokens[:end] {
 		switch {
-		case t.Depth < depth, !call && i > 0 && t.Depth == depth && ends(data[tokens[i-1].To:t.From]):
-			return
 		case t.Text == "," && t.Depth == depth:
 			commas--
 		case commas > 0:
@@ -124,6 +137,31 @@ func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) {
 		case t.Kind == 'd':
 			level(data[t.From:t.To])
 		}
+	}
+	if end > 1 && commas <= 0 && tokens[end-1].Kind == 'w' && strings.Contains(",=", tokens[end-2].Text) {
+		return tokens[end-1].Text
+	}
+	return ""
+}
+
+// hushVariable blanks what is given to a variable that is used as a message so many times, and in no other way.
+func hushVariable(data []byte, tokens []lexer.Token, name string, uses int) {
+	var given []int
+	for i, t := range tokens {
+		switch {
+		case t.Kind != 'w' || t.Text != name:
+		case i+1 < len(tokens) && tokens[i+1].Text == "=" && t.Depth == tokens[i+1].Depth &&
+			(i == 0 || tokens[i-1].Text != "."):
+			given = append(given, i+2)
+		default:
+			uses--
+		}
+	}
+	if uses != 0 {
+		return
+	}
+	for _, at := range given {
+		hushFrom(data, tokens[min(at, len(tokens)):], tokens[at-2].Depth, 0, false)
 	}
 }
 

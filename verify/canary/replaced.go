@@ -1,10 +1,13 @@
 package canary
 
 import (
+	"bytes"
+	"maps"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"deepswe/env"
 	"deepswe/verify/literal"
 )
 
@@ -37,15 +40,38 @@ func valued(text string) (v literal.Value, partial, ok bool) {
 	return v, partial, err == nil
 }
 
-// entitled reports whether the titles of a test contain the value that an edit replaces. Edits do not change titles.
-func entitled(data []byte, way []edit, titles literal.Text) bool {
+// tells reports whether what an edit leaves says what was there: a title of the test contains it, which no edit
+// changes, or it is a name that the file imports and has no other use for.
+func tells(data []byte, way []edit, titles literal.Text, imported map[string]bool) bool {
 	if len(way) != 1 {
 		return false
 	}
 	_, text, _ := replaced(data, way[0], nil)
+	if imported[text] {
+		return true
+	}
 	words, err := literal.Parse(strconv.Quote(text))
 	return err == nil && text != "" && words.In(titles)
 }
+
+// usedOnce returns the names that a file imports and uses once.
+func usedOnce(data []byte) map[string]bool {
+	uses, imports := map[string]int{}, map[string]bool{}
+	for line := range bytes.Lines(data) {
+		importing := importing().Match(line)
+		for _, name := range names().FindAll(line, -1) {
+			if importing {
+				imports[string(name)] = true
+			} else {
+				uses[string(name)]++
+			}
+		}
+	}
+	maps.DeleteFunc(imports, func(name string, _ bool) bool { return uses[name] != 1 })
+	return imports
+}
+
+var importing = env.Pattern(`\b(import|require)\b`)
 
 // common returns how many bytes two texts share at both ends, without parting a word.
 func common(a, b string) (head, tail int) {

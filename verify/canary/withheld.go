@@ -65,8 +65,11 @@ func newHelper(w withholder, record, beside string) Source {
 // keep is the name of the helper.
 const keep = "kept_for_later"
 
-// numbered matches a call of the helper up to the number of the literal.
+// numbered matches a call of the helper up to the number of the literal, which unnumbered replaces: neither says
+// anything about what the literals are.
 var numbered = env.Pattern(keep + `\(\d+`)
+
+const unnumbered = "_(_"
 
 // withhold returns the mutation that takes all literals out of a test with these titles; none if there is none that can
 // be.
@@ -86,9 +89,9 @@ func (m *maker) withhold(t test, titles literal.Text) []mutation {
 }
 
 // inSight returns the mutations of withheld tests of which a literal can be found elsewhere while all of them are
-// withheld: in a part of a file that has as well what the code is given for it or, where that is not known or in a file
-// of data, without. Of tests to fix that expect something else instead, it returns those of which that is so for what
-// they expect, although all are wrong.
+// withheld: anywhere, because what is there may lead to it in more ways than can be looked for. Of tests to fix that
+// expect something else instead, it returns those of which what they expect can be found, although all are wrong: in a
+// file of data, in a part of a file that has as well what the code is given for it, or in the test of an inverse.
 func (m *maker) inSight() (found []string) {
 	var withheld, wrong []int
 	for i, c := range m.out.Canaries {
@@ -103,7 +106,9 @@ func (m *maker) inSight() (found []string) {
 			continue
 		}
 		var parts []part
-		files := m.out.Files(all)
+		bare := m.out
+		bare.helpers = nil
+		files := bare.Files(all)
 		for _, s := range m.spoken {
 			if i := slices.IndexFunc(files, func(f Source) bool { return s.Name == f.Name }); i >= 0 {
 				s = files[i]
@@ -165,6 +170,7 @@ func newPart(file, test string, source []byte, data bool) part {
 
 // parts returns the parts of a file. Its name is one of what is not in a test.
 func (m *maker) parts(s Source) (all []part) {
+	s.Data = numbered().ReplaceAll(s.Data, []byte(unnumbered))
 	rest := slices.Concat([]byte(s.Name+"\n"), s.Data)
 	if !m.writer.Holds(s.Name) {
 		return []part{newPart(s.Name, "", rest, true)}
@@ -190,15 +196,15 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 		if l.partial {
 			return false
 		}
-		own := numbered().ReplaceAllString(p.source, keep)
+		own := p.source
 		for _, given := range l.given {
 			own = strings.ReplaceAll(own, given, " ")
 		}
 		text := literal.Read(own)
 		return v.In(text) && v.Touched(text) // what has no words is not looked for
 	}
-	if p.data && v.In(p.text) {
-		return true
+	if p.data || c.Kind == Withheld {
+		return v.In(p.text)
 	}
 	rest, known := l.inputs(p.text, v)
 	return known && v.In(rest)

@@ -208,8 +208,8 @@ func TestWithheldInOldGo(t *testing.T) {
 	_, _ = config.Check("a", fset, []*ast.File{helper}, nil) // its imports are not found
 }
 
-// What a test to fix expects is in sight if a file that comes with the tests has it, of whatever kind, or another
-// test has it beside what the code is given; what the test itself gives to the code is not.
+// What a test to fix expects is not withheld if anything else has it. It gives itself away if a file of data has it, or
+// another test beside what the code is given. What the test itself gives to the code is not in sight.
 func TestInSight(t *testing.T) {
 	t.Parallel()
 	const test = "def test_a():\n    assert f('3 dozen') == 36\n"
@@ -219,7 +219,8 @@ func TestInSight(t *testing.T) {
 		more Source
 		want Kind
 	}{
-		{Python{}, test, Source{"other.py", []byte("N = 36\n")}, Withheld},
+		{Python{}, test, Source{"other.py", []byte("N = 37\n")}, Withheld},
+		{Python{}, test, Source{"other.py", []byte("N = 0x24\n")}, Expectation},
 		{Python{}, test, Source{"a.json", []byte(`{"dozens": {"n": 36}}`)}, Telling},
 		{Python{}, test, Source{"known.py", []byte("KNOWN = {'3 dozen': 36}\n")}, Telling},
 		{Python{}, "def test_a():\n    x = 'abc'\n    assert f(x) == 'abc'\n", Source{}, Withheld},
@@ -228,7 +229,7 @@ func TestInSight(t *testing.T) {
 	} {
 		name := map[bool]string{true: "test_a.py", false: "a.test.js"}[strings.HasPrefix(tc.test, "def")]
 		set, err := New(tc.w, Options{
-			Tests: []string{"test_a"}, Fixes: 1, Sources: []Source{{name, []byte(tc.test)}, tc.more}, Record: "/tmp/record",
+			Tests: []string{"test_a"}, Fixes: 1, Sources: []Source{{name, []byte(tc.test)}, tc.more}, Record: "/tmp/36-abc",
 			Rand: random(1),
 		})
 		if err != nil || set.Canaries[0].Kind != tc.want {
