@@ -201,7 +201,7 @@ func List(w Writer, s Source) []string {
 // New chooses a canary for each test. If there is none, the error wraps [ErrNone].
 //
 // Literals are withheld only where nothing in sight has them. The tests to fix are withheld together or not at all:
-// what one of them says could be what another one expects.
+// what one of them says could be what another one expects. Of other expectations, those are wrong that nothing tells.
 func New(w Writer, o Options) (Set, error) {
 	if o.Excluded = maps.Clone(o.Excluded); o.Excluded == nil {
 		o.Excluded = map[string]bool{}
@@ -217,9 +217,10 @@ func New(w Writer, o Options) (Set, error) {
 			o.Sources[i].Data = quiet(s, o.Tests)
 		}
 	}
+	told := map[string]bool{}
 	for {
 		m := &maker{spoken: spoken,
-			writer: w, options: o, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
+			writer: w, options: o, told: told, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
 			out:   Set{Skipped: map[string]string{}, sources: o.Sources, hidden: hidden, helpers: map[int]Source{}},
 			words: map[int]map[string]int{}, imported: map[int]map[string]bool{}, instead: map[string]string{},
 		}
@@ -236,19 +237,18 @@ func New(w Writer, o Options) (Set, error) {
 			return m.out, fmt.Errorf("%w: %s", ErrNone, m.reasons())
 		}
 		found, together := m.inSight(), m.together()
-		if o.Record == "" || together && !slices.ContainsFunc(found, m.withholds) {
-			for i, c := range m.out.Canaries {
-				if slices.Contains(found, c.Mutation) {
-					m.out.Canaries[i].Kind = Telling
-				}
-			}
+		if len(found) == 0 && (o.Record == "" || together) {
 			return m.out, nil
 		}
 		if !together {
 			o.Record = ""
 		}
-		for _, mutation := range slices.DeleteFunc(found, func(one string) bool { return !m.withholds(one) }) {
-			o.Excluded[mutation] = true
+		for _, mutation := range found {
+			if m.withholds(mutation) {
+				o.Excluded[mutation] = true
+			} else {
+				told[mutation] = true
+			}
 		}
 	}
 }
@@ -324,6 +324,8 @@ type maker struct {
 	// imported are the names that each source imports and uses once.
 	imported map[int]map[string]bool
 	made     map[string]int // the canary of a function: several ids may be cases of the same one
+	// told are the mutations of expectations that something in sight tells.
+	told map[string]bool
 	// withheld counts the literals that were taken out.
 	withheld int
 	// instead are the values that tests to fix expect instead of others.
@@ -425,14 +427,15 @@ func (m *maker) choose(
 	}
 	wrong := t.mutations(newChance(m.options.Rand, data[from:to], m.words[at]))
 	for _, one := range slices.Concat(m.withhold(t, titles), wrong) {
+		key := mutationKey(m.options.Sources[at].Name, t, one.key)
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
-			one.plain = one.plain || tells(data, one.ways[0], titles, m.imported[at])
+			one.plain = one.plain || tells(data, one.ways[0], titles, m.imported[at]) || m.told[key]
 			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
 		}
 		switch {
 		case only != "" && only != one.kind:
-		case len(one.ways) == 0 || m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)]:
+		case len(one.ways) == 0 || m.options.Excluded[key]:
 		case len(best) == 0 || rank(one) < rank(best[0]):
 			best = []mutation{one}
 		case rank(one) == rank(best[0]):

@@ -238,6 +238,22 @@ func TestInSight(t *testing.T) {
 	}
 }
 
+// Of several expectations of a test to fix, the wrong one is one that nothing tells.
+func TestWhatNothingTells(t *testing.T) {
+	t.Parallel()
+	source := Source{"test_a.py", []byte("def test_a():\n    assert f('2 score') == 40\n    assert f('apples') == 17\n\n\n" +
+		"KNOWN = {'2 score': 40}\n")}
+	for seed := range uint64(20) {
+		set, err := New(Python{}, Options{
+			Tests: []string{"test_a"}, Fixes: 1, Sources: []Source{source}, Rand: random(seed),
+			Before: []byte("test_a.py:2: AssertionError\ntest_a.py:3: AssertionError\n"),
+		})
+		if err != nil || set.Canaries[0].Kind != Expectation {
+			t.Errorf("seed %d: %+v, %v", seed, set.Canaries, err)
+		}
+	}
+}
+
 // What a check calls to check is not where its values come from.
 func TestPlacedAmongAsserts(t *testing.T) {
 	t.Parallel()
