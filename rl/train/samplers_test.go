@@ -18,6 +18,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/rl/metrics"
+	"deepswe/rl/train/config"
 	"deepswe/rl/train/recipe"
 	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
@@ -145,14 +146,21 @@ func runOnUnreliable(
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, p := range got.Points {
+	nothingLost(t, c, o.Dir, got.Points)
+}
+
+// nothingLost checks a run two updates ahead that has come to its end: it has made each of its versions, has learned from
+// every group once, and has played every rollout once.
+func nothingLost(t *testing.T, c config.Config, dir string, points []metrics.Point) {
+	t.Helper()
+	for i, p := range points {
 		if p.Values["policy/version"] != float64(i+1) || p.Values["staleness/max"] > 2 {
 			t.Errorf("step %d has version %v and rollouts %v updates old", p.Step, p.Values["policy/version"],
 				p.Values["staleness/max"])
 		}
 	}
 	times := map[string]int{}
-	visits, err := record.ReadVisits(o.Dir)
+	visits, err := record.ReadVisits(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,10 +172,10 @@ func runOnUnreliable(
 			t.Errorf("group %s was learned from %d times", group, n)
 		}
 	}
-	if len(got.Points) != c.Steps || len(times) != c.Steps*c.Rollouts.Tasks {
-		t.Errorf("%d steps learned from %d groups", len(got.Points), len(times))
+	if len(points) != c.Steps || len(times) != c.Steps*c.Rollouts.Tasks {
+		t.Errorf("%d steps learned from %d groups", len(points), len(times))
 	}
-	onceEach(t, o.Dir, c)
+	onceEach(t, dir, c)
 }
 
 // breakSampler puts a server into one state after the other.
