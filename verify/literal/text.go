@@ -2,6 +2,7 @@ package literal
 
 import (
 	"math/big"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,14 +15,14 @@ import (
 )
 
 // Text is a text in a form in which it does not matter how words and numbers are written: "thirty-six", 0x24 and 036.0
-// are 36, and "Dozens" is "dozen". Each element is a way to read the text: source code may have escape sequences, and
-// commas in numbers.
+// are 36, and "Dozens" is "dozen". Each element is a way to read the text: source code may have escape sequences,
+// commas in numbers, and numbers that it computes from others.
 type Text []string
 
 // Read returns the form of a text.
 func Read(source string) Text {
 	ways := Text{normal(source)}
-	for _, change := range []func(string) string{unescaped, ungrouped} {
+	for _, change := range []func(string) string{unescaped, ungrouped, pointed, computed} {
 		if changed := change(source); changed != source {
 			ways = append(ways, normal(changed))
 		}
@@ -39,7 +40,7 @@ func (t Text) Without(v Value) (rest Text) {
 
 // In reports whether a text contains all numbers and strings of a value, except for common ones.
 func (v Value) In(t Text) bool {
-	return v.all(func(one Value) bool { return t.contains(one.words()) })
+	return v.all(func(one Value) bool { return t.contains(one.words()) || one.kind == text && t.joins(one.words()) })
 }
 
 // Mentioned reports whether a text contains all numbers of a value and all words of its strings, in any order, except
@@ -84,6 +85,27 @@ func (t Text) contains(words string) bool {
 	return words == " " || slices.ContainsFunc(t, func(way string) bool { return strings.Contains(way, words) })
 }
 
+// shortest is the number of letters from which words count that a text divides in other places: "mon" + "day".
+const shortest = 5
+
+// joins reports whether a text has words with other blanks between their letters: it may join or part them.
+func (t Text) joins(words string) bool {
+	letters := strings.ReplaceAll(words, " ", "")
+	if utf8.RuneCountInString(letters) < shortest {
+		return false
+	}
+	var parted *regexp.Regexp
+	return slices.ContainsFunc(t, func(way string) bool {
+		if !strings.Contains(strings.ReplaceAll(way, " ", ""), letters) {
+			return false
+		}
+		if parted == nil { // most texts do not have the letters at all
+			parted = regexp.MustCompile(" " + strings.Join(strings.Split(letters, ""), " ?") + " ")
+		}
+		return parted.MatchString(way)
+	})
+}
+
 // words returns the words of a number or a string as normal does.
 func (v Value) words() string { return normal(v.word()) }
 
@@ -93,12 +115,16 @@ var (
 		`\d[\d_]*(?:\.\d+)?(?:[eE][+-]?\d{1,2}\b)?|[\pL\pM]+`)
 	escapes = env.Pattern(`\\(?:x[[:xdigit:]]{2}|u[[:xdigit:]]{4}|U[[:xdigit:]]{8}|u\{[[:xdigit:]]{1,6}\}|[abfnrtv0])`)
 	grouped = env.Pattern(`\b\d{1,3}(?:,\d{3})+\b`)
+	comma   = env.Pattern(`\b(\d+),(\d+)\b`)
+	// products and sums match what source code computes from two numbers. A minus without blanks is more often a dash.
+	products = env.Pattern(`\b(\d{1,9})\s*(\*|<<|\s//?\s)\s*(\d{1,9})\b`)
+	sums     = env.Pattern(`\b(\d{1,12})(\s*\+\s*|\s+-\s+)(\d{1,12})\b`)
 )
 
 // normal returns the words and numbers of a text, with a blank before and after each.
 func normal(source string) string {
 	var words []string
-	for _, token := range tokens().FindAllString(norm.NFC.String(source), -1) {
+	for _, token := range tokens().FindAllString(strings.Map(digit, norm.NFKC.String(source)), -1) {
 		if '0' <= token[0] && token[0] <= '9' {
 			words = append(words, decimal(token))
 		} else {
@@ -106,6 +132,18 @@ func normal(source string) string {
 		}
 	}
 	return " " + strings.Join(append(counted(words), ""), " ")
+}
+
+// digit returns the digit of ASCII for one of another script, and any other character as it is.
+func digit(r rune) rune {
+	if r < utf8.RuneSelf || !unicode.IsDigit(r) {
+		return r
+	}
+	zero := r // the digits of a script follow each other, but several such rows may do so, too
+	for unicode.IsDigit(zero-1) && r-zero < 9 {
+		zero--
+	}
+	return '0' + r - zero
 }
 
 // decimal returns a number as Go writes it.
@@ -157,6 +195,39 @@ func unescaped(source string) string {
 // ungrouped takes the commas out of numbers.
 func ungrouped(source string) string {
 	return grouped().ReplaceAllStringFunc(source, func(n string) string { return strings.ReplaceAll(n, ",", "") })
+}
+
+// pointed writes numbers with a comma with a point.
+func pointed(source string) string { return comma().ReplaceAllString(source, "$1.$2") }
+
+// computed replaces products, and then sums, of numbers by their values.
+func computed(source string) string {
+	for _, pattern := range []*regexp.Regexp{products(), sums()} {
+		const most = 4 // of the numbers in a chain
+		for range most - 1 {
+			source = pattern.ReplaceAllStringFunc(source, func(found string) string {
+				parts := pattern.FindStringSubmatch(found)
+				a, _ := strconv.Atoi(parts[1])
+				b, _ := strconv.Atoi(parts[3])
+				switch op := strings.TrimSpace(parts[2]); {
+				case op == "*":
+					a *= b
+				case op == "+":
+					a += b
+				case op == "-":
+					a -= b
+				case op == "<<" && b < 32:
+					a <<= b
+				case b > 0 && a%b == 0:
+					a /= b
+				default:
+					return found
+				}
+				return strconv.Itoa(a)
+			})
+		}
+	}
+	return source
 }
 
 // The words of numbers below twenty, and of tens from twenty.
