@@ -268,6 +268,8 @@ func (t *trial) sources(
 			if f, ok := own[name]; ok {
 				if f.kind == env.KindFile && (!w.Holds(name) || !bytes.ContainsRune(f.data, 0)) {
 					sources = append(sources, canary.Source{Name: name, Data: f.data})
+				} else { // what it says is not looked at: no source, or a link whose target may say it
+					all = false
 				}
 				continue
 			}
@@ -282,6 +284,8 @@ func (t *trial) sources(
 			if err == nil && (!w.Holds(name) || !bytes.ContainsRune(data, 0)) {
 				sources = append(sources, canary.Source{Name: name, Data: data})
 				all = all && info.Size == int64(len(data))
+			} else if err == nil {
+				all = false
 			}
 		}
 		return nil

@@ -164,7 +164,9 @@ type part struct {
 	data bool
 }
 
+// newPart reads a part of a file. Zero bytes are left out, because every other byte of a text in UTF-16 is one.
 func newPart(file, test string, source []byte, data bool) part {
+	source = bytes.ReplaceAll(source, []byte{0}, nil)
 	return part{file, test, string(source), literal.Read(string(source)), data}
 }
 
