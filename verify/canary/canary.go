@@ -214,7 +214,7 @@ func New(w Writer, o Options) (Set, error) {
 	o.Sources = slices.Clone(spoken)
 	for i, s := range spoken {
 		if w.Holds(s.Name) {
-			o.Sources[i].Data = quiet(s, o.Tests)
+			o.Sources[i].Data = short(s, o.Tests)
 		}
 	}
 	told := map[string]bool{}
@@ -303,7 +303,7 @@ func (s Set) Files(wrong []int) []Source {
 // Known reports whether a text has what a canary changes as it is right.
 func (s Set) Known(i int, text []byte) bool {
 	c := s.Canaries[i]
-	text = quiet(Source{c.File, text}, c.Tests)
+	text = short(Source{c.File, text}, c.Tests)
 	source := s.sources[c.source].Data
 	return c.Kind != Outright && !slices.ContainsFunc(c.edits, func(e edit) bool {
 		from := bytes.LastIndexByte(source[:e.at], '\n') + 1

@@ -27,6 +27,33 @@ var (
 	javaScriptComment = env.Pattern(`(?s)/\*.*?\*/|//[^\n]*`)
 )
 
+// short returns a source with one blank in the place of what quiet has blanked, and with none at the end of a line: how
+// long a text was may say which one it was.
+func short(s Source, ids []string) []byte {
+	after := quiet(s, ids)
+	if len(after) != len(s.Data) {
+		return after
+	}
+	var out []byte
+	for at := 0; at < len(after); {
+		end, blanked := at, false
+		for ; end < len(after) && (after[end] == ' ' || after[end] == '\t'); end++ {
+			blanked = blanked || after[end] != s.Data[end]
+		}
+		switch {
+		case end == at:
+			out = append(out, after[at])
+			end++
+		case !blanked:
+			out = append(out, after[at:end]...)
+		case end < len(after) && after[end] != '\n' && after[end] != '\r':
+			out = append(out, ' ')
+		}
+		at = end
+	}
+	return out
+}
+
 // quiet returns a source with blanks in the place of its comments and messages, and of the documentation of Python's
 // tests, unless one of the ids is made of that. Scripts with here-documents stay as they are, because the lexer takes
 // their lines for code.

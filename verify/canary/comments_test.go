@@ -68,3 +68,19 @@ func TestQuiet(t *testing.T) {
 		}
 	}
 }
+
+// How long a comment or a message was is not to be seen, and code stays where it is.
+func TestShort(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ file, source, want string }{
+		{"test_a.py", "def test_a():\n    # three dozen\n    assert f() == 36, 'not  72/2'  # 36\n",
+			"def test_a():\n\n    assert f() == 36, ' '\n"},
+		{"test_a.py", "def test_a():\n    '''It is 36.\n\n    And not 72/2.\n    '''\n    x = '  a'\n",
+			"def test_a():\n    '''\n\n\n    '''\n    x = '  a'\n"},
+		{"a.test.js", "a/* 36 */b;\t/* x */\tc();\n", "a b; c();\n"},
+	} {
+		if got := string(short(Source{Name: tc.file, Data: []byte(tc.source)}, nil)); got != tc.want {
+			t.Errorf("%s:\n%s\nbecomes\n%q\nwant\n%q", tc.file, tc.source, got, tc.want)
+		}
+	}
+}

@@ -27,8 +27,8 @@ func TestWithheld(t *testing.T) {
     assert x == 4711, "not 4711"
     assert {"a": [1, "two"]} == g()
 `)}, "test_a", `def test_a():
-    """           """
-    x = f(1)        
+    """ """
+    x = f(1)
     assert kept_for_later(0, x)
     assert kept_for_later(1, g())
 `, []string{"4711", "{'a': [1, 'two']}"}},
