@@ -206,7 +206,7 @@ func New(w Writer, o Options) (Set, error) {
 	if o.Excluded = maps.Clone(o.Excluded); o.Excluded == nil {
 		o.Excluded = map[string]bool{}
 	}
-	if o.Fixes < 0 {
+	if o.Fixes < 0 || slices.ContainsFunc(o.Sources, func(s Source) bool { return w.Holds(s.Name) && loud(s) }) {
 		o.Record = ""
 	}
 	hidden := slices.DeleteFunc(slices.Clone(o.Hidden), func(name string) bool { return !w.Holds(name) })

@@ -66,7 +66,7 @@ func quiet(s Source, ids []string) []byte {
 		return s.Data
 	}
 	tokens, ok := l.Lex(s.Data)
-	if !ok {
+	if !ok { // then nothing is withheld (see New)
 		return s.Data
 	}
 	comment, checks := hashComment, checkers{}
@@ -93,6 +93,16 @@ func quiet(s Source, ids []string) []byte {
 		}
 	}
 	return data
+}
+
+// loud reports whether a source keeps its comments because it cannot be read.
+func loud(s Source) bool {
+	l, ok := lexer.Of(s.Name, s.Data)
+	if !ok || path.Ext(s.Name) == ".go" {
+		return false
+	}
+	_, ok = l.Lex(s.Data)
+	return !ok
 }
 
 // silence blanks a comment, except for what runners and compilers read in it. After a directive to the checker of
