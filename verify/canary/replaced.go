@@ -3,6 +3,7 @@ package canary
 import (
 	"bytes"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -53,6 +54,43 @@ func tells(data []byte, way []edit, titles literal.Text, imported map[string]boo
 	words, err := literal.Parse(strconv.Quote(text))
 	return err == nil && text != "" && words.In(titles)
 }
+
+// odd reports whether a mutation only puts something into what was expected, in the one way that there is: [0] for [],
+// "s" for "", "done.s" for "done.". Few people would write that.
+func odd(data []byte, m mutation) bool {
+	if len(m.ways) != 1 || len(m.ways[0]) != 1 {
+		return false
+	}
+	before, after := changed(data, m.ways[0][0])
+	return before == "" && !inverts().MatchString(after)
+}
+
+// opposes reports whether a mutation turns a check into its opposite where a title says on which side it is: what is
+// rejected, is not allowed.
+func opposes(data []byte, m mutation, titles literal.Text) bool {
+	if len(m.ways) != 1 || len(m.ways[0]) != 1 {
+		return false
+	}
+	before, after := changed(data, m.ways[0][0])
+	turns := inverts().MatchString(before+after) || before != "" && before[0] > '9'
+	return turns && slices.ContainsFunc(titles, sided().MatchString)
+}
+
+// changed returns what an edit takes out and puts in, without parting a word.
+func changed(data []byte, e edit) (before, after string) {
+	before, after = string(data[e.at:e.end]), e.text
+	head, tail := common(before, after)
+	return before[head : len(before)-tail], after[head : len(after)-tail]
+}
+
+var (
+	// inverts matches what makes a check its opposite.
+	inverts = env.Pattern(`(?i)not|true|false|!`)
+	// sided matches words of titles that say whether something holds, in the form of package literal.
+	sided = env.Pattern(` (no|not|non|never|without|none|nothing|lack|missing|absent|empty|in?valid|bad|wrong|true|false|` +
+		`fail\w*|refus\w*|reject\w*|den(y|ie\w*)|forbid\w*|dis\w+|ignor\w*|skip\w*|exclud\w*|omit\w*|drop\w*|un\w+|` +
+		`is|are|ha|have|can|accept\w*|allow\w*|permit\w*|exist\w*|contain\w*|includ\w*|support\w*|equal\w*|differ\w*) `)
+)
 
 // usedOnce returns the names that a file imports and uses once.
 func usedOnce(data []byte) map[string]bool {
