@@ -156,7 +156,17 @@ func otherDecimals(text string, least int, r *chance) []string {
 	if strings.ContainsAny(fraction, "eE_") {
 		digits = -1
 	}
-	return mapped(otherNumbers(0, -versions, versions, r), func(by int) string {
+	least = -versions
+	switch scale := math.Pow10(digits); {
+	case 0 < f && f < 1 && 0 < digits && digits < 10: // a share, or a probability, stays one
+		shares := &chance{Rand: r.Rand}
+		return mapped(otherNumbers(int(math.Round(f*scale)), 1, int(scale)-1, shares), func(n int) string {
+			return strconv.FormatFloat(float64(n)/scale, 'f', digits, 64)
+		})
+	case f >= 0: // and an amount does not become a debt
+		least = max(-versions, -int(f))
+	}
+	return mapped(otherNumbers(0, least, versions, r), func(by int) string {
 		return strconv.FormatFloat(f+float64(by), 'f', digits, 64)
 	})
 }
@@ -167,8 +177,15 @@ func otherTexts(text string, r *chance) []string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
 	if all := words().FindAllStringIndex(text, -1); len(all) > 0 {
 		from, to := all[len(all)-1][0], all[len(all)-1][1]
-		if others := r.known(text[from:to]); len(others) > 0 && !strings.HasSuffix(text[:from], `\`) {
-			return mapped(others, func(s string) string { return text[:from] + s + text[to:] })
+		if other := opposite[text[from:to]]; other != "" {
+			return []string{text[:from] + other + text[to:]}
+		}
+		others := r.known(text[from:to])
+		if word := text[from:to]; len(others) == 0 && strings.Contains(text[:from], word) {
+			others = otherTexts(word, &chance{Rand: r.Rand})
+		}
+		if len(others) > 0 && !strings.HasSuffix(text[:from], `\`) {
+			return mapped(others, func(s string) string { return everywhere(text, text[from:to], s) })
 		}
 	}
 	if text == "" || strings.Contains(text, `\`) {
@@ -192,6 +209,22 @@ func otherTexts(text string, r *chance) []string {
 		others = append(others, text[:len(text)-1]+choice[i:i+1])
 	}
 	return others
+}
+
+// opposite are the words of JSON that no other word can take the place of.
+var opposite = map[string]string{"true": "false", "false": "true", "null": "0"}
+
+// everywhere exchanges a word of a text for another one wherever it is, as the name of a tag that begins and ends.
+func everywhere(text, word, other string) string {
+	if from := strings.LastIndex(text, word); strings.Contains(text, `\`) { // a letter of an escape is no word
+		return text[:from] + other + text[from+len(word):]
+	}
+	return words().ReplaceAllStringFunc(text, func(one string) string {
+		if one == word {
+			return other
+		}
+		return one
+	})
 }
 
 // mapped applies a function to each element.

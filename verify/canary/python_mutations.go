@@ -334,7 +334,11 @@ func pyOtherScalars(expr string, r *chance) []string {
 		return []string{"0"}
 	}
 	if pyNumber().MatchString(expr) {
-		return otherDecimals(expr, math.MinInt, r)
+		least := 0 // a count is never negative
+		if expr[0] == '-' {
+			least = math.MinInt
+		}
+		return otherDecimals(expr, least, r)
 	}
 	if !pyPrefix().MatchString(expr) || strings.TrimLeft(strings.TrimSpace(maskTop(expr)), "rRuUbBfF \t\r\n") != "" {
 		return nil
