@@ -431,7 +431,7 @@ func (m *maker) choose(
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
 			one.plain = one.plain || tells(data, one.ways[0], titles, m.imported[at]) || m.told[key] || odd(data, one) ||
-				opposes(data, one, titles)
+				opposes(data, one, titles) || measures(data, one, t)
 			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
 		}
 		switch {

@@ -77,6 +77,16 @@ func opposes(data []byte, m mutation, titles literal.Text) bool {
 	return turns && slices.ContainsFunc(titles, sided().MatchString)
 }
 
+// measures reports whether a mutation makes a length wrong in a test that checks something else as well: how many
+// elements it names says how long what has them is.
+func measures(data []byte, m mutation, t test) bool {
+	line := lineAt(data, m.ways[0][0].at)
+	return measured().MatchString(line) && len(t.checks()) > 1
+}
+
+// measured matches comparisons with a length.
+var measured = env.Pattern(`\b[lL]en\(|\.length\b|\b(toHaveLength|lengthOf)\b`)
+
 // changed returns what an edit takes out and puts in, without parting a word.
 func changed(data []byte, e edit) (before, after string) {
 	before, after = string(data[e.at:e.end]), e.text
