@@ -88,6 +88,9 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 	if o.Sources, all, err = t.sources(ctx, w, o.Tests, tests); err != nil {
 		return err
 	}
+	if said := saidByScript(t.task.Tests.Script); said != "" {
+		o.Sources = append(o.Sources, canary.Source{Name: "script", Data: []byte(said)})
+	}
 	o.Hidden = slices.Collect(maps.Keys(tests))
 	if t.task.Tests.RewardFile != "" || t.mixing.foreign || !all {
 		o.Record = ""
@@ -129,6 +132,33 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 		}
 	}
 	return nil
+}
+
+var (
+	// hereDocument matches the beginning of a text in a script: often the tests themselves, which are other sources.
+	hereDocument = env.Pattern(`<<-?\s*["'\\]?(\w+)`)
+	// unsaid matches what says nothing in a script: redirections, hashes of commits, and versions of programs.
+	unsaid = env.Pattern(`\d*>&?\d*|\b[0-9a-f]{7,40}\b|\b[A-Za-z]+-?\d+(\.\d+)*\b`)
+)
+
+// saidByScript returns what a script may tell the code under test, by its environment and arguments, of what tests
+// expect.
+func saidByScript(script string) string {
+	var out strings.Builder
+	end := ""
+	for line := range strings.Lines(script) {
+		if end != "" {
+			if strings.TrimSpace(line) == end {
+				end = ""
+			}
+			continue
+		}
+		if found := hereDocument().FindStringSubmatch(line); found != nil {
+			end = found[1]
+		}
+		out.WriteString(unsaid().ReplaceAllString(line, " "))
+	}
+	return out.String()
 }
 
 // lookFor looks for tests to fix in the repository.
