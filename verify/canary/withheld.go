@@ -89,9 +89,10 @@ func (m *maker) withhold(t test, titles literal.Text) []mutation {
 }
 
 // inSight returns the mutations of withheld tests of which a literal can be found elsewhere while all of them are
-// withheld: anywhere, because what is there may lead to it in more ways than can be looked for. Of tests to fix that
-// expect something else instead, it returns those of which what they expect can be found, although all are wrong: in a
-// file of data, in a part of a file that has as well what the code is given for it, or in the test of an inverse.
+// withheld: anywhere, because what is there may lead to it in more ways than can be looked for, or in another form in a
+// part of a file that has all literals that the code is given for it. Of tests to fix that expect something else instead,
+// it returns those of which what they expect can be found, although all are wrong: in a file of data, in a part of a file
+// that has as well what the code is given for it, or in the test of an inverse.
 func (m *maker) inSight() (found []string) {
 	var withheld, wrong []int
 	for i, c := range m.out.Canaries {
@@ -205,33 +206,35 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 		text := literal.Read(own)
 		return v.In(text) && v.Touched(text) // what has no words is not looked for
 	}
-	if p.data || c.Kind == Withheld {
+	if p.data {
 		return v.In(p.text)
 	}
-	rest, known := l.inputs(p.text, v)
+	rest, known, named := l.inputs(p.text, v)
+	if c.Kind == Withheld {
+		return v.In(p.text) || named && known
+	}
 	return known && v.In(rest)
 }
 
-// inputs reports whether a text has all literals that the code is given or, without any, a constant that it is given or
-// the names of all functions that are called, and returns the text without the strings among the literals. For a part
-// of what is expected, one word of each literal is enough.
-func (l Literal) inputs(text literal.Text, wanted literal.Value) (rest literal.Text, known bool) {
+// inputs reports whether a text has all literals that the code is given or, if there are none to name, a constant that it
+// is given or the names of all functions that are called, and returns the text without the strings among the literals.
+// For a part of what is expected, one word of each literal is enough.
+func (l Literal) inputs(text literal.Text, wanted literal.Value) (rest literal.Text, known, named bool) {
 	given, several := strings.Join(l.given, "\n"), len(l.Parts()) > 1
 	rest, known = text, true
-	found := false
 	for _, one := range literals().FindAllString(given, -1) {
 		v, err := literal.Parse(one)
 		if err != nil || v.Common() || literal.Equal(v, wanted) {
 			continue
 		}
-		found = true
+		named = true
 		known = known && (v.Mentioned(text) || several && v.Touched(text))
 		if (one[0] > '9' || one[0] < '0') && !wanted.Alike(v) {
 			rest = rest.Without(v)
 		}
 	}
-	if found {
-		return rest, known
+	if named {
+		return rest, known, true
 	}
 	said := func(name string) bool {
 		v, err := literal.Parse(strconv.Quote(name))
@@ -239,7 +242,7 @@ func (l Literal) inputs(text literal.Text, wanted literal.Value) (rest literal.T
 	}
 	unsaid := func(call []string) bool { return !said(call[1]) }
 	return rest, slices.ContainsFunc(constants().FindAllString(given, -1), said) ||
-		!slices.ContainsFunc(called().FindAllStringSubmatch(given, -1), unsaid)
+		!slices.ContainsFunc(called().FindAllStringSubmatch(given, -1), unsaid), false
 }
 
 // traced returns an expression, and the statements of a test that give values to names in it.
