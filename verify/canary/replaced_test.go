@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -19,6 +20,59 @@ func TestReplaced(t *testing.T) {
 		got := string(apply([]byte(tc.text), []edit{e}))
 		if got != tc.want || value != tc.value || other != tc.other {
 			t.Errorf("got\n%s, %q and %q, want\n%s, %q and %q", got, value, other, tc.want, tc.value, tc.other)
+		}
+	}
+}
+
+// What is wrong in a form that few people would write, or beside what says what is right, gives itself away.
+func TestGivesItselfAway(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		test string
+		want Kind
+	}{
+		{"def test_list():\n    assert f('a') == []\n", Telling},
+		{"def test_list():\n    assert f('a') == ['x']\n", Expectation},
+		{"def test_it():\n    assert f('a')\n", Expectation},
+		{"def test_it_is_refused():\n    assert f('a')\n", Telling},
+		{"def test_units():\n    assert f('a')\n", Expectation},
+		{"def test_a():\n    x = f('a')\n    assert len(x) == 5\n    assert 3 in x\n", Expectation},
+		{"def test_missing_key():\n    with raises(KeyError):\n        f('a')\n", Telling},
+	} {
+		set, err := New(Python{}, Options{
+			Tests: List(Python{}, Source{"test_desk.py", []byte(tc.test)}), Sources: []Source{{"test_desk.py", []byte(tc.test)}},
+			Rand: random(1),
+		})
+		if err != nil || set.Canaries[0].Kind != tc.want {
+			t.Errorf("%s\n%+v, %v, want %s", tc.test, set.Canaries, err, tc.want)
+			continue
+		}
+		if changed := string(set.Files([]int{0})[0].Data); strings.Contains(tc.test, "len(x)") && !strings.Contains(changed, "== 5") {
+			t.Errorf("the length is wrong beside an element:\n%s", changed)
+		}
+	}
+}
+
+// Other values have what all values of their kind have in common: shares are below 1, tags end as they begin.
+func TestOtherValuesAreOfTheirKind(t *testing.T) {
+	t.Parallel()
+	known := map[string]int{"new": 1, "word": 1}
+	for text, kind := range map[string]string{
+		"<em>new</em>": `^<(\w+)>\w+</(\w+)>$`, "0.25": `^0\.\d\d$`, "4.5": `^\d+\.5$`, "true": `^false$`,
+	} {
+		r := newChance(random(1), nil, known)
+		others := otherDecimals(text, 0, r)
+		if len(others) == 0 {
+			others = otherTexts(text, r)
+		}
+		for _, other := range others {
+			found := regexp.MustCompile(kind).FindStringSubmatch(other)
+			if found == nil || other == text || len(found) == 3 && found[1] != found[2] {
+				t.Errorf("%s becomes %s", text, other)
+			}
+		}
+		if len(others) == 0 {
+			t.Errorf("%s has no others", text)
 		}
 	}
 }
