@@ -143,6 +143,7 @@ func readable(line string) (runner, bool) {
 		// Type checks write into Vitest's own package, which is read-only in sandboxes.
 		{sign: " vitest run", instead: " vitest run --typecheck.enabled=false", parser: "parse_log_vitest"},
 		{sign: " mocha ", instead: " mocha --reporter tap ", parser: "parse_log_tap"},
+		{sign: " _mocha ", instead: " _mocha --reporter tap ", parser: "parse_log_tap"},
 		{sign: "node --test", instead: "node --test --test-reporter=tap", parser: "parse_log_tap"},
 		{sign: "cargo test", instead: "cargo test --offline --no-fail-fast", parser: "parse_log_cargo"},
 		{sign: " -B test", instead: " -B -o -Denforcer.skip=true test", parser: junitParser, report: surefire},

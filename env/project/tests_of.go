@@ -105,11 +105,20 @@ func javaScriptTestsOf(t tree, files []string) string {
 		return "npx --no-install jest --verbose " + words
 	case runner == "mocha":
 		loads := strings.Join(append(mochaLoads().FindAllString(scripts, -1), words), " ")
-		return "npx --no-install mocha " + loads
+		return "npx --no-install " + t.mocha() + " " + loads
 	case runner != "":
 		return "node --test " + words
 	}
 	return ""
+}
+
+// mocha is the name of Mocha's program. Mocha 1 starts another one, which prints nothing where Node no longer knows the
+// option that shares its output.
+func (t tree) mocha() string {
+	if bytes.Contains(t.read("node_modules/mocha/bin/mocha"), []byte("customFds")) {
+		return "_mocha"
+	}
+	return "mocha"
 }
 
 // builds matches the part of a test script that builds the package.

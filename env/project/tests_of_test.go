@@ -43,6 +43,10 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"package.json", `{"scripts": {"test": "nyc mocha --require x test"}}`}, "test/a.test.js lib/test.txt",
 			"npx --no-install mocha --require x test/a.test.js", "",
 		},
+		"mocha 1": {
+			[]string{"package.json", `{"scripts": {"test": "mocha"}}`, "node_modules/mocha/bin/mocha", "{ customFds: [0,1,2] }"},
+			"test/a.test.js", "npx --no-install _mocha test/a.test.js", "",
+		},
 		"tests known by their folder": {
 			[]string{"package.json", `{"scripts": {"test": "npm run lint && npm run ci", "ci": "mocha"}}`}, "test/cors.js lib/a.js",
 			"npx --no-install mocha test/cors.js", "",
