@@ -1,23 +1,18 @@
 package mine
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"path"
 	"strings"
 
-	"deepswe/env"
 	"deepswe/env/repo"
 )
 
-// version matches the line of a manifest that says which version of itself a project is. It changes with each release,
-// and nothing that is to be installed with it.
-var version = env.Pattern(`(?m)^\s*"?(__)?version(__)?"?\s*[:=].*$`)
-
-// Eras names the era of each commit: commits with the same lock files, manifests and pins of toolchains belong to one,
-// and need the same things installed. It reads each file only once.
+// Eras names the era of each commit: commits whose lock files, manifests and pins of toolchains install the same belong
+// to one. It reads each file only once.
 func Eras(ctx context.Context, dir string, commits []string) (map[string]string, error) {
 	eras, content := map[string]string{}, map[string]string{}
 	for _, commit := range commits {
@@ -35,13 +30,13 @@ func Eras(ctx context.Context, dir string, commits []string) (map[string]string,
 			if len(fields) != 3 || fields[1] != "blob" || kindOf(name) != Environment {
 				continue
 			}
-			blob := fields[2]
+			blob := fields[2] + path.Base(name)
 			if content[blob] == "" {
-				data, err := repo.Read(ctx, dir, "cat-file", "blob", blob)
+				data, err := repo.Read(ctx, dir, "cat-file", "blob", fields[2])
 				if err != nil {
 					return nil, fmt.Errorf("read %s of %s: %w", name, commit, err)
 				}
-				sum := sha256.Sum256(bytes.TrimSpace(version().ReplaceAll(data, nil)))
+				sum := sha256.Sum256(installs(name, data))
 				content[blob] = hex.EncodeToString(sum[:])
 			}
 			fmt.Fprintf(h, "%q %s\n", name, content[blob])

@@ -150,7 +150,7 @@ func TestKindOf(t *testing.T) {
 		Test: {"a_test.go", "tests/helper.py", "src/a.test.tsx", "spec/a_spec.rb", "src/test/java/ATest.java",
 			"FooTests.java", "conftest.py"},
 		Data:        {"testdata/a.go", "tests/a.json", "x/__snapshots__/a.js", "ui.test.snap"},
-		Environment: {"go.mod", "web/package-lock.json", "requirements/dev.txt", "pyproject.toml"},
+		Environment: {"go.mod", "web/package-lock.json", "requirements/dev.txt", "pyproject.toml", "composer.json", "a.gemspec"},
 		Generated:   {"vendor/a/b.go", "api.pb.go", "x_pb2.py", "node_modules/a/index.js"},
 		Docs:        {"README.md", "docs/conf.py", "CHANGES", "LICENSE"},
 		Other:       {"Makefile", "logo.svg"},
@@ -257,6 +257,46 @@ change vendor/go.mod 'module x'; commit five`)
 	slices.Reverse(all)
 	if e := func(i int) string { return eras[all[i]] }; e(0) != e(1) || e(1) != e(2) || e(2) == e(3) || e(3) != e(4) {
 		t.Errorf("eras are %v", eras)
+	}
+}
+
+// What does not change what is installed begins no era.
+func TestInstalls(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		file, one, other string
+		same             bool
+	}{
+		{"package.json", `{"version": "1", "a": 1, "jest": {}}`, `{"a": 1, "description": "x"}`, true},
+		{"package.json", `{"dependencies": {"a": "1"}}`, `{"dependencies": {"a": "2"}}`, false},
+		{"package.json", `{"scripts": {"test": "a"}}`, `{"scripts": {"test": "b"}}`, true},
+		{"package.json", `{"scripts": {"prepare": "husky", "x": "a"}}`, `{"scripts": {"prepare": "husky", "x": "b"}}`, true},
+		{"package.json", `{"scripts": {"prepare": "husky"}}`, `{"scripts": {"prepare": "tsc"}}`, false},
+		{"package.json", `{"scripts": {"prepare": "npm run x", "x": "a"}}`,
+			`{"scripts": {"prepare": "npm run x", "x": "b"}}`, false},
+		{"package.json", `{"what": "nobody knows"}`, `{}`, false},
+		{"package.json", `{"a"`, `{"b"`, false},
+		{"composer.json", `{"keywords": ["a"]}`, `{"authors": []}`, true},
+		{"composer.json", `{"scripts": {"post-install-cmd": "a"}}`, `{}`, false},
+		{"composer.json", `{"autoload": {"files": ["a"]}}`, `{"autoload": {"files": ["b"]}}`, false},
+		{"pyproject.toml", "[project]\nkeywords = [\n  \"a\",\n]\n[tool.ruff.lint]\nselect = 1\n",
+			"[project]\nlicense = \"MIT\"\n[tool.black]\n", true},
+		{"pyproject.toml", "[project]\nauthors = []\ndependencies = [\"a\"]\n", "[project]\ndependencies = [\"b\"]\n", false},
+		{"pyproject.toml", "[tool.pdm]\na = 1\n", "[tool.pdm]\na = 2\n", false},
+		{"setup.cfg", "[metadata]\nclassifiers =\n    A\n[flake8]\nmax = 1\n[options]\nb = 1\n",
+			"[metadata]\n[tool:pytest]\n[options]\nb = 1\n", true},
+		{"Cargo.toml", "[package]\nversion = \"1\"\n", "[package]\nversion = \"2\"\n", true},
+		{"Cargo.toml", "[dependencies.a]\nversion = \"1\"\n", "[dependencies.a]\nversion = \"2\"\n", false},
+		{"Cargo.toml", "[dependencies]\nurl = \"1\"\n", "[dependencies]\nurl = \"2\"\n", false},
+		{"a.gemspec", "  s.version = A\n  s.add_dependency 'b'\n", "  s.summary = 'x'\n  s.add_dependency 'b'\n", true},
+		{"a.gemspec", "  s.add_dependency 'b'\n", "  s.add_dependency 'c'\n", false},
+	} {
+		strip := func(text string) string {
+			return strings.Join(strings.Fields(string(installs(tc.file, []byte(text)))), " ")
+		}
+		if one, other := strip(tc.one), strip(tc.other); (one == other) != tc.same {
+			t.Errorf("%s: %q and %q install the same: want %t", tc.file, one, other, tc.same)
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ func named() []string {
 		"setup.cfg", "Pipfile", "Pipfile.lock", ".python-version", "go.mod", "go.sum", "go.work", "go.work.sum", "Cargo.toml",
 		"Cargo.lock", "rust-toolchain", "rust-toolchain.toml", "pom.xml", "build.gradle", "build.gradle.kts",
 		"settings.gradle", "gradle.lockfile", "Gemfile", "Gemfile.lock", ".ruby-version", ".tool-versions", "mise.toml",
+		"composer.json", "composer.lock",
 	}
 }
 
@@ -92,7 +93,7 @@ func manifests(to io.Writer, root string) error {
 // IsManifest reports whether a file says by its name what a project needs installed: a lock file, a manifest, or the
 // pin of a toolchain.
 func IsManifest(path string) bool {
-	return requirements(path) || slices.Contains(named(), filepath.Base(path))
+	return requirements(path) || filepath.Ext(path) == ".gemspec" || slices.Contains(named(), filepath.Base(path))
 }
 
 // requirements reports whether a file is one of pip's: requirements-dev.txt, or requirements/dev.txt.
