@@ -64,32 +64,16 @@ func (c Candidate) Leak(text string) string {
 			return fmt.Sprintf("it contains the hash %q", found)
 		}
 	}
-	for _, name := range c.introduced() {
-		if regexp.MustCompile(`\b` + name + `\b`).MatchString(text) {
-			return fmt.Sprintf("it names %q, which only the change defines", name)
+	words := word().FindAllString(text, -1)
+	for _, d := range c.defines() {
+		if !d.known && !d.called && slices.Contains(words, d.name) {
+			return fmt.Sprintf("it names %q, which only the change defines", d.name)
 		}
 	}
 	if run := shared(text, c.Sources); run != "" {
 		return fmt.Sprintf("it repeats the change: %q", run)
 	}
 	return ""
-}
-
-// introduced returns the names that only the change defines, and no test calls.
-func (c Candidate) introduced() []string {
-	before, calls := map[string]bool{}, word().FindAllString(c.Tests, -1)
-	var all []string
-	for line := range strings.Lines(c.Sources) {
-		name, _ := defined(strings.TrimRight(line[1:], "\r\n"))
-		switch {
-		case name == "":
-		case line[0] == '+' && !slices.Contains(calls, name):
-			all = append(all, name)
-		case line[0] != '+':
-			before[name] = true
-		}
-	}
-	return slices.DeleteFunc(all, func(name string) bool { return before[name] })
 }
 
 // shared returns the first words of a text that stand in the lines that a patch adds, in the same order and next to

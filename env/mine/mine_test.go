@@ -174,8 +174,9 @@ func TestStatement(t *testing.T) {
 				"Closes #4\n\nSigned-off-by: A <a@x>",
 			Changes: []Change{{Path: "net.py", Kind: Source}, {Path: "tests/test_net.py", Kind: Test}},
 		},
-		Sources: "+++ b/net.py\n+    if tries > limit {\n+def again(limit=3):\n+def _hidden():\n-def gone(x):\n",
-		Tests:   "+def test_endless():\n+    again(4); _hidden()\n",
+		Sources: "+++ b/net.py\n+    if tries > limit {\n+def again(limit=3):\n+def _hidden():\n-def gone(x):\n" +
+			"+def moved():\n def moved():\n",
+		Tests: "+def test_endless():\n+    again(4); _hidden(); moved()\n",
 	}
 	const called = "\n\nThese are called by name:\n\n    def again(limit=3)\n"
 	for name, tc := range map[string]struct {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -151,30 +150,44 @@ var definitions = env.Patterns(
 
 // Interface returns the definitions of what the tests of the commit call by name and only its change defines, without
 // their bodies.
-func (c Candidate) Interface() []string {
-	before := map[string]bool{}
-	var all []string
-	var tests strings.Builder
-	for line := range strings.Lines(c.Tests) {
-		if strings.HasPrefix(line, "+") {
-			tests.WriteString(line)
+func (c Candidate) Interface() (signatures []string) {
+	for _, d := range c.defines() {
+		if d.called && !strings.HasPrefix(d.name, "_") {
+			signatures = append(signatures, d.signature)
 		}
 	}
-	for _, sign := range []string{"-", "+"} {
+	return signatures
+}
+
+// definition is one that only the change has.
+type definition struct {
+	name, signature string
+	// known is set if the same name was defined before, called if lines that the commit adds to tests have the name.
+	known, called bool
+}
+
+// defines returns what the change defines, and the lines around it do not define in the same way.
+func (c Candidate) defines() (all []definition) {
+	before, called := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(c.Tests) {
+		if strings.HasPrefix(line, "+") {
+			for _, name := range word().FindAllString(line, -1) {
+				called[name] = true
+			}
+		}
+	}
+	for _, added := range []bool{false, true} {
 		for line := range strings.Lines(c.Sources) {
-			text, changed := strings.CutPrefix(strings.TrimRight(line, "\r\n"), sign)
-			if !changed || strings.HasPrefix(text, sign+sign) {
-				continue
-			}
-			name, signature := defined(text)
+			name, signature := defined(strings.TrimRight(line[1:], "\r\n"))
 			switch {
-			case name == "":
-			case sign == "-":
-				before[signature] = true
-			case !before[signature] && !strings.HasPrefix(name, "_") && !slices.Contains(all, signature) &&
-				regexp.MustCompile(`\b`+name+`\b`).MatchString(tests.String()):
-				all = append(all, signature)
+			case name == "" || strings.HasPrefix(line, "+") != added || before[signature]:
+				continue
+			case added:
+				all = append(all, definition{name, signature, before[name], called[name]})
+			default:
+				before[name] = true
 			}
+			before[signature] = true
 		}
 	}
 	return all
