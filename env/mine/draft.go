@@ -40,6 +40,8 @@ type Draft struct {
 	BaseScript string
 	// Changed are the functions of tests that the commit changes.
 	Changed []string
+	// Names are those that package managers have for the packages whose sources the commit changes.
+	Names []string
 }
 
 // ID returns the id of a candidate's task.
@@ -76,7 +78,7 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if err != nil || !fits {
 		return Draft{}, LargeData, err
 	}
-	d := Draft{Changed: c.ChangedTests(), Task: env.Task{
+	d := Draft{Changed: c.ChangedTests(), Names: project.Names(dir, c.SourceFiles()), Task: env.Task{
 		ID: b.ID(c), Repo: b.Name, Repository: b.Repository, BaseCommit: c.Base, Image: b.Image, Dir: testbed,
 		Labels: maps.Clone(c.Labels), Statement: c.Message, Installed: in.Dir, Env: slices.Clone(in.Variables),
 		Tests: env.Tests{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -19,12 +20,15 @@ const shortestShown = 20
 // searchTimeout limits the search for copies of a change.
 const searchTimeout = 2 * time.Minute
 
-// search prints the first file outside of the repository that has at least half of the lines in /tmp/lines. It looks at
-// files with the names of those that were changed, and at those below directories with the project's name.
-const search = `export LC_ALL=C; find / \( -path /proc -o -path /sys -o -path /dev -o -path %s/.git \) -prune -o \
--type f \( %s \) \
--size -2000k -print0 2>/dev/null | xargs -0 -r grep -lIF -f /tmp/lines 2>/dev/null | sort | while read -r name; do
-if [ $((2 * $(grep -oF -f /tmp/lines -- "$name" | sort -u | wc -l))) -ge %d ]; then echo "$name"; break; fi; done`
+// search prints the first file outside of the repository that has at least half of the lines in /tmp/lines, and the
+// project's own archives. It looks at files with the names of those that were changed, and at those below directories
+// with the project's name.
+const search = `export LC_ALL=C; cat >/tmp/lines
+find / \( -path /proc -o -path /sys -o -path /dev -o -path %s/.git \) -prune -o \
+-type f \( \( %s \) -size -2000k -o %s \) -print0 2>/dev/null >/tmp/files
+xargs -0 -r grep -lIF -f /tmp/lines </tmp/files 2>/dev/null | sort | while read -r name; do
+if [ $((2 * $(grep -oF -f /tmp/lines -- "$name" | sort -u | wc -l))) -ge %d ]; then echo "copy $name"; break; fi; done
+tr '\0' '\n' </tmp/files | grep -E '\.(%s)$' | sort | sed 's/^/archive /'`
 
 // libraries are the directories in which package managers install what a program loads, a directory for each package.
 var libraries = []string{"site-packages", "dist-packages", "node_modules", "gems"}
@@ -33,6 +37,9 @@ var libraries = []string{"site-packages", "dist-packages", "node_modules", "gems
 func installedAt(file string) string {
 	parts := strings.Split(file, "/")
 	for i := len(parts) - 1; i > 0; i-- {
+		if i+1 < len(parts) && strings.Contains(parts[i], "@v") { // a module of Go, or all archives of one
+			return strings.Join(parts[:i+1], "/")
+		}
 		if !slices.Contains(libraries, parts[i-1]) {
 			continue
 		}
@@ -47,22 +54,41 @@ func installedAt(file string) string {
 	return ""
 }
 
-// mostHidden is the maximum number of installed copies that a task hides.
-const mostHidden = 4
+// archivedAt returns the directory to hide for an archive of a package with one of the names; empty where others need
+// what is there.
+func archivedAt(file string, names []string) string {
+	dir := path.Dir(file)
+	plain := strings.NewReplacer("_", "-", ".", "-").Replace
+	for _, part := range strings.Split(dir, "/") {
+		if slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(plain(part), plain(name)) }) {
+			return dir
+		}
+	}
+	if path.Ext(file) == ".gem" && path.Base(dir) == "cache" { // those that are installed already
+		return dir
+	}
+	return installedAt(file)
+}
 
-// hide makes a task hide the packages that have a copy of its change. It returns the path of a file with a copy that
-// cannot be hidden, or an empty string.
-func (m *Miner) hide(ctx context.Context, c history.Candidate, t *env.Task) (string, error) {
+// mostHidden is the maximum number of directories that a task hides.
+const mostHidden = 8
+
+// hide makes the task of a draft hide the packages that have a copy of its change. It returns the path of a file with a
+// copy that cannot be hidden, or an empty string.
+func (m *Miner) hide(ctx context.Context, c history.Candidate, d *history.Draft) (string, error) {
 	lines, err := m.Builder.NewLines(ctx, c, shortestShown)
 	if err != nil || len(lines) == 0 {
 		return "", err
 	}
+	t, names := &d.Task, d.Names
+	if !slices.Contains(names, m.Builder.Name) {
+		names = append(names, m.Builder.Name)
+	}
 	for {
-		file, err := m.exposed(ctx, c, *t, lines)
+		file, dir, err := m.exposed(ctx, c, *t, lines, names)
 		if err != nil || file == "" {
 			return "", err
 		}
-		dir := installedAt(file)
 		shown := func(name string) bool { return strings.HasPrefix(dir, path.Join(t.Dir, name)+"/") }
 		own := strings.HasPrefix(dir, t.Dir+"/") && !slices.ContainsFunc(t.Shows, shown)
 		if dir == "" || own || slices.Contains(t.Hides, dir) || len(t.Hides) == mostHidden {
@@ -72,31 +98,66 @@ func (m *Miner) hide(ctx context.Context, c history.Candidate, t *env.Task) (str
 	}
 }
 
-// exposed returns the path of a file in the sandbox of a task that contains half of the lines or more, or an empty
-// string.
+// exposed returns the path of a file in the sandbox of a task that contains half of the lines or more, and the
+// directory to hide; both are empty if there is none.
 func (m *Miner) exposed(
-	ctx context.Context, c history.Candidate, t env.Task, lines []string,
-) (file string, err error) {
+	ctx context.Context, c history.Candidate, t env.Task, lines, names []string,
+) (file, dir string, err error) {
 	s := t.Spec()
 	s.Run, s.Prepare, s.Grading = m.name(), t.Prepare, true
 	sb, err := m.Provider.Start(ctx, s)
 	if err != nil {
-		return "", fmt.Errorf("look for copies of the change: %w", err)
+		return "", "", fmt.Errorf("look for copies of the change: %w", err)
 	}
 	defer func() { err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))) }()
-	where := []string{fmt.Sprintf("-path %s", env.ShellQuote("*/"+m.Builder.Name+"[@/-]*"))}
+	var where, packages []string
+	for _, name := range names {
+		where = append(where, "-path "+env.ShellQuote("*/"+name+"[@/-]*"))
+		packages = append(packages, ofPackage(name))
+	}
 	for _, name := range c.SourceFiles() {
 		if is := "-name " + env.ShellQuote(path.Base(name)); !slices.Contains(where, is) {
 			where = append(where, is)
 		}
 	}
 	r, err := sb.Run(ctx, env.Command{
-		Line:    "cat >/tmp/lines; " + fmt.Sprintf(search, env.ShellQuote(t.Dir), strings.Join(where, " -o "), len(lines)),
+		Line: fmt.Sprintf(search, env.ShellQuote(t.Dir), strings.Join(where, " -o "), strings.Join(packages, " -o "),
+			len(lines), strings.ReplaceAll(archives, " ", "|")),
 		Stdin:   []byte(strings.Join(lines, "\n") + "\n"),
 		Timeout: searchTimeout,
 	})
 	if err != nil {
-		return "", fmt.Errorf("look for copies of the change: %w", err)
+		return "", "", fmt.Errorf("look for copies of the change: %w", err)
 	}
-	return strings.TrimSpace(string(r.Stdout.Head)), nil
+	var all []string
+	for line := range strings.Lines(string(r.Stdout.Head)) {
+		line = strings.TrimSuffix(line, "\n")
+		if file, is := strings.CutPrefix(line, "copy "); is {
+			return file, installedAt(file), nil
+		}
+		all = append(all, strings.TrimPrefix(line, "archive "))
+	}
+	if file, err = unpack(ctx, sb, all, lines); err != nil || file == "" {
+		return "", "", err
+	}
+	return file, archivedAt(file, names), nil
+}
+
+// unpack returns the first of the archives in a sandbox that holds a copy of a change.
+func unpack(ctx context.Context, sb env.Sandbox, all, lines []string) (string, error) {
+	size := 0
+	for i, file := range all {
+		data, info, err := sb.Read(ctx, file, env.ReadOptions{Limit: largestArchive})
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+			continue // as for the agent
+		}
+		if err != nil {
+			return "", fmt.Errorf("look for copies of the change in %s: %w", file, err)
+		}
+		if size += len(data); i >= mostArchives || info.Size > largestArchive || size > mostArchived ||
+			holdsCopy(data, lines) {
+			return file, nil
+		}
+	}
+	return "", nil
 }

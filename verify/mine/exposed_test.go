@@ -10,11 +10,30 @@ func TestInstalledAt(t *testing.T) {
 		"/usr/lib/node_modules/@a/b/lib/index.js":                   "/usr/lib/node_modules/@a/b",
 		"/a/node_modules/b/node_modules/c/index.js":                 "/a/node_modules/b/node_modules/c",
 		"/var/lib/gems/3.1.0/gems/rack-3.0.0/lib/rack.rb":           "/var/lib/gems/3.1.0/gems/rack-3.0.0",
+		"/root/go/pkg/mod/a.org/b@v1.0.0/c/d.go":                    "/root/go/pkg/mod/a.org/b@v1.0.0",
+		"/root/go/pkg/mod/cache/download/a.org/b/@v/v1.0.0.zip":     "/root/go/pkg/mod/cache/download/a.org/b/@v",
 		"/v/lib/python3.11/site-packages/six.py":                    "",
 		"/usr/lib/node_modules/@a/b":                                "",
 		"/root/.cargo/registry/src/index.crates.io/semver-1/lib.rs": "",
 	} {
 		if got := installedAt(file); got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+}
+
+// An archive's directory is hidden where that takes nothing from other packages.
+func TestArchivedAt(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]string{
+		"/m2/org/a/the-lib/1.0/the-lib-1.0-sources.jar": "/m2/org/a/the-lib/1.0",
+		"/m2/org/a/The.Lib/1.0/sources.jar":             "/m2/org/a/The.Lib/1.0",
+		"/gems/cache/the_lib-1.0.gem":                   "/gems/cache",
+		"/cargo/registry/cache/index/the-lib-1.0.crate": "",
+		"/go/cache/download/a.org/the-lib/@v/v1.0.zip":  "/go/cache/download/a.org/the-lib/@v",
+		"/v/node_modules/other/vendor/the-lib-1.0.tgz":  "/v/node_modules/other",
+	} {
+		if got := archivedAt(file, []string{"x", "the_lib"}); got != want {
 			t.Errorf("%s: %q, want %q", file, got, want)
 		}
 	}

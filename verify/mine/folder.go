@@ -114,6 +114,8 @@ type Row struct {
 	Fail    int               `json:"fail_to_pass"`
 	Pass    int               `json:"pass_to_pass"`
 	Labels  map[string]string `json:"labels"`
+	// Hides are what the task hides of what is installed.
+	Hides []string `json:"hides,omitempty"`
 }
 
 // Add adds what has become of the candidates.
@@ -122,7 +124,7 @@ func (r *Report) Add(m *Mined) {
 	r.Held = int(r.Share*float64(r.Sound) + 0.5)
 	for _, t := range m.Tasks {
 		subject, _, _ := strings.Cut(t.Statement, "\n")
-		r.Tasks = append(r.Tasks, Row{t.ID, subject, len(t.Tests.FailToPass), len(t.Tests.PassToPass), t.Labels})
+		r.Tasks = append(r.Tasks, Row{t.ID, subject, len(t.Tests.FailToPass), len(t.Tests.PassToPass), t.Labels, t.Hides})
 	}
 }
 

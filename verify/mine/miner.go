@@ -216,7 +216,7 @@ func (m *Miner) attempt(ctx context.Context, c history.Candidate, in history.Ins
 	if err != nil || why != "" {
 		return Judged{Reason: why}, err
 	}
-	at, err := m.hide(ctx, c, &d.Task)
+	at, err := m.hide(ctx, c, &d)
 	if err != nil || at != "" {
 		return Judged{Reason: Exposed, Detail: at, again: true}, err
 	}
