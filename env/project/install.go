@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"deepswe/env"
@@ -56,37 +55,6 @@ func Install(dir, at, language string, m Machine) (commands, variables []string)
 		variables = append(variables, strings.ReplaceAll(n.variable, "%s", path.Join(at, env.Caches)))
 	}
 	return commands, variables
-}
-
-// pip is the command that installs a package of Python that has neither a lock file nor requirements: itself, so that
-// its files stay those of the directory, with the extras for its tests.
-func (t tree) pip() string {
-	if !t.has("setup.py") && !t.has("pyproject.toml") && !t.has("setup.cfg") {
-		return ""
-	}
-	extras, groups := "", ""
-	manifest := string(t.read("pyproject.toml"))
-	grouped := ""
-	if _, after, found := strings.Cut(manifest, "[dependency-groups]"); found {
-		grouped, _, _ = strings.Cut(after, "\n[")
-		manifest = strings.Replace(manifest, grouped, "", 1)
-	}
-	all := manifest + "\n" + string(t.read("setup.py")) + "\n" + string(t.read("setup.cfg"))
-	for _, name := range []string{"test", "tests", "testing", "dev", "develop"} { // the best first
-		defined := regexp.MustCompile(`(?m)^\s*(?:extras_require\s*=\s*\{\s*)?["']?` + name +
-			`["']?\s*[=:]\s*(?:[\[(]|$|EXTRA)`)
-		if extras == "" && defined.MatchString(all) {
-			extras = "[" + name + "]"
-		}
-		if groups == "" && defined.MatchString(grouped) {
-			groups = " --group " + name
-		}
-	}
-	command := "python3 -m venv .venv && .venv/bin/pip install -q -U pip && .venv/bin/pip install"
-	if t.has("setup.py") || strings.Contains(manifest, "[project]") || strings.Contains(manifest, "[build-system]") {
-		command += " -e " + env.ShellQuote("."+extras)
-	}
-	return command + groups + " pytest"
 }
 
 // Copies returns patterns of paths below a project's directory at which an installation keeps copies of the project

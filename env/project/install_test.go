@@ -29,6 +29,15 @@ func TestInstall(t *testing.T) {
 		"an extra of setup.py": {
 			"python", []string{"setup.py", "EXTRAS = {\n    'dev': ['a'],\n}"}, []string{venv + " -e '.[dev]' pytest"}, nil, nil,
 		},
+		"extras of what it can do": {
+			"python", []string{"setup.cfg", "[options.extras_require]\ndocs =\n    x\ncrypto =\n    y>=3\n\n[x]\na = 1\n",
+				"pyproject.toml", "[build-system]\n[project.optional-dependencies]\n\"fast-json\" = [\n  \"z\",\n]\ntest = [\"x\"]\n"},
+			[]string{venv + " -e '.[test,fast-json,crypto]' pytest || .venv/bin/pip install -e '.[test]' pytest"}, nil, nil,
+		},
+		"many extras": {
+			"python", []string{"pyproject.toml", "[project]\n[project.optional-dependencies]\na = []\nb = []\nc = []\nd = []\ne = []"},
+			[]string{venv + " -e '.' pytest"}, nil, nil,
+		},
 		"a group": {
 			"python", []string{"pyproject.toml", "[build-system]\n[dependency-groups]\ntest = [\"x\"]\n\n[tool.x]\n"},
 			[]string{venv + " -e '.' --group test pytest"}, nil, nil,

@@ -1,0 +1,93 @@
+package project
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+// pip is the command that installs a package of Python that has neither a lock file nor requirements: itself, so that
+// its files stay those of the directory, with the extras for its tests. With them go the extras for what it can do,
+// without which tests are skipped; they are left out where they cannot be installed.
+func (t tree) pip() string {
+	if !t.has("setup.py") && !t.has("pyproject.toml") && !t.has("setup.cfg") {
+		return ""
+	}
+	manifest := string(t.read("pyproject.toml"))
+	grouped := ""
+	if _, after, found := strings.Cut(manifest, "[dependency-groups]"); found {
+		grouped, _, _ = strings.Cut(after, "\n[")
+		manifest = strings.Replace(manifest, grouped, "", 1)
+	}
+	groups, extra := "", forTests(manifest+"\n"+string(t.read("setup.py"))+"\n"+string(t.read("setup.cfg")))
+	if group := forTests(grouped); group != "" {
+		groups = " --group " + group
+	}
+	itself := t.has("setup.py") || strings.Contains(manifest, "[project]") || strings.Contains(manifest, "[build-system]")
+	install := func(extras []string) string {
+		command := ".venv/bin/pip install"
+		switch {
+		case itself && len(extras) > 0:
+			command += " -e " + env.ShellQuote(".["+strings.Join(extras, ",")+"]")
+		case itself:
+			command += " -e " + env.ShellQuote(".")
+		}
+		return command + groups + " pytest"
+	}
+	var extras []string
+	if extra != "" {
+		extras = []string{extra}
+	}
+	command := "python3 -m venv .venv && .venv/bin/pip install -q -U pip && "
+	if features := t.features(); itself && len(features) > 0 {
+		command += install(slices.Concat(extras, features)) + " || "
+	}
+	return command + install(extras)
+}
+
+// forTests returns the name of the extra or group for tests that manifests define; empty if there is none.
+func forTests(manifests string) string {
+	for _, name := range []string{"test", "tests", "testing", "dev", "develop"} { // the best first
+		defined := regexp.MustCompile(`(?m)^\s*(?:extras_require\s*=\s*\{\s*)?["']?` + name +
+			`["']?\s*[=:]\s*(?:[\[(]|$|EXTRA)`)
+		if defined.MatchString(manifests) {
+			return name
+		}
+	}
+	return ""
+}
+
+var (
+	optional  = env.Pattern(`(?m)^\[(?:project\.optional-dependencies|options\.extras_require)\]\s*\n`)
+	extraName = env.Pattern(`(?m)^["']?([\w-]+)["']?\s*=`)
+	// forOthers matches the names of extras for those who work on a project, and of those that have all others.
+	forOthers = env.Pattern(`^(tests?|testing|ci|cov(erage)?|dev|devel(op(ment)?)?|docs?|documentation|examples?|` +
+		`lint(ing|ers?)?|format(ting)?|style|check|types?|typing|mypy|build|release|publish|bench(marks?)?|benchmarking|profil(e|ing)|` +
+		`pre-commit|tools|all|full|complete|gpu|cuda\d*)$`)
+)
+
+// mostFeatures is the number of extras from which on a project depends on too much to install all of it.
+const mostFeatures = 4
+
+// features returns the names of the extras for what a package can do, if they are few.
+func (t tree) features() (names []string) {
+	for _, manifest := range []string{"pyproject.toml", "setup.cfg"} {
+		text := string(t.read(manifest))
+		at := optional().FindStringIndex(text)
+		if at == nil {
+			continue
+		}
+		section, _, _ := strings.Cut(text[at[1]:], "\n[")
+		for _, m := range extraName().FindAllStringSubmatch(section, -1) {
+			if !forOthers().MatchString(m[1]) && !slices.Contains(names, m[1]) {
+				names = append(names, m[1])
+			}
+		}
+	}
+	if len(names) > mostFeatures {
+		return nil
+	}
+	return names
+}
