@@ -173,7 +173,7 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 	once(&all.before, "")
 	for len(all.after) < afterRuns && err == nil {
 		if fail, _, _ := all.lists(); len(fail) == 0 {
-			return Judged{Reason: NoFailure, again: all.after[0].anyFails()}, nil, nil
+			return all.noFailure(), nil, nil
 		}
 		once(&all.after, d.Task.Tests.GoldPatch)
 	}
@@ -254,6 +254,15 @@ func (r runs) renamed(name string) bool {
 	})
 }
 
+// lacking matches what pytest and unittest print about tests that they skip because something is not installed.
+var lacking = regexp.MustCompile(
+	`(?im)^(?:SKIPPED \[| *\S+ .*\.\.\. skipped ).*\b(?:install|import|requires?|needs?|modules?|librar)`)
+
+// noFailure is the verdict where no test fails without the change. Another set-up may show one.
+func (r runs) noFailure() Judged {
+	return Judged{Reason: NoFailure, again: r.after[0].anyFails() || lacking.MatchString(r.after[0].log)}
+}
+
 // mostMaintained limits the tests that must go on passing. More would make a task only less stable.
 const mostMaintained = 200
 
@@ -266,7 +275,7 @@ func (r runs) verdict(t env.Task) Judged {
 		}
 	}
 	if len(fail) == 0 {
-		return Judged{Reason: NoFailure, again: r.after[0].anyFails()}
+		return r.noFailure()
 	}
 	t.Tests.FailToPass, t.Tests.PassToPass = fail, pass[:min(len(pass), mostMaintained)]
 	before := "fails"
@@ -290,6 +299,7 @@ var lacks = []*regexp.Regexp{
 		`(?:no required module provides|cannot find module providing|cannot find) package "?([\w./-]+)`),
 	regexp.MustCompile(`([\w./-]+@v[\w.+-]+): module lookup disabled`),
 	regexp.MustCompile(`Cannot find (?:module|package) '([\w@/-]+)'`),
+	regexp.MustCompile(`^SKIPPED \[\d+\] \S+ (.*\S)`), // pytest, where that is all there is
 	regexp.MustCompile(`(requires go >= [\d.]+|cannot import name '\w+' from '[\w.]+'|\S+: (?:command )?not found)`),
 }
 

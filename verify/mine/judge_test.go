@@ -77,11 +77,29 @@ func TestMissing(t *testing.T) {
 		"E   ModuleNotFoundError: No module named 'yaml'\nFAILED":                           "yaml",
 		"a.go:3:2: no required module provides package golang.org/x/sys/unix; to add it:\n": "golang.org/x/sys/unix",
 		"bash: line 5: npx: command not found\n":                                            "npx: command not found",
-		"one\n  the last \n\n":                                                              "the last",
-		"":                                                                                  "",
+		"SKIPPED [1] tests/test_a.py:3: Requires yaml installed\n== 1 skipped ==\n":         "Requires yaml installed",
+		"one\n  the last \n\n": "the last",
+		"":                     "",
 	} {
 		if got := missing(log); got != want {
 			t.Errorf("%q lacks %q, want %q", log, got, want)
+		}
+	}
+}
+
+// Where nothing fails, another set-up may show a failure if tests are skipped for want of something.
+func TestNoFailure(t *testing.T) {
+	t.Parallel()
+	for log, want := range map[string]bool{
+		"SKIPPED [1] tests/test_a.py:3: Requires yaml installed": true,
+		"SKIPPED [1] tests/test_a.py:3: only on Windows":         false,
+		"test_a (tests.A.test_a) ... skipped 'needs yaml'":       true,
+		"PASSED tests/test_a.py::test_skip_of_import":            false,
+	} {
+		r := ran(t, "a+")
+		r.log = log
+		if got := (runs{after: []testRun{r}}).noFailure(); got.again != want || got.Reason != NoFailure {
+			t.Errorf("%q: %+v", log, got)
 		}
 	}
 }
