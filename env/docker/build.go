@@ -29,6 +29,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"deepswe/env"
+	"deepswe/env/wire"
 )
 
 // builtImages is the repository name of images that were built from a folder.
@@ -152,29 +153,19 @@ func follow(folder string, stream io.Reader) error {
 // the logs, whose field 4 is the text). It skips what it cannot parse, because the output is only shown to people.
 func logged(status []byte) []byte {
 	var out []byte
-	fields(status, 3, func(entry []byte) {
-		fields(entry, 4, func(text []byte) { out = append(out, text...) })
+	_ = wire.Each(status, func(field protowire.Number, entry []byte, _ uint64) error {
+		if field != 3 {
+			return nil
+		}
+		_ = wire.Each(entry, func(field protowire.Number, text []byte, _ uint64) error {
+			if field == 4 {
+				out = append(out, text...)
+			}
+			return nil
+		})
+		return nil
 	})
 	return out
-}
-
-// fields calls f with each value of a length-delimited field of a message.
-func fields(message []byte, wanted protowire.Number, f func([]byte)) {
-	for len(message) > 0 {
-		number, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return
-		}
-		message = message[n:]
-		if n = protowire.ConsumeFieldValue(number, kind, message); n < 0 {
-			return
-		}
-		if number == wanted && kind == protowire.BytesType {
-			value, _ := protowire.ConsumeBytes(message)
-			f(value)
-		}
-		message = message[n:]
-	}
 }
 
 // BuildError reports that a Dockerfile cannot be built. The task is usually at fault, so retrying seldom helps.

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"deepswe/env/wire"
 )
 
 // tensorboard writes an event file: a sequence of TFRecords, each with an Event message of TensorFlow's event.proto.
@@ -42,9 +44,9 @@ func (t *tensorboard) beginRun() error {
 			return err
 		}
 	}
-	version := stringField(event(t.run.Begun, 0), 3, "brain.Event:2")
+	version := wire.AppendBytes(event(t.run.Begun, 0), 3, "brain.Event:2")
 	// Event.session_log = 7: SessionLog{status: START = 1}.
-	start := bytesField(event(t.run.Begun, 0), 7, varintField(nil, 1, 1))
+	start := wire.AppendBytes(event(t.run.Begun, 0), 7, wire.AppendNumber(nil, 1, 1))
 	// Readers follow the files in the order of their names, so the time comes first.
 	name := fmt.Sprintf("events.out.tfevents.%010d.deepswe.%d", t.run.Begun.Unix(), os.Getpid())
 	t.file, err = createGrowing(filepath.Join(t.dir, name), append(record(version), record(start)...))
@@ -64,12 +66,12 @@ func (t *tensorboard) Send(_ context.Context, points []Point) error {
 		var summary []byte
 		for _, name := range slices.Sorted(maps.Keys(values)) {
 			// Summary.value = 1: Value{tag = 1, simple_value = 2}.
-			value := stringField(nil, 1, name)
+			value := wire.AppendBytes(nil, 1, name)
 			value = binary.LittleEndian.AppendUint32(append(value, 2<<3|5), math.Float32bits(float32(values[name])))
-			summary = bytesField(summary, 1, value)
+			summary = wire.AppendBytes(summary, 1, value)
 		}
 		// Event.summary = 5.
-		b = append(b, record(bytesField(event(p.Time, p.Step), 5, summary))...)
+		b = append(b, record(wire.AppendBytes(event(p.Time, p.Step), 5, summary))...)
 	}
 	return t.file.append(b)
 }
@@ -84,19 +86,8 @@ func event(at time.Time, step int) []byte {
 	if step == 0 {
 		return b
 	}
-	return varintField(b, 2, uint64(step))
+	return wire.AppendNumber(b, 2, uint64(step))
 }
-
-func varintField(b []byte, field int, v uint64) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(field<<3)), v)
-}
-
-func bytesField(b []byte, field int, v []byte) []byte {
-	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(field<<3|2)), uint64(len(v)))
-	return append(b, v...)
-}
-
-func stringField(b []byte, field int, v string) []byte { return bytesField(b, field, []byte(v)) }
 
 // record frames a payload as a TFRecord: length, its checksum, payload, its checksum, all little-endian.
 func record(payload []byte) []byte {

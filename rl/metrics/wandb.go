@@ -15,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"deepswe/env/disk"
+	"deepswe/env/wire"
 )
 
 // wandb writes an offline run of Weights & Biases: a transaction log, which is a log in the format of LevelDB with a
@@ -77,9 +80,9 @@ func (w *wandb) beginRun() error {
 		return err
 	}
 	// RunRecord = 17: run_id = 1, project = 3, config = 4 {update = 1}, display_name = 8, start_time = 17 {seconds = 1}.
-	r := stringField(stringField(nil, 1, w.run.key()), 3, w.run.Project)
-	r = stringField(bytesField(r, 4, wandbItems(1, w.run.Config)), 8, w.run.Name)
-	r = bytesField(r, 17, varintField(nil, 1, uint64(w.run.Begun.Unix())))
+	r := wire.AppendBytes(wire.AppendBytes(nil, 1, w.run.key()), 3, w.run.Project)
+	r = wire.AppendBytes(wire.AppendBytes(r, 4, wandbItems(1, w.run.Config)), 8, w.run.Name)
+	r = wire.AppendBytes(r, 17, wire.AppendNumber(nil, 1, uint64(w.run.Begun.Unix())))
 	if err := disk.WriteJSON(path+".sent", sent); err != nil {
 		return err
 	}
@@ -118,11 +121,11 @@ func (w *wandb) Send(_ context.Context, points []Point) error {
 			row[name] = values[name]
 			if !w.defined[name] && newest[name] == nil {
 				// MetricRecord = 12: name = 1, step_metric = 4.
-				b = next.record(b, 12, stringField(stringField(nil, 1, name), 4, wandbStep))
+				b = next.record(b, 12, wire.AppendBytes(wire.AppendBytes(nil, 1, name), 4, wandbStep))
 			}
 		}
 		// HistoryRecord = 2: item = 1, step = 2 {num = 1}.
-		b = next.record(b, 2, bytesField(wandbItems(2, row), 2, varintField(nil, 1, uint64(sent.Rows))))
+		b = next.record(b, 2, wire.AppendBytes(wandbItems(2, row), 2, wire.AppendNumber(nil, 1, uint64(sent.Rows))))
 		sent.Rows++
 		maps.Copy(newest, row)
 	}
@@ -149,7 +152,7 @@ func (w *wandb) Close(_ context.Context, cause error) error {
 	if cause != nil {
 		code = 1
 	}
-	exit := varintField(varintField(nil, 1, code), 2, uint64(time.Since(w.run.Created).Seconds()))
+	exit := wire.AppendNumber(wire.AppendNumber(nil, 1, code), 2, uint64(time.Since(w.run.Created).Seconds()))
 	return cmp.Or(w.file.append(w.log.record(nil, 18, exit)), w.file.close())
 }
 
@@ -158,10 +161,10 @@ const wandbStep = "step"
 
 // wandbItems is the items of a configuration, a history or a summary: a message in field 1 for each, with value_json =
 // 16 and its name in field 1, key, or 2, nested_key, which here has one level.
-func wandbItems(field int, values map[string]any) (items []byte) {
+func wandbItems(field protowire.Number, values map[string]any) (items []byte) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		text, _ := json.Marshal(values[name]) // all of it has a form in JSON
-		items = bytesField(items, 1, bytesField(stringField(nil, field, name), 16, text))
+		items = wire.AppendBytes(items, 1, wire.AppendBytes(wire.AppendBytes(nil, field, name), 16, text))
 	}
 	return items
 }
@@ -181,9 +184,9 @@ const (
 )
 
 // record appends a Record: num = 1, and the message in its field.
-func (t *transactions) record(b []byte, field int, message []byte) []byte {
+func (t *transactions) record(b []byte, field protowire.Number, message []byte) []byte {
 	t.records++
-	rest := bytesField(varintField(nil, 1, t.records), field, message)
+	rest := wire.AppendBytes(wire.AppendNumber(nil, 1, t.records), field, message)
 	begun := len(b)
 	for first := true; first || len(rest) > 0; first = false {
 		left := logBlock - (len(wandbHeader)+t.size+len(b)-begun)%logBlock

@@ -20,6 +20,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env/testkit"
+	"deepswe/env/wire"
 )
 
 // wandbLog is the only log of a directory.
@@ -95,7 +96,7 @@ func TestWandBBlocks(t *testing.T) {
 		for d := range 12 {
 			text := bytes.Repeat([]byte{byte(n + d)}, n+d)
 			data = log.record(data, 2, text)
-			want = append(want, bytesField(varintField(nil, 1, log.records), 2, text))
+			want = append(want, wire.AppendBytes(wire.AppendNumber(nil, 1, log.records), 2, text))
 		}
 	}
 	got := readTransactions(t, data)

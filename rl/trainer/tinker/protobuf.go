@@ -2,11 +2,12 @@ package tinker
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"deepswe/env/wire"
 )
 
 // The messages of package tinker_public that passes use, by the numbers of their fields. Arrays are little-endian
@@ -33,18 +34,18 @@ func (r passRequest) protobuf() ([]byte, error) {
 	for _, d := range r.input.Data {
 		size += encoding{protobuf: true}.size(d)
 	}
-	out := appendText(make([]byte, 0, size), requestModel, r.model)
-	out = appendNumber(out, requestSequence, uint64(r.sequence))
+	out := wire.AppendBytes(make([]byte, 0, size), requestModel, r.model)
+	out = wire.AppendNumber(out, requestSequence, uint64(r.sequence))
 	for _, d := range r.input.Data {
 		one, err := d.protobuf()
 		if err != nil {
 			return nil, err
 		}
-		out = appendBytes(out, requestData, one)
+		out = wire.AppendBytes(out, requestData, one)
 	}
-	out = appendText(out, requestLoss, r.input.Loss)
+	out = wire.AppendBytes(out, requestLoss, r.input.Loss)
 	if r.forwardOnly {
-		out = appendNumber(out, requestForward, 1)
+		out = wire.AppendNumber(out, requestForward, 1)
 	}
 	return out, nil
 }
@@ -56,7 +57,7 @@ func (d datum) protobuf() ([]byte, error) {
 		for _, id := range c.Tokens {
 			ids = binary.LittleEndian.AppendUint32(ids, uint32(id))
 		}
-		out = appendBytes(out, datumChunk, appendBytes(nil, chunkText, appendBytes(nil, textTokens, ids)))
+		out = wire.AppendBytes(out, datumChunk, wire.AppendBytes(nil, chunkText, wire.AppendBytes(nil, textTokens, ids)))
 	}
 	targets := make([]byte, 0, 8*len(d.Inputs.Targets.Data))
 	for _, id := range d.Inputs.Targets.Data {
@@ -84,34 +85,22 @@ func (d datum) protobuf() ([]byte, error) {
 
 // appendTensor appends an entry of a datum's arrays.
 func appendTensor(out []byte, name string, data []byte, numbers uint64, n int) []byte {
-	tensor := appendBytes(make([]byte, 0, len(data)+32), tensorDense, data)
-	tensor = appendNumber(tensor, tensorType, numbers)
-	tensor = appendBytes(tensor, tensorShape, protowire.AppendVarint(nil, uint64(n)))
-	entry := appendText(make([]byte, 0, len(tensor)+32), entryKey, name)
-	return appendBytes(out, datumInput, appendBytes(entry, entryValue, tensor))
-}
-
-func appendBytes(out []byte, field protowire.Number, data []byte) []byte {
-	return protowire.AppendBytes(protowire.AppendTag(out, field, protowire.BytesType), data)
-}
-
-func appendText(out []byte, field protowire.Number, text string) []byte {
-	return protowire.AppendString(protowire.AppendTag(out, field, protowire.BytesType), text)
-}
-
-func appendNumber(out []byte, field protowire.Number, v uint64) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(out, field, protowire.VarintType), v)
+	tensor := wire.AppendBytes(make([]byte, 0, len(data)+32), tensorDense, data)
+	tensor = wire.AppendNumber(tensor, tensorType, numbers)
+	tensor = wire.AppendBytes(tensor, tensorShape, protowire.AppendVarint(nil, uint64(n)))
+	entry := wire.AppendBytes(make([]byte, 0, len(tensor)+32), entryKey, name)
+	return wire.AppendBytes(out, datumInput, wire.AppendBytes(entry, entryValue, tensor))
 }
 
 // unmarshalProtobuf reads a ForwardBackwardOutput. Its records have the arrays of several sequences each.
 func (p *passOutput) unmarshalProtobuf(data []byte) error {
 	p.Outputs = nil
-	return eachField(data, func(field protowire.Number, record []byte, _ uint64) error {
+	return wire.Each(data, func(field protowire.Number, record []byte, _ uint64) error {
 		if field != outputRecord {
 			return nil
 		}
 		rows, logprobs := uint64(0), []floats(nil)
-		err := eachField(record, func(field protowire.Number, value []byte, number uint64) (err error) {
+		err := wire.Each(record, func(field protowire.Number, value []byte, number uint64) (err error) {
 			switch field {
 			case recordRows:
 				rows = number
@@ -138,7 +127,7 @@ func (p *passOutput) unmarshalProtobuf(data []byte) error {
 
 // entry reads the entry of a map from texts to messages.
 func entry(data []byte) (key string, value []byte, err error) {
-	err = eachField(data, func(field protowire.Number, v []byte, _ uint64) error {
+	err = wire.Each(data, func(field protowire.Number, v []byte, _ uint64) error {
 		switch field {
 		case entryKey:
 			key = string(v)
@@ -154,7 +143,7 @@ func entry(data []byte) (key string, value []byte, err error) {
 func batched(data []byte) (arrays []floats, err error) {
 	var all, offsets []byte
 	var kind uint64
-	err = eachField(data, func(field protowire.Number, value []byte, number uint64) error {
+	err = wire.Each(data, func(field protowire.Number, value []byte, number uint64) error {
 		switch field {
 		case batchData:
 			all = value
@@ -186,33 +175,4 @@ func batched(data []byte) (arrays []floats, err error) {
 		arrays = append(arrays, array)
 	}
 	return arrays, nil
-}
-
-// eachField calls f with the fields of a message: with the bytes of one that has some, and the number of any other.
-func eachField(message []byte, f func(field protowire.Number, value []byte, number uint64) error) error {
-	for len(message) > 0 {
-		field, kind, n := protowire.ConsumeTag(message)
-		if n < 0 {
-			return protowire.ParseError(n)
-		}
-		message = message[n:]
-		var value []byte
-		var number uint64
-		switch kind {
-		case protowire.BytesType:
-			value, n = protowire.ConsumeBytes(message)
-		case protowire.VarintType:
-			number, n = protowire.ConsumeVarint(message)
-		default:
-			n = protowire.ConsumeFieldValue(field, kind, message)
-		}
-		if n < 0 {
-			return errors.Join(errors.New("a message that is cut off"), protowire.ParseError(n))
-		}
-		if err := f(field, value, number); err != nil {
-			return err
-		}
-		message = message[n:]
-	}
-	return nil
 }

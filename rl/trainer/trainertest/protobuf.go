@@ -10,6 +10,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"deepswe/env/wire"
 )
 
 // Wire is what a server reads passes from, and whether their results can be protobuf.
@@ -85,29 +87,15 @@ type message struct {
 
 func parse(data []byte) (message, error) {
 	m := message{map[protowire.Number][][]byte{}, map[protowire.Number]uint64{}}
-	for len(data) > 0 {
-		field, kind, n := protowire.ConsumeTag(data)
-		if n < 0 {
-			return m, protowire.ParseError(n)
+	err := wire.Each(data, func(field protowire.Number, value []byte, number uint64) error {
+		if value != nil {
+			m.bytes[field] = append(m.bytes[field], value)
+		} else {
+			m.numbers[field] = number
 		}
-		data = data[n:]
-		switch kind {
-		case protowire.BytesType:
-			var v []byte
-			if v, n = protowire.ConsumeBytes(data); n >= 0 {
-				m.bytes[field] = append(m.bytes[field], v)
-			}
-		case protowire.VarintType:
-			m.numbers[field], n = protowire.ConsumeVarint(data)
-		default:
-			return m, fmt.Errorf("field %d is neither bytes nor a number", field)
-		}
-		if n < 0 {
-			return m, protowire.ParseError(n)
-		}
-		data = data[n:]
-	}
-	return m, nil
+		return nil
+	})
+	return m, err
 }
 
 // text returns a field that occurs once.
@@ -208,12 +196,6 @@ func (s *Server) encoded(r *http.Request, f *future) any {
 	if s.options.Wire == JSON || !ok || !passed || !strings.Contains(r.Header.Get("Accept"), kindProtobuf) {
 		return f.result
 	}
-	bytesField := func(out []byte, field protowire.Number, data []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(out, field, protowire.BytesType), data)
-	}
-	number := func(out []byte, field protowire.Number, v uint64) []byte {
-		return protowire.AppendVarint(protowire.AppendTag(out, field, protowire.VarintType), v)
-	}
 	var record []byte
 	for _, name := range []string{"elementwise_loss", "logprobs"} {
 		var data []byte
@@ -228,9 +210,9 @@ func (s *Server) encoded(r *http.Request, f *future) any {
 			}
 			offsets = binary.LittleEndian.AppendUint64(offsets, uint64(len(data)))
 		}
-		tensor := number(bytesField(bytesField(nil, 1, data), 2, offsets), 3, 1)
-		record = bytesField(record, 2, bytesField(bytesField(nil, 1, []byte(name)), 2, tensor))
+		tensor := wire.AppendNumber(wire.AppendBytes(wire.AppendBytes(nil, 1, data), 2, offsets), 3, 1)
+		record = wire.AppendBytes(record, 2, wire.AppendBytes(wire.AppendBytes(nil, 1, []byte(name)), 2, tensor))
 	}
-	record = number(record, 3, uint64(len(outputs)))
-	return protobuf(bytesField(bytesField(nil, 1, []byte("scalar")), 2, record))
+	record = wire.AppendNumber(record, 3, uint64(len(outputs)))
+	return protobuf(wire.AppendBytes(wire.AppendBytes(nil, 1, []byte("scalar")), 2, record))
 }
