@@ -23,9 +23,6 @@ const (
 // Names returns the names of these templates.
 func Names() []string { return []string{Qwen25, Qwen3} }
 
-// End is the mark at the end of these models' messages.
-const End = "<|im_end|>"
-
 //go:embed templates
 var own embed.FS
 

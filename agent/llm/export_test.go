@@ -8,6 +8,9 @@ import (
 	"deepswe/tools"
 )
 
+// Endpoint is the base URL that requests go to, without credentials.
+func (c *Client) Endpoint() string { return c.name }
+
 // SetSleep replaces the wait between attempts.
 func (c *Client) SetSleep(sleep func(ctx context.Context, d time.Duration) error) { c.sleep = sleep }
 

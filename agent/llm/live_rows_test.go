@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"deepswe/agent"
-	"deepswe/agent/chatml"
 	"deepswe/agent/llm"
 	"deepswe/agent/trajectory"
 	"deepswe/tools"
@@ -215,7 +214,7 @@ var callEnd = regexp.MustCompile(`\n</tool_call>(\n<tool_call>|<\|im_end\|>|$)`)
 // because a random model leaves some thoughts open.
 func withoutThoughts(rendered string) (string, int) {
 	thoughts := 0
-	messages := strings.SplitAfter(rendered, chatml.End+"\n")
+	messages := strings.SplitAfter(rendered, "<|im_end|>\n")
 	for i, m := range messages {
 		messages[i] = thought.ReplaceAllString(m, "$1")
 		if strings.Contains(m, "</think>") {

@@ -112,9 +112,6 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Endpoint is the base URL that requests go to, without credentials.
-func (c *Client) Endpoint() string { return c.name }
-
 // DropThoughts leaves the thoughts of earlier replies out of what is sent.
 func (c *Client) DropThoughts() {
 	c.dialect.Store(&dialect{refused: map[string]bool{reasoning: true, reasoningContent: true}})

@@ -37,7 +37,6 @@ type Counts struct {
 	Bad      int // records that are not valid tasks
 	Filtered int // tasks that do not match the filter
 	Excluded int // tasks of excluded repositories
-	Tasks    int // tasks yielded
 }
 
 // RecordError reports a record that is not a valid task.
@@ -90,7 +89,6 @@ func Read(path string, o Options) iter.Seq2[env.Task, error] {
 				}
 				continue
 			}
-			o.Counts.Tasks++
 			if !yield(t, nil) {
 				return
 			}

@@ -161,7 +161,7 @@ func TestBadRecords(t *testing.T) {
 			t.Errorf("error %d is %v, want line %d, field %q, %q", i, errs[i], w.line, w.field, w.says)
 		}
 	}
-	if want := (Counts{Records: 15, Bad: 13, Tasks: 2}); counts != want {
+	if want := (Counts{Records: 15, Bad: 13}); counts != want {
 		t.Errorf("counts are %+v, want %+v", counts, want)
 	}
 	if tasks, errs := collect(file, Options{Strict: true}); len(tasks) != 1 || len(errs) != 1 {
@@ -285,7 +285,7 @@ func TestChoosing(t *testing.T) {
 	if want := []string{"a3"}; !slices.Equal(got, want) {
 		t.Errorf("tasks are %q, want %q", got, want)
 	}
-	if want := (Counts{Records: 6, Filtered: 1, Excluded: 2, Tasks: 1}); counts != want {
+	if want := (Counts{Records: 6, Filtered: 1, Excluded: 2}); counts != want {
 		t.Errorf("counts are %+v, want %+v", counts, want)
 	}
 	if _, errs := collect(file, Options{ExcludeReposOf: "absent"}); len(errs) != 1 {

@@ -54,9 +54,6 @@ func newSandbox(d *daemon, b launch) *Sandbox {
 	return s
 }
 
-// ID returns the container's ID.
-func (s *Sandbox) ID() string { return s.id }
-
 // Close removes the container and waits until it no longer exists.
 func (s *Sandbox) Close(ctx context.Context) error {
 	s.mu.Lock()

@@ -155,7 +155,6 @@ func (s *session) request(
 // statusError is a response that is no success.
 type statusError struct {
 	status int
-	said   string // by the host
 	text   string
 }
 
@@ -269,7 +268,7 @@ func (s *session) explain(resp *http.Response, body []byte) (time.Duration, erro
 	if resp.StatusCode >= 500 {
 		wait = 0
 	}
-	return wait, &statusError{status: resp.StatusCode, said: said, text: text}
+	return wait, &statusError{status: resp.StatusCode, text: text}
 }
 
 // message is what the body of an error says, in any of the forms that forges have; empty if a proxy sent a page.

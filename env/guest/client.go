@@ -95,9 +95,6 @@ func (c *Client) Hello() Hello { return c.hello }
 // Dir returns the working directory of commands.
 func (c *Client) Dir() string { return c.hello.Dir }
 
-// Done returns a channel that is closed when the guest is gone.
-func (c *Client) Done() <-chan struct{} { return c.ended }
-
 // Close closes the stream, which makes the guest end itself and everything it started, and waits for the client's
 // goroutines. Calls in progress fail with ErrClosed. Close may be called more than once.
 func (c *Client) Close() error {

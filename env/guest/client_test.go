@@ -163,7 +163,7 @@ func TestHostileGuest(t *testing.T) {
 				if err := c.call(t, client); !errors.Is(err, ErrClosed) {
 					t.Errorf("%v", err)
 				}
-				<-client.Done()
+				<-client.ended
 				if err := client.Ping(t.Context()); !errors.Is(err, ErrClosed) {
 					t.Errorf("the next call: %v", err)
 				}

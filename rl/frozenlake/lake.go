@@ -62,8 +62,6 @@ type Map struct {
 	Cells []Cell
 	Start int
 	Goal  int
-	// Shortest is the number of moves on the shortest path that meets no hole.
-	Shortest int
 }
 
 // Generate makes the map that belongs to the seed. Start and goal are distinct, and a safe path of at most MaxSteps
@@ -90,7 +88,6 @@ func Generate(seed uint64, o Options) Map {
 		m.Cells[m.Start] = Frozen
 		m.Cells[m.Goal] = goal
 		if d, ok := m.distance(); ok && d <= o.MaxSteps {
-			m.Shortest = d
 			return m
 		}
 	}

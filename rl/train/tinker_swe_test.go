@@ -74,7 +74,7 @@ func spoken(t *testing.T, words []string) (string, trainertest.Speech) {
 		t.Fatal(err)
 	}
 	speech.Before, speech.Size = tok.Encode("\n")[0], int(size)+5
-	speech.End, _ = tok.ID(chatml.End)
+	speech.End, _ = tok.ID("<|im_end|>")
 	return dir, speech
 }
 
