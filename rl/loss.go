@@ -163,7 +163,7 @@ func (r *rowLoss) evaluate() Stats {
 		r.advantage = r.row.AdvantageOf(t)
 		d := clampLog(r.current[t] - r.old[t])
 		ratio := math.Exp(d)
-		s.observeToken(d, ratio)
+		s.add(d, ratio)
 		var value, slope float64
 		if keep && r.keepsToken(&s, t) {
 			value, slope = r.surrogate(&s, r.current[t], d, ratio, r.advantage*r.row.Scale)
@@ -296,14 +296,6 @@ func (r *rowLoss) trainer(t int) float64 {
 		return r.old[t]
 	}
 	return r.current[t]
-}
-
-// observeToken adds one trained token; d is its clamped log-ratio.
-func (s *Stats) observeToken(d, ratio float64) {
-	s.KL1 -= d
-	s.KL3 += ratio - 1 - d
-	s.RatioMin, s.RatioMax = widen(s.Tokens, s.RatioMin, s.RatioMax, 1, ratio, ratio)
-	s.Tokens++
 }
 
 // clampLog bounds a log-ratio and keeps NaN.

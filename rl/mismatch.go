@@ -18,15 +18,16 @@ func Between(from, to [][]float64, masks [][]uint8) Distance {
 	for i, mask := range masks {
 		for t, m := range mask {
 			if m == 1 {
-				d.add(clampLog(to[i][t] - from[i][t]))
+				log := clampLog(to[i][t] - from[i][t])
+				d.add(log, math.Exp(log))
 			}
 		}
 	}
 	return d
 }
 
-func (d *Distance) add(log float64) {
-	ratio := math.Exp(log)
+// add adds one token by its clamped log-ratio, and its ratio.
+func (d *Distance) add(log, ratio float64) {
 	d.KL1 -= log
 	d.KL3 += ratio - 1 - log
 	d.RatioMin, d.RatioMax = widen(d.Tokens, d.RatioMin, d.RatioMax, 1, ratio, ratio)

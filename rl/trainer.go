@@ -173,16 +173,13 @@ type Corrections struct {
 type Stats struct {
 	// Loss is the sum over tokens of -(Scale * Mask * weight * surrogate), whose gradient is computed.
 	Loss float64
-	// Rows were given, Tokens of them are trained: Mask 1. Those that corrections mask still count.
-	Rows, Tokens int
+	// Distance is from the old policy to the current one, at all trained tokens: those that corrections mask still count.
+	Distance
+	// Rows were given.
+	Rows int
 	// ClippedLow counts tokens with a negative advantage whose ratio is under the lower bound, ClippedHigh those with a
 	// positive one over the upper bound, DualClipped those that the dual clip stopped: none of them has a gradient.
 	ClippedLow, ClippedHigh, DualClipped int
-	// KL1 and KL3 sum two estimates of KL(old || current) at the sampled tokens: with d = logprob - old logprob they are
-	// -d and exp(d) - 1 - d (Schulman 2020).
-	KL1, KL3 float64
-	// RatioMin and RatioMax are the extremes of the ratio; both 0 where Tokens is 0.
-	RatioMin, RatioMax float64
 	// VetoedRows, GeometricRows and ProductRows were masked by those corrections, with MaskedTokens trained tokens between
 	// them. A row that fails several counts as the first of these. TruncatedTokens had their weight cut.
 	VetoedRows, GeometricRows, ProductRows int

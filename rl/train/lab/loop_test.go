@@ -256,7 +256,7 @@ func (m weights) ForwardBackward(_ context.Context, rows []rl.Row, o rl.Objectiv
 	} else {
 		m.spend(1-m.w.latencies.Forward, n)
 	}
-	return rl.Stats{Rows: len(rows), Tokens: len(rows)}, nil
+	return rl.Stats{Rows: len(rows), Distance: rl.Distance{Tokens: len(rows)}}, nil
 }
 
 func (m weights) Step(context.Context, rl.Optimizer) (rl.StepStats, error) {
