@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,6 +67,12 @@ func syncDir(dir string) error {
 func MarshalJSON(v any) ([]byte, error) {
 	data, err := encodeJSON(v, "")
 	return bytes.TrimSuffix(data, []byte("\n")), err
+}
+
+// Digest returns the SHA-256 of plain data, which can always be encoded, as [MarshalJSON] writes it.
+func Digest(plain any) string {
+	data, _ := MarshalJSON(plain)
+	return fmt.Sprintf("%x", sha256.Sum256(data))
 }
 
 // EncodeJSON writes v as one line, like [MarshalJSON], in a single call of w.Write.

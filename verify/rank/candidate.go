@@ -47,21 +47,17 @@ type Tests struct {
 }
 
 // compareScores compares scores; a missing one is less than any other.
-func compareScores(a, b *float64) int {
-	switch {
-	case a == nil && b == nil:
-		return 0
-	case a == nil:
-		return -1
-	case b == nil:
-		return 1
-	}
-	return cmp.Compare(*a, *b)
-}
+func compareScores(a, b *float64) int { return missingFirst(a, b, cmp.Compare[float64]) }
 
 // compareTests compares results: regression tests first, then reproduction tests. Missing results are less than any
 // others.
 func compareTests(a, b *Tests) int {
+	return missingFirst(a, b, func(a, b Tests) int {
+		return cmp.Or(cmp.Compare(a.Regression, b.Regression), cmp.Compare(a.Reproduction, b.Reproduction))
+	})
+}
+
+func missingFirst[T any](a, b *T, compare func(a, b T) int) int {
 	switch {
 	case a == nil && b == nil:
 		return 0
@@ -70,7 +66,7 @@ func compareTests(a, b *Tests) int {
 	case b == nil:
 		return 1
 	}
-	return cmp.Or(cmp.Compare(a.Regression, b.Regression), cmp.Compare(a.Reproduction, b.Reproduction))
+	return compare(*a, *b)
 }
 
 func (c Candidate) empty() bool    { return c.Patch == "" }

@@ -3,8 +3,6 @@ package judge
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
@@ -85,18 +83,13 @@ type Judgement struct {
 // Key identifies a judgement: it changes with the model, its context, the pack, and everything that the judge reads. A
 // judgement under the same key may be used again.
 func (j *Judge) Key(e Evidence) string {
-	spelled, err := disk.MarshalJSON(struct {
+	return disk.Digest(struct {
 		Version          int
 		Model            string
 		Context, Samples int
 		Pack             Pack
 		Evidence         Evidence
 	}{version, j.Model, j.context(), j.samples(), j.Pack, e})
-	if err != nil {
-		return "" // plain data always can be
-	}
-	sum := sha256.Sum256(spelled)
-	return hex.EncodeToString(sum[:])
 }
 
 func (j *Judge) context() int { return cmp.Or(j.Context, DefaultContext) }

@@ -2,8 +2,6 @@ package ranking
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +10,6 @@ import (
 	"deepswe/agent/llm"
 	"deepswe/agent/run"
 	"deepswe/agent/trajectory"
-	"deepswe/env/disk"
 	"deepswe/verify/rank/judge"
 )
 
@@ -144,14 +141,4 @@ func (r *Ranking) evidence(c *contest, i int) (e judge.Evidence, note string, er
 	}
 	e.Steps = judge.Steps(rec)
 	return e, "", nil
-}
-
-// keyOf hashes plain data.
-func keyOf(v any) string {
-	data, err := disk.MarshalJSON(v)
-	if err != nil {
-		return "" // plain data can always be encoded
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"deepswe/verify/compare"
 	"deepswe/verify/plot"
 	"deepswe/verify/rank"
 	"deepswe/verify/rank/judge"
@@ -178,7 +179,11 @@ func kTicks(points []swe.Estimate) (ticks []plot.Tick) {
 func (rep *Report) byContext() plot.Chart {
 	c := plot.Chart{Title: "Solved tasks by context length, in percent", Zero: true, X: "context"}
 	largest := 0
+	var places []float64
 	for i, r := range rep.Contexts {
+		at := math.Log2(float64(r.Context))
+		places = append(places, at)
+		c.Ticks = append(c.Ticks, plot.Tick{At: at, Label: swe.ContextName(r.Context)})
 		if i == 0 || len(r.PassAtK) < largest {
 			largest = len(r.PassAtK)
 		}
@@ -187,17 +192,11 @@ func (rep *Report) byContext() plot.Chart {
 		if at > 0 && at < largest-1 {
 			continue
 		}
-		line := plot.Line{Label: fmt.Sprintf("pass@%d", rep.Contexts[0].PassAtK[at].K), Color: at, Dots: true}
+		var rates []swe.Estimate
 		for _, r := range rep.Contexts {
-			x, e := math.Log2(float64(r.Context)), r.PassAtK[at]
-			line.Points = append(line.Points, plot.Point{X: x, Y: 100 * e.Rate})
-			line.Low = append(line.Low, plot.Point{X: x, Y: 100 * e.Low})
-			line.High = append(line.High, plot.Point{X: x, Y: 100 * e.High})
+			rates = append(rates, r.PassAtK[at])
 		}
-		c.Lines = append(c.Lines, line)
-	}
-	for _, r := range rep.Contexts {
-		c.Ticks = append(c.Ticks, plot.Tick{At: math.Log2(float64(r.Context)), Label: swe.ContextName(r.Context)})
+		c.Lines = append(c.Lines, compare.Rates(fmt.Sprintf("pass@%d", rates[0].K), at, rates, places))
 	}
 	return c
 }

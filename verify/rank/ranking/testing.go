@@ -7,6 +7,7 @@ import (
 
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/verify/rank/suite"
 )
 
@@ -153,7 +154,7 @@ func (r *Ranking) baselineKey(t env.Task, n int) string {
 	} else {
 		how.Writer = r.Tests.Writer.Key(t)
 	}
-	return keyOf(how)
+	return disk.Digest(how)
 }
 
 // baselineOne makes one script and runs it on the base.
@@ -247,7 +248,7 @@ func (r *Ranking) planResults(c *contest, i int, jobs map[run.Job]func(context.C
 // resultKey identifies the result of a script on a patch: the state of the task, the script with the tests that count,
 // the patch, and the grader.
 func resultKey(task string, b suite.Baseline, patch string) string {
-	return keyOf(struct {
+	return disk.Digest(struct {
 		Task, State, Script, Grader, Patch string
 		Kept                               []string
 	}{task, b.State, b.Script.Key(), suite.Grader, patch, b.Kept})
