@@ -89,26 +89,21 @@ func (c *Client) full(prompt int) error {
 // continued sends the request once.
 func (c *Client) continued(ctx context.Context, b *completionBody, r agent.Request) (agent.Reply, *Error) {
 	start := time.Now()
-	ctx, w := watch(ctx, wholeAnswer)
-	defer w.stop()
-	x := &exchange{http: c.http, body: b, watch: w, tokens: true}
-	err := c.do(ctx, x, c.base+"/completions")
 	var got completion
-	if err == nil {
-		got, err = decodeText(x.raw)
-	}
-	if err == nil {
-		err = got.usable()
-	}
 	var reply agent.Reply
-	if err == nil {
-		reply, err = got.reply(r, c.o.Log)
-	}
-	if err == nil {
-		err = exact(reply.Tokens, b.Prompt)
-	}
-	if err != nil {
-		failed := c.failure(ctx, x, err)
+	failed := c.askOnce(ctx, wholeAnswer, c.base+"/completions", b, func(raw []byte) (err error) {
+		if got, err = decodeText(raw); err == nil {
+			err = got.usable()
+		}
+		if err == nil {
+			reply, err = got.reply(r, c.o.Log)
+		}
+		if err == nil {
+			err = exact(reply.Tokens, b.Prompt)
+		}
+		return err
+	})
+	if failed != nil {
 		failed.exact = true
 		return agent.Reply{}, failed
 	}

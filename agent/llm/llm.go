@@ -247,22 +247,28 @@ func (c *Client) api(x *exchange) *openai.Client {
 	return openai.NewClientWithConfig(cfg)
 }
 
-// query posts a body to an address that go-openai does not know, or asks it without a body, and decodes the answer. It
-// repeats the request as retry does, and gives each try a time for its answer.
+// query asks an address that go-openai does not know, and decodes the answer. It repeats the request as retry does.
 func (c *Client) query(ctx context.Context, p patience, limit time.Duration, address string, body, into any) error {
 	return c.retry(ctx, p, func(ctx context.Context, _ *dialect) *Error {
-		ctx, w := watch(ctx, limit)
-		defer w.stop()
-		x := &exchange{http: c.http, body: body, watch: w, tokens: true}
-		err := c.do(ctx, x, address)
-		if err == nil {
-			err = decodeInto(x.raw, into)
-		}
-		if err != nil {
-			return c.failure(ctx, x, err)
-		}
-		return nil
+		return c.askOnce(ctx, limit, address, body, func(raw []byte) error { return decodeInto(raw, into) })
 	})
+}
+
+// askOnce posts a body to such an address, or asks it without a body, and reads the answer, which has a time to come.
+func (c *Client) askOnce(
+	ctx context.Context, limit time.Duration, address string, body any, read func([]byte) error,
+) *Error {
+	ctx, w := watch(ctx, limit)
+	defer w.stop()
+	x := &exchange{http: c.http, body: body, watch: w, tokens: true}
+	err := c.do(ctx, x, address)
+	if err == nil {
+		err = read(x.raw)
+	}
+	if err != nil {
+		return c.failure(ctx, x, err)
+	}
+	return nil
 }
 
 // do sends the exchange's body to an address that go-openai does not know, and fails unless the answer is a success.

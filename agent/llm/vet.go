@@ -104,20 +104,13 @@ func (c *Client) Score(ctx context.Context, ids []int32) ([]float64, error) {
 	}
 	var answer textCompletion
 	err = c.retry(ctx, c.patience(agent.Request{}), func(ctx context.Context, _ *dialect) *Error {
-		ctx, w := watch(ctx, wholeAnswer)
-		defer w.stop()
-		x := &exchange{http: c.http, body: b, watch: w, tokens: true}
-		err := c.do(ctx, x, c.base+"/completions")
-		if err == nil {
-			err = decodeInto(x.raw, &answer)
-		}
-		if err == nil && (len(answer.Choices) != 1 || len(answer.Choices[0].PromptLogprobs) != len(ids)) {
-			err = fmt.Errorf("%w: it does not score prompts", errUnusable)
-		}
-		if err != nil {
-			return c.failure(ctx, x, err)
-		}
-		return nil
+		return c.askOnce(ctx, wholeAnswer, c.base+"/completions", b, func(raw []byte) error {
+			err := decodeInto(raw, &answer)
+			if err == nil && (len(answer.Choices) != 1 || len(answer.Choices[0].PromptLogprobs) != len(ids)) {
+				err = fmt.Errorf("%w: it does not score prompts", errUnusable)
+			}
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
