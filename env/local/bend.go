@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/repo"
 )
 
 // bend returns environment variables that make the host's programs use the copy of a repository instead of the
@@ -119,19 +120,8 @@ var quoted = regexp.MustCompile(`'(/[^']+)'`)
 
 // editable calls add with the directories of packages that are installed in editable mode.
 func editable(site string, add func(dir string)) {
-	files, _ := filepath.Glob(filepath.Join(site, "*.pth"))
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(data)) {
-			if line = strings.TrimSpace(line); filepath.IsAbs(line) {
-				add(filepath.Clean(line))
-			}
-		}
-	}
-	files, _ = filepath.Glob(filepath.Join(site, "__editable__*.py"))
+	repo.AddedPaths(site, add)
+	files, _ := filepath.Glob(filepath.Join(site, "__editable__*.py"))
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {

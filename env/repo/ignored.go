@@ -267,15 +267,21 @@ func environment(dir string, add func(string)) {
 			}
 		}
 	}
-	paths, _ := filepath.Glob(filepath.Join(escape(dir), "lib", "python*", "site-packages", "*.pth"))
-	for _, file := range paths {
+	AddedPaths(filepath.Join(escape(dir), "lib", "python*", "site-packages"), add)
+}
+
+// AddedPaths calls add with the directories that the .pth files in Python's directories of packages name. The
+// directories are a pattern.
+func AddedPaths(packages string, add func(dir string)) {
+	files, _ := filepath.Glob(filepath.Join(packages, "*.pth")) // the pattern is valid
+	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			continue
 		}
 		for line := range strings.Lines(string(data)) {
 			if line = strings.TrimSpace(line); filepath.IsAbs(line) {
-				add(line)
+				add(filepath.Clean(line))
 			}
 		}
 	}
