@@ -62,18 +62,26 @@ func (w World) ProfileOf(c Config, model string) Profile {
 }
 
 func parseProfiles(data []byte) ([]Profile, error) {
-	var all []Profile
+	return parse(data, func(all []Profile) []Profile { return all })
+}
+
+func parseConfig(data []byte) (Config, error) {
+	return parse(data, func(c Config) []Profile { return c.Profiles })
+}
+
+// parse reads a document in YAML, and checks the profiles in it.
+func parse[T any](data []byte, profiles func(T) []Profile) (v T, err error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
-	if err := d.Decode(&all); err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
+	if err := d.Decode(&v); err != nil && !errors.Is(err, io.EOF) {
+		return v, err
 	}
-	for _, p := range all {
+	for _, p := range profiles(v) {
 		if err := p.check(); err != nil {
-			return nil, err
+			return v, err
 		}
 	}
-	return all, nil
+	return v, nil
 }
 
 func (p Profile) matches(model string) bool {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -17,8 +16,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"gopkg.in/yaml.v3"
 
 	"deepswe/agent"
 	"deepswe/env/disk"
@@ -227,21 +224,6 @@ func (w World) LoadConfig() (Config, error) {
 	}
 	if c, err = parseConfig(data); err != nil {
 		return c, Usagef("configuration %s: %w", path, err)
-	}
-	return c, nil
-}
-
-func parseConfig(data []byte) (Config, error) {
-	var c Config
-	d := yaml.NewDecoder(bytes.NewReader(data))
-	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return c, err
-	}
-	for _, p := range c.Profiles {
-		if err := p.check(); err != nil {
-			return c, err
-		}
 	}
 	return c, nil
 }
