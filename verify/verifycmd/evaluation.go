@@ -220,18 +220,8 @@ func (e *evaluation) checkSoundness(ctx context.Context) error {
 	e.progress.note("soundness check of %d tasks: they must be unsolved without a patch, and solved by the reference "+
 		"solution", len(e.ids))
 	var err error
-	e.soundness, err = e.swe.CheckSoundness(ctx, swe.Watch{Begin: e.beginSoundness, Observe: e.observeSoundness})
+	e.soundness, err = e.swe.CheckSoundness(ctx, swe.Watch{Begin: e.beginPart, Observe: e.observeSoundness})
 	return err
-}
-
-// beginSoundness shows what there is to do in a part of the soundness check.
-func (e *evaluation) beginSoundness(part string, plan []run.Job) {
-	e.progress.plan(part, len(plan))
-	for _, j := range plan {
-		if _, ok := e.dir.Find(j); ok {
-			e.progress.known(nil)
-		}
-	}
 }
 
 // stopped is the error of a run that did not end, with the command that resumes it.

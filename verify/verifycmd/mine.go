@@ -332,15 +332,6 @@ func (m *mining) writer(ctx context.Context, config cli.Config) (agent.Model, er
 	return live.Model, nil
 }
 
-func (m *mining) beginPart(part string, plan []run.Job) {
-	m.progress.plan(part, len(plan))
-	for _, j := range plan {
-		if _, ok := m.dir.Find(j); ok {
-			m.progress.known(nil)
-		}
-	}
-}
-
 func (m *mining) observeEvent(e run.Event) {
 	m.progress.observeEvent(e, mine.Job(e.Job), "trying again", func() (*bool, string) {
 		return nil, mine.Describe(*e.Outcome)

@@ -41,6 +41,16 @@ type session struct {
 	lines    *cli.JSONLines
 }
 
+// beginPart shows what there is to do in a part of a soundness check or of mining.
+func (s *session) beginPart(part string, plan []run.Job) {
+	s.progress.plan(part, len(plan))
+	for _, j := range plan {
+		if _, ok := s.dir.Find(j); ok {
+			s.progress.known(nil)
+		}
+	}
+}
+
 // openSandbox opens the provider that the tasks need.
 func (s *session) openSandbox(ctx context.Context, o *cli.SandboxFlags, warm int, tasks []env.Task) error {
 	config, err := s.d.LoadConfig()
