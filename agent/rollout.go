@@ -60,9 +60,7 @@ func newRollout(a *Agent, sb tools.Sandbox, issue Issue) *rollout {
 	if issue.Folder != "" {
 		r.sandbox = within{Sandbox: sb, dir: path.Join(sb.Dir(), issue.Folder)}
 	}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
-	}
+	r.log = cmp.Or(r.log, slog.New(slog.DiscardHandler))
 	if r.now == nil {
 		r.now = time.Now
 	}

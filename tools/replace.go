@@ -219,10 +219,5 @@ var viewPrefix = regexp.MustCompile(`^ *\d+\t`)
 
 // numbered reports whether every line starts with a line number as in a view.
 func numbered(lines []string) bool {
-	for _, l := range lines {
-		if !viewPrefix.MatchString(l) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(lines, func(l string) bool { return !viewPrefix.MatchString(l) })
 }

@@ -112,9 +112,7 @@ func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 	}
 	defer journal.Close()
 	s := past.settings
-	if dir == "" {
-		dir = s.Repo
-	}
+	dir = cmp.Or(dir, s.Repo)
 	if dir == "" {
 		return cli.Usagef("the run %s worked on a clone that is gone: name a checkout with --repo DIR", runName(d, past.path))
 	}

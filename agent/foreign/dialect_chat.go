@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 
 	openai "github.com/sashabaranov/go-openai"
@@ -129,9 +130,7 @@ func (chat) events(r request, answer agent.Reply, id string) []event {
 		data := map[string]any{
 			"id": "chatcmpl-" + id, "object": "chat.completion.chunk", "created": 1, "model": modelName, "choices": choices,
 		}
-		for name, value := range more {
-			data[name] = value
-		}
+		maps.Copy(data, more)
 		return event{data: data}
 	}
 	piece := func(delta any, finish any) event {

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,10 +136,7 @@ var toolsRefused = env.Pattern(`(?i)enable-auto-tool-choice|tool-call-parser|too
 // refusal explains an answer with an error status.
 func (c *Client) refusal(e *Error, x *exchange) {
 	e.said = parseServerError(x.raw)
-	e.Message = e.said.Message
-	if e.Message == "" {
-		e.Message = "no explanation was given"
-	}
+	e.Message = cmp.Or(e.said.Message, "no explanation was given")
 	e.after = retryAfter(x.header, time.Now())
 	if isOverflow(x.status, e.said) || x.body != nil && filled().MatchString(e.said.Message) {
 		e.sentinel = agent.ErrContextOverflow

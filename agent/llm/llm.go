@@ -96,9 +96,7 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New(o.Hints.Replace("OPENAI_API_KEY contains control or non-ASCII characters"))
 	}
 	o.MaxRetries = max(cmp.Or(o.MaxRetries, 8), 0)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Transport == nil {
 		o.Transport = newTransport()
 	}
@@ -319,10 +317,7 @@ func normalize(raw string) (*url.URL, error) {
 	}
 	path := strings.TrimRight(u.Path, "/")
 	path = strings.TrimRight(strings.TrimSuffix(path, "/chat/completions"), "/")
-	if path == "" {
-		path = "/v1"
-	}
-	u.Path, u.RawPath = path, ""
+	u.Path, u.RawPath = cmp.Or(path, "/v1"), ""
 	return u, nil
 }
 

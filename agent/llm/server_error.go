@@ -51,10 +51,8 @@ func parseServerError(raw []byte) serverError {
 			break
 		}
 	}
-	if s.Message == "" {
-		s.Message = string(raw)
-	}
-	s.whole, s.Message = s.Message, readable(s.Message)
+	s.whole = cmp.Or(s.Message, string(raw))
+	s.Message = readable(s.whole)
 	return s
 }
 

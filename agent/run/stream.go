@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -29,9 +30,7 @@ func (e *Engine) Stream(ctx context.Context, jobs iter.Seq[Job]) iter.Seq2[Outco
 		r := &run{Engine: *e, seen: map[Job]bool{}}
 		r.changed = sync.NewCond(&r.mu)
 		r.Options = r.Options.withDefaults()
-		if r.Log == nil {
-			r.Log = slog.New(slog.DiscardHandler)
-		}
+		r.Log = cmp.Or(r.Log, slog.New(slog.DiscardHandler))
 		defer r.start(ctx, jobs)()
 		for {
 			o, ok := r.takeOutcome()

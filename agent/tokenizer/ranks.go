@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -145,10 +146,7 @@ func ParseTiktoken(data, config []byte) (*Tokenizer, error) {
 	var special []addedToken
 	for i := range 256 { // as many as that code has
 		id := strconv.Itoa(len(tokens) + i)
-		text := c.Added[id].Content
-		if text == "" {
-			text = "<|reserved_token_" + id + "|>"
-		}
+		text := cmp.Or(c.Added[id].Content, "<|reserved_token_"+id+"|>")
 		special = append(special, addedToken{ID: int32(len(tokens) + i), Content: text})
 	}
 	kimi := cased{han: true, contracted: true, digits: 3, ends: "\r\n"}

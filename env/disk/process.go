@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -159,13 +160,7 @@ func (o Owner) Liveness(self Owner) Liveness {
 // String returns a short name of digits, letters a to f and full stops, which parseOwner reads.
 func (o Owner) String() string {
 	boot, namespace := o.Boot[:min(8, len(o.Boot))], strings.Trim(o.Namespace, "pid:[]")
-	if boot == "" {
-		boot = "0"
-	}
-	if namespace == "" {
-		namespace = "0"
-	}
-	return fmt.Sprintf("%s.%s.%d.%d", boot, namespace, o.PID, o.Start)
+	return fmt.Sprintf("%s.%s.%d.%d", cmp.Or(boot, "0"), cmp.Or(namespace, "0"), o.PID, o.Start)
 }
 
 // parseOwner parses the result of String. ok is false if s is not one.

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -107,9 +108,7 @@ type Reaping struct{ All, DryRun bool }
 // ReapScratch removes the directories below parent whose process is dead, and returns them. If processes cannot be
 // inspected, all count as alive. It ignores other users' directories.
 func ReapScratch(ctx context.Context, parent string, o Reaping) ([]Abandoned, error) {
-	if parent == "" {
-		parent = os.TempDir()
-	}
+	parent = cmp.Or(parent, os.TempDir())
 	entries, err := os.ReadDir(parent)
 	if err != nil {
 		return nil, fmt.Errorf("reap scratch directories: %w", err)

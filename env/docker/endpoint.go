@@ -153,10 +153,7 @@ func (e environment) context(name string) (endpoint, error) {
 	if !ok {
 		return endpoint{}, fmt.Errorf("docker context %q has no docker endpoint", name)
 	}
-	ep := endpoint{host: docker.Host, insecure: docker.SkipTLSVerify}
-	if ep.host == "" {
-		ep.host = client.DefaultDockerHost
-	}
+	ep := endpoint{host: cmp.Or(docker.Host, client.DefaultDockerHost), insecure: docker.SkipTLSVerify}
 	certs := filepath.Join(contexts, "tls", id, "docker")
 	if _, err := os.Stat(certs); err == nil {
 		ep.certs = certs

@@ -78,11 +78,9 @@ var (
 // are left out until they do.
 func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{
-		options: o, log: o.Log, owner: fleet.This().String() + "/" + fleet.Nonce(), state: o.State,
+		options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		owner: fleet.This().String() + "/" + fleet.Nonce(), state: o.State,
 		builds: map[string]*buildContext{}, waits: defaultWaits(),
-	}
-	if p.log == nil {
-		p.log = slog.New(slog.DiscardHandler)
 	}
 	p.hostname, _ = os.Hostname()
 	if p.state == "" {

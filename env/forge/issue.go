@@ -127,9 +127,7 @@ func (s *session) issue(ctx context.Context, number int) (Issue, error) {
 		State: openState(got.State), Title: oneLine(got.Title), Body: clean(got.Body),
 	}
 	number = out.Number
-	if out.URL == "" {
-		out.URL = fmt.Sprintf("%s/%s/issues/%d", s.web, s.project, number)
-	}
+	out.URL = cmp.Or(out.URL, fmt.Sprintf("%s/%s/issues/%d", s.web, s.project, number))
 	p, err := s.repository(ctx, s.project)
 	if err != nil {
 		return Issue{}, fmt.Errorf("read the repository: %w", err)

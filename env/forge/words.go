@@ -1,6 +1,7 @@
 package forge
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -97,10 +98,8 @@ var (
 // body is the text of a pull request: what was done and how it was checked, in the project's template if it has one,
 // and the only closing word.
 func (p *Proposal) body(c customs, closes, branch string) string {
-	done, checked := inert(strings.TrimSpace(p.Summary)), inert(strings.TrimSpace(p.Verified))
-	if done == "" {
-		done = inert(p.Title) + "."
-	}
+	done := cmp.Or(inert(strings.TrimSpace(p.Summary)), inert(p.Title)+".")
+	checked := inert(strings.TrimSpace(p.Verified))
 	text := inert(c.template)
 	if text == "" {
 		text = done + "\n\n**How it was verified:** " + checked

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -279,14 +280,9 @@ func Broken(err error) bool {
 		(strings.HasPrefix(at.Path, "/proc/") || strings.HasPrefix(at.Path, "/sys/")) {
 		return false
 	}
-	for _, known := range []error{
+	return slices.ContainsFunc([]error{
 		syscall.EIO, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ESTALE, syscall.EBADMSG, syscall.ESHUTDOWN,
-	} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	}, func(known error) bool { return errors.Is(err, known) })
 }
 
 // misused reports whether an error of a machine that works shows that a file or a name is not made for a call, such as

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -202,10 +203,8 @@ func readStatus(answer *http.Response) error {
 	refusal := &statusError{}
 	said, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
 	if json.Unmarshal(said, refusal) != nil || refusal.Status == "" {
-		refusal = &statusError{Message: strings.TrimSpace(string(said[:min(len(said), 300)]))}
-		if refusal.Message == "" {
-			refusal.Message = answer.Status
-		}
+		text := strings.TrimSpace(string(said[:min(len(said), 300)]))
+		refusal = &statusError{Message: cmp.Or(text, answer.Status)}
 	}
 	refusal.Code = answer.StatusCode
 	return refusal

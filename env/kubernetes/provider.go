@@ -42,10 +42,7 @@ var (
 // New connects to the clusters. If some cannot be used, it logs that and leaves them out; if none can be used, it
 // fails.
 func New(ctx context.Context, o Options) (*Provider, error) {
-	p := &Provider{options: o, log: o.Log}
-	if p.log == nil {
-		p.log = slog.New(slog.DiscardHandler)
-	}
+	p := &Provider{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler))}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
 	var failures []error
 	for _, c := range p.places() {

@@ -49,9 +49,7 @@ func newToolchain(environ []string) (*toolchain, error) {
 	if home, err := filepath.EvalSymlinks(t.home); err == nil {
 		t.home = home
 	}
-	if t.vars["PATH"] == "" {
-		t.vars["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	}
+	t.vars["PATH"] = cmp.Or(t.vars["PATH"], "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	for _, dir := range filepath.SplitList(t.vars["PATH"]) {
 		if isDir(dir) && filepath.IsAbs(dir) && !slices.Contains(t.path, dir) {
 			t.path = append(t.path, filepath.Clean(dir))

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -149,8 +150,5 @@ var hygiene string
 // already known. An empty base means the current commit. It needs git in the sandbox; without git, it removes the
 // whole history.
 func Hygiene(base string) string {
-	if base == "" {
-		base = "HEAD"
-	}
-	return "set -- " + env.ShellQuote(base) + "\n" + hygiene
+	return "set -- " + env.ShellQuote(cmp.Or(base, "HEAD")) + "\n" + hygiene
 }

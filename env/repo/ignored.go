@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -71,10 +72,8 @@ func matches(patterns []string, name string) bool {
 // secret reports whether files of that name usually contain credentials.
 func secret(name string) bool {
 	base := strings.ToLower(path.Base(name))
-	for _, sample := range []string{".env.example", ".env.sample", ".env.template", ".env.test", ".env.dist"} {
-		if base == sample {
-			return false
-		}
+	if slices.Contains([]string{".env.example", ".env.sample", ".env.template", ".env.test", ".env.dist"}, base) {
+		return false
 	}
 	for _, pattern := range []string{
 		".env", ".env.*", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.keystore", "*.jks", "id_rsa*", "id_ed25519*",
@@ -244,12 +243,7 @@ func references(source string, aside []string) []string {
 			}
 		}
 	}
-	var all []string
-	for dir := range found {
-		all = append(all, dir)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(found))
 }
 
 // environment adds the directories that a Python virtual environment refers to.

@@ -1,6 +1,7 @@
 package repo
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,12 +35,7 @@ func neighbours(source string, names []string) []string {
 			n.rust(filepath.Join(source, name))
 		}
 	}
-	all := make([]string, 0, len(n.found))
-	for path := range n.found {
-		all = append(all, path)
-	}
-	slices.Sort(all)
-	return all
+	return slices.Sorted(maps.Keys(n.found))
 }
 
 // workspaceAround returns the go.work in a directory above the source, which Go uses; empty if there is none, or if the

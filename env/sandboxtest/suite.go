@@ -2,6 +2,7 @@ package sandboxtest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -208,9 +209,7 @@ func (b *bench) alive() {
 // run runs a command line in the case's directory.
 func (b *bench) run(c env.Command) env.Result {
 	b.t.Helper()
-	if c.Dir == "" {
-		c.Dir = b.dir
-	}
+	c.Dir = cmp.Or(c.Dir, b.dir)
 	r, err := b.Run(b.t.Context(), c)
 	if err != nil {
 		b.t.Fatalf("run %.200q: %v", c.Line, err)

@@ -3,6 +3,7 @@ package sandboxtest
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,7 @@ func archive(t *testing.T, headers ...tar.Header) io.Reader {
 			content = "content of " + h.Name
 			h.Typeflag, h.Size = tar.TypeReg, int64(len(content))
 		}
-		if h.Mode == 0 {
-			h.Mode = 0o644
-		}
+		h.Mode = cmp.Or(h.Mode, 0o644)
 		if err := w.WriteHeader(&h); err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package pages
 
 import (
 	"cmp"
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -61,12 +62,7 @@ func parseFilter(text string) []term {
 
 // matches reports whether fields agree with all terms.
 func matches(terms []term, f fields) bool {
-	for _, t := range terms {
-		if t.match(f) == t.not {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(terms, func(t term) bool { return t.match(f) == t.not })
 }
 
 func (t term) match(f fields) bool {
@@ -110,9 +106,7 @@ func queryOf(v url.Values) query {
 // with returns the address of the same table with another value of a key, on its first page; an empty value drops it.
 func (q query) with(pairs ...string) string {
 	v := url.Values{}
-	for name, values := range q.rest {
-		v[name] = values
-	}
+	maps.Copy(v, q.rest)
 	v.Del("page")
 	for i := 0; i+1 < len(pairs); i += 2 {
 		v.Set(pairs[i], pairs[i+1])

@@ -2,6 +2,7 @@ package rowfile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,9 +51,7 @@ type SFTReport struct {
 
 // ExportSFT writes data for rejection fine-tuning, in the order of the rollouts. It reads the source twice.
 func ExportSFT(ctx context.Context, w io.Writer, src *Source, o SFT) (SFTReport, error) {
-	if o.MinReward == 0 {
-		o.MinReward = 1
-	}
+	o.MinReward = cmp.Or(o.MinReward, 1)
 	rep, err := o.survey(ctx, src)
 	if err != nil {
 		return SFTReport{}, err

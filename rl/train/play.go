@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -45,10 +46,7 @@ func (p player) play(ctx context.Context, s part.Split, policy rl.Policy, plan [
 // version with which their rollout began.
 func (p player) engine(runner run.Runner, version func() int64, j run.Journal, observe func(run.Event)) *run.Engine {
 	r := p.rollouts
-	tries := r.Retries
-	if tries == 0 {
-		tries = -1
-	}
+	tries := cmp.Or(r.Retries, -1)
 	var mu sync.Mutex
 	failed := map[run.Job]map[string]float64{} // the failed tries of the attempts under way, by cause
 	return &run.Engine{

@@ -94,11 +94,9 @@ func (r Reply) answer(req Request) answer {
 	r.ReasoningName = cmp.Or(r.ReasoningName, "reasoning")
 	a := answer{Reply: r, content: r.Content, finish: r.FinishReason, prompt: req.PromptTokens()}
 	for i, c := range r.Calls {
-		if c.ID == "" {
-			c.ID = fmt.Sprintf("call_%d_%d", req.N, i)
-		}
 		a.calls = append(a.calls, toolCall{
-			ID: c.ID, Type: "function", Function: functionCall{Name: c.Name, Arguments: c.Arguments},
+			ID: cmp.Or(c.ID, fmt.Sprintf("call_%d_%d", req.N, i)), Type: "function",
+			Function: functionCall{Name: c.Name, Arguments: c.Arguments},
 		})
 	}
 	cut := false

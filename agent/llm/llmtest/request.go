@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 )
 
 // Request is a request for a completion as it arrived.
@@ -90,12 +91,7 @@ func (r Request) has(key string) bool {
 	if json.Unmarshal(r.Member("messages"), &messages) != nil {
 		return false
 	}
-	for _, m := range messages {
-		if m[key] != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(messages, func(m map[string]json.RawMessage) bool { return m[key] != nil })
 }
 
 // maxTokens is the limit on the reply; 0 is none.

@@ -3,6 +3,7 @@
 package inside
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -160,10 +161,7 @@ func (w *writing) discard() {
 // commit moves the staged content into place and returns the file's mode.
 func (w *writing) commit(size int64) (fs.FileMode, error) {
 	if w.old == nil {
-		mode := w.options.Mode.Perm()
-		if mode == 0 {
-			mode = 0o644
-		}
+		mode := cmp.Or(w.options.Mode.Perm(), 0o644)
 		return mode, w.create(mode)
 	}
 	mode := w.old.Mode() & (fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky)

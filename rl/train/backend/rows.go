@@ -33,9 +33,7 @@ func (r *RowsOnly) Complete(c *config.Config) error {
 	if c.Objective == config.Imitation {
 		return fmt.Errorf("it changes no weight: want one that objective %s can train", config.Imitation)
 	}
-	if c.Optimizer.LearningRate == 0 {
-		c.Optimizer.LearningRate = 1e-6
-	}
+	c.Optimizer.LearningRate = cmp.Or(c.Optimizer.LearningRate, 1e-6)
 	r.Tokens = cmp.Or(r.Tokens, string(llm.Auto))
 	if !slices.Contains(llm.Continuations(), llm.Continuation(r.Tokens)) {
 		return fmt.Errorf("tokens is %q: want auto, extend or template", r.Tokens)

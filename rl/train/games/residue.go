@@ -1,6 +1,7 @@
 package games
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,7 @@ const residuePrompt = 8
 
 // Complete sets the maximum length of a row.
 func (s *Residue) Complete(c *config.Config) error {
-	if c.Algorithm.MaxLength == 0 {
-		c.Algorithm.MaxLength = 2*residuePrompt + s.MaxTokens
-	}
+	c.Algorithm.MaxLength = cmp.Or(c.Algorithm.MaxLength, 2*residuePrompt+s.MaxTokens)
 	if s.Remainder < 0 || s.Remainder >= s.Modulus {
 		return fmt.Errorf("remainder is %d: want 0 to %d", s.Remainder, s.Modulus-1)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -82,9 +83,7 @@ func (t Trained) Facts() ([]string, error) {
 		if p.Step > t.Step {
 			continue
 		}
-		for name, v := range p.Values {
-			last[name] = v
-		}
+		maps.Copy(last, p.Values)
 	}
 	if v, ok := last["reward/mean"]; ok {
 		facts = append(facts, "Mean reward of the last step: "+strconv.FormatFloat(v, 'g', 3, 64)+".")

@@ -87,13 +87,10 @@ func NewClient(o ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("%s holds a line break, a space or another character that a key cannot have; "+
 			"to fix: set it to the key alone", KeyVariable)
 	}
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
 	c := &Client{
-		base: u, key: o.Key, log: log, patience: cmp.Or(o.Patience, 5*time.Minute),
-		longest: cmp.Or(o.OperationTimeout, 2*time.Hour), backoff: 200 * time.Millisecond,
+		base: u, key: o.Key, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		patience: cmp.Or(o.Patience, 5*time.Minute),
+		longest:  cmp.Or(o.OperationTimeout, 2*time.Hour), backoff: 200 * time.Millisecond,
 		recent: map[string]bool{},
 	}
 	c.http, c.once = c.newHTTP(false), c.newHTTP(true)

@@ -2,6 +2,7 @@ package tinker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,9 +44,7 @@ func newVLLM(address, key string) (*vllm, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return nil, errors.New("invalid URL of a sampler (for example http://127.0.0.1:8000/v1)")
 	}
-	if u.Path == "" {
-		u.Path = "/v1"
-	}
+	u.Path = cmp.Or(u.Path, "/v1")
 	s := &vllm{url: u.String(), key: key, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

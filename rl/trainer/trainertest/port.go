@@ -1,6 +1,7 @@
 package trainertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -21,10 +22,7 @@ type port struct {
 
 // listen returns a listener on the port, which the first call chooses.
 func (p *port) listen() (net.Listener, error) {
-	address := p.address
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
+	address := cmp.Or(p.address, "127.0.0.1:0")
 	c := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) { failed = shared(int(fd)) })

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -115,11 +116,7 @@ func (v *VLLM) Loaded() []string {
 func (v *VLLM) Served() map[string]int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	out := map[string]int{}
-	for name, n := range v.served {
-		out[name] = n
-	}
-	return out
+	return maps.Clone(v.served)
 }
 
 // Prompts are all that were sampled from.

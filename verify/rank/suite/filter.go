@@ -2,6 +2,7 @@ package suite
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -37,11 +38,7 @@ type Verdict struct {
 // those that it accepts are also the best in the other tests, because it may be the one that distinguishes a right
 // patch from many wrong ones. The verdict on one test does not depend on the verdicts on others.
 func Filter(kinds map[string]Kind, columns []Column) []Verdict {
-	ids := make([]string, 0, len(kinds))
-	for id := range kinds {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
+	ids := slices.Sorted(maps.Keys(kinds))
 	columns = slices.DeleteFunc(slices.Clone(columns), func(c Column) bool { return c.Rejected })
 	totals := make([][2]int, len(columns))
 	for i, c := range columns {
