@@ -144,10 +144,10 @@ func TestTwoDrivers(t *testing.T) {
 func leaseName(c *cluster) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lease.current == nil {
+	if c.lease.current.Load() == nil {
 		return ""
 	}
-	return c.lease.current.Metadata.Name
+	return c.lease.current.Load().Metadata.Name
 }
 
 // A renewed lease shows that its owner is alive, and the cluster itself removes the pods of a lease that is gone.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepswe/env/fleet"
@@ -16,8 +17,7 @@ type leaseholder struct {
 	c       *cluster
 	taking  sync.Mutex // held while the lease is created, renewed and deleted
 	tidied  sync.Once
-	mu      sync.Mutex
-	current *lease // nil until it is created
+	current atomic.Pointer[lease] // nil until it is created
 }
 
 // takeLease creates the lease, once. It shows that this provider is alive, and it owns the provider's pods: the
@@ -25,10 +25,7 @@ type leaseholder struct {
 func (h *leaseholder) takeLease(ctx context.Context) error {
 	h.taking.Lock()
 	defer h.taking.Unlock()
-	h.mu.Lock()
-	taken := h.current != nil
-	h.mu.Unlock()
-	if taken {
+	if h.current.Load() != nil {
 		return nil
 	}
 	if err := h.c.call(ctx, request{method: http.MethodGet, path: "/version", into: &versionInfo{}}); err != nil {
@@ -49,9 +46,7 @@ func (h *leaseholder) takeLease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.current = made
-	h.mu.Unlock()
+	h.current.Store(made)
 	h.tidied.Do(func() {
 		h.c.work.Go(func() { h.c.reaper().Tidy(h.c.life, h.c.log.With("cluster", h.c.where())) })
 	})
@@ -74,13 +69,12 @@ func (h *leaseholder) driver(ctx context.Context) []ownerReference {
 
 // references make the cluster delete the pods when the lease is gone.
 func (h *leaseholder) references() []ownerReference {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.current == nil {
+	current := h.current.Load()
+	if current == nil {
 		return nil
 	}
 	return []ownerReference{{
-		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: h.current.Metadata.Name, UID: h.current.Metadata.UID,
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Name: current.Metadata.Name, UID: current.Metadata.UID,
 	}}
 }
 
@@ -106,9 +100,7 @@ func (c *cluster) keepLease() {
 func (h *leaseholder) renew(ctx context.Context) error {
 	h.taking.Lock()
 	defer h.taking.Unlock()
-	h.mu.Lock()
-	current := h.current
-	h.mu.Unlock()
+	current := h.current.Load()
 	if current == nil {
 		return nil
 	}
@@ -130,9 +122,7 @@ func (h *leaseholder) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.mu.Lock()
-	h.current = made
-	h.mu.Unlock()
+	h.current.Store(made)
 	return nil
 }
 
@@ -140,10 +130,7 @@ func (h *leaseholder) renew(ctx context.Context) error {
 func (h *leaseholder) drop(ctx context.Context) error {
 	h.taking.Lock()
 	defer h.taking.Unlock()
-	h.mu.Lock()
-	current := h.current
-	h.current = nil
-	h.mu.Unlock()
+	current := h.current.Swap(nil)
 	if current == nil {
 		return nil
 	}
