@@ -94,6 +94,18 @@ func appendLine(b []byte, p Point) []byte {
 	return append(b, '}')
 }
 
+// ByStep returns the values of each step. A step may have several points, such as one of validation.
+func ByStep(points []Point) map[int]map[string]float64 {
+	all := map[int]map[string]float64{}
+	for _, p := range points {
+		if all[p.Step] == nil {
+			all[p.Step] = map[string]float64{}
+		}
+		maps.Copy(all[p.Step], p.Values)
+	}
+	return all
+}
+
 // ReadJSONL reads the points of a file, also of one that is still being written: a torn last line is left out. A file
 // that does not exist has no points.
 func ReadJSONL(path string) ([]Point, error) {

@@ -122,18 +122,11 @@ func (h *Handler) training(r *loaded, req *http.Request) (view, error) {
 }
 
 func stepsOfTraining(points []metrics.Point, played []int) []trainedStep {
-	byStep := map[int]map[string]float64{}
-	for _, n := range played {
-		byStep[n] = map[string]float64{}
-	}
-	for _, p := range points {
-		if byStep[p.Step] == nil {
-			byStep[p.Step] = map[string]float64{}
-		}
-		maps.Copy(byStep[p.Step], p.Values)
-	}
+	byStep := metrics.ByStep(points)
+	steps := slices.AppendSeq(slices.Clone(played), maps.Keys(byStep)) // one without a point has a row as well
+	slices.Sort(steps)
 	var rows []trainedStep
-	for _, step := range slices.Backward(slices.Sorted(maps.Keys(byStep))) {
+	for _, step := range slices.Backward(slices.Compact(steps)) {
 		cell := func(name string) string {
 			if v, ok := byStep[step][name]; ok {
 				return plot.Number(v)

@@ -21,16 +21,8 @@ func Overview(w io.Writer, dir string) error {
 	if err != nil || len(points) == 0 {
 		return err
 	}
-	byStep := map[int]map[string]float64{}
-	var steps []int
-	for _, p := range points { // validation may have a point of its own
-		if byStep[p.Step] == nil {
-			byStep[p.Step] = map[string]float64{}
-			steps = append(steps, p.Step)
-		}
-		maps.Copy(byStep[p.Step], p.Values)
-	}
-	slices.Sort(steps)
+	byStep := metrics.ByStep(points)
+	steps := slices.Sorted(maps.Keys(byStep))
 	if err := overviewCurves(w, byStep, steps); err != nil {
 		return err
 	}
