@@ -43,6 +43,15 @@ func (c Candidate) TestFiles() []string {
 // SourceFiles returns the sources that the commit changes.
 func (c Candidate) SourceFiles() []string { return paths(c.Changes, Source) }
 
+// Needs returns the commit whose manifests say what the tests need: the candidate's own where it changes them, and its
+// base commit otherwise.
+func (c Candidate) Needs() string {
+	if len(paths(c.Changes, Environment)) > 0 {
+		return c.Hash
+	}
+	return c.Base
+}
+
 // Subject returns the first line of the commit's message.
 func (c Commit) Subject() string {
 	subject, _, _ := strings.Cut(c.Message, "\n")

@@ -46,12 +46,12 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	}
 	defer disk.RemoveScratch(scratch)
 	dir := filepath.Join(scratch, "repo")
-	if err := repo.CheckOut(ctx, b.Repository, c.Base, dir); err != nil {
+	if err := repo.CheckOut(ctx, b.Repository, c.Needs(), dir); err != nil {
 		return SetUp{}, fmt.Errorf("set up %s: %w", c.Hash, err)
 	}
 	caches := path.Join(Kept, env.Caches)
 	s := SetUp{Before: []string{"mkdir -p " + caches + " && ln -sfn " + caches + " " + env.Caches}, Spec: env.Spec{
-		Image: b.Image, Dir: testbed, CopyIn: b.Repository, Commit: c.Base, Rollout: b.ID(c),
+		Image: b.Image, Dir: testbed, CopyIn: b.Repository, Commit: c.Needs(), Rollout: b.ID(c),
 	}}
 	s.Commands, s.Variables = project.Install(dir, testbed, c.Language(), b.Machine)
 	for _, copied := range project.Copies(dir) {

@@ -301,6 +301,24 @@ func TestInstalls(t *testing.T) {
 	}
 }
 
+// What is set up is what the base commit needs, or the commit itself where it changes that.
+func TestSetUpCommit(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ change, want string }{{"change a.txt x", "base"}, {"change go.mod 'require x'", "hash"}} {
+		dir := history(t, `change go.mod 'module a.org/calc'; change calc.go 'package calc'; commit root
+change calc.go '// Two'; change calc_test.go 'package calc'; `+tc.change+`; commit 'two is missing'`)
+		commits, err := Walk(t.Context(), dir, "", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Candidate{Commit: commits[0]}
+		s, err := Builder{Repository: dir, Machine: project.Container()}.SetUp(t.Context(), c)
+		if want := map[string]string{"base": c.Base, "hash": c.Hash}[tc.want]; err != nil || s.Spec.Commit != want {
+			t.Errorf("%s: %s is set up, %v, want %s", tc.change, s.Spec.Commit, err, want)
+		}
+	}
+}
+
 // drafted returns the draft of the only candidate of a repository, and the newest commit.
 func drafted(t *testing.T, dir string) (d Draft, newest Commit) {
 	t.Helper()

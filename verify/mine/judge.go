@@ -171,6 +171,9 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 		}
 	}
 	once(&all.before, "")
+	if err == nil && all.displaced(d.Task) {
+		return Judged{Reason: NeverRuns, Detail: "its parent, with what the change installs"}, nil, nil
+	}
 	for len(all.after) < afterRuns && err == nil {
 		if fail, _, _ := all.lists(); len(fail) == 0 {
 			return all.noFailure(), nil, nil
@@ -192,6 +195,12 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 
 // longestBefore limits what is kept of a log for the model that writes a statement, in bytes.
 const longestBefore = 4000
+
+// displaced reports whether no test passes without the change where what it needs is installed in place of what its
+// base commit needs. That could have broken them.
+func (r runs) displaced(t env.Task) bool {
+	return t.Installed != "" && t.Labels["environment"] != "" && !r.base.anyPasses() && !r.before[0].anyPasses()
+}
 
 // useless returns the reason why the first run with the change shows that there will be no task.
 func (r runs) useless() Judged {

@@ -104,6 +104,29 @@ func TestNoFailure(t *testing.T) {
 	}
 }
 
+// Where a change installs something else, and no test passes without it, nobody knows whether a bug is the cause.
+func TestDisplaced(t *testing.T) {
+	t.Parallel()
+	changed := env.Task{Installed: "/eras", Labels: map[string]string{"environment": "changed"}}
+	for name, tc := range map[string]struct {
+		task         env.Task
+		base, before string
+		want         bool
+	}{
+		"nothing passes":    {changed, "a-", "a- b-", true},
+		"nothing runs":      {changed, "", "", true},
+		"base passes":       {changed, "a+", "", false},
+		"others pass":       {changed, "", "a+ b-", false},
+		"nothing installed": {env.Task{Labels: changed.Labels}, "a-", "a-", false},
+		"the same manifest": {env.Task{Installed: "/eras"}, "a-", "a-", false},
+	} {
+		r := runs{base: ran(t, tc.base), before: []testRun{ran(t, tc.before)}}
+		if got := r.displaced(tc.task); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // What is shown of a failure is of tests that fail, once, and short.
 func TestSymptoms(t *testing.T) {
 	t.Parallel()

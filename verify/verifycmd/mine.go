@@ -257,18 +257,18 @@ func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
 }
 
 func (m *mining) eras(ctx context.Context, candidates []history.Candidate) error {
-	var bases []string
+	var needed []string
 	for _, c := range candidates {
-		bases = append(bases, c.Base)
+		needed = append(needed, c.Needs())
 	}
-	eras, err := history.Eras(ctx, m.root, bases)
+	eras, err := history.Eras(ctx, m.root, needed)
 	if err != nil {
 		return err
 	}
 	different := map[string]bool{}
 	for _, c := range candidates {
-		c.Labels["era"] = eras[c.Base]
-		different[eras[c.Base]] = true
+		c.Labels["era"] = eras[c.Needs()]
+		different[eras[c.Needs()]] = true
 	}
 	m.report.Eras = len(different)
 	return nil
