@@ -64,8 +64,8 @@ var (
 	extraName = env.Pattern(`(?m)^["']?([\w-]+)["']?\s*=`)
 	// forOthers matches the names of extras for those who work on a project, and of those that have all others.
 	forOthers = env.Pattern(`^(tests?|testing|ci|cov(erage)?|dev|devel(op(ment)?)?|docs?|documentation|examples?|` +
-		`lint(ing|ers?)?|format(ting)?|style|check|types?|typing|mypy|build|release|publish|bench(marks?)?|benchmarking|profil(e|ing)|` +
-		`pre-commit|tools|all|full|complete|gpu|cuda\d*)$`)
+		`lint(ing|ers?)?|format(ting)?|style|check|types?|typing|mypy|build|release|publish|bench(marks?)?|benchmarking|` +
+		`profil(e|ing)|pre-commit|tools|all|full|complete|gpu|cuda\d*)$`)
 )
 
 // mostFeatures is the number of extras from which on a project depends on too much to install all of it.

@@ -22,8 +22,9 @@ import (
 )
 
 // A run two updates ahead, on a real SkyRL and two real vLLMs that are killed and started again, stopped and slowed at
-// random, ends by itself and loses nothing. DEEPSWE_TEST_CHAOS is the number of its steps; DEEPSWE_TEST_REAL is the folder
-// of the scripts that start the servers (../shared/real), which take the places of their programs from VENV and VLLM_VENV.
+// random, ends by itself and loses nothing. DEEPSWE_TEST_CHAOS is the number of its steps; DEEPSWE_TEST_REAL is the
+// folder of the scripts that start the servers (../shared/real), which take the places of their programs from VENV and
+// VLLM_VENV.
 func TestChaosOnRealServers(t *testing.T) {
 	steps, scripts := os.Getenv("DEEPSWE_TEST_CHAOS"), os.Getenv("DEEPSWE_TEST_REAL")
 	if steps == "" || scripts == "" {

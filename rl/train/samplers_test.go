@@ -149,8 +149,8 @@ func runOnUnreliable(
 	nothingLost(t, c, o.Dir, got.Points)
 }
 
-// nothingLost checks a run two updates ahead that has come to its end: it has made each of its versions, has learned from
-// every group once, and has played every rollout once.
+// nothingLost checks a run two updates ahead that has come to its end: it has made each of its versions, has learned
+// from every group once, and has played every rollout once.
 func nothingLost(t *testing.T, c config.Config, dir string, points []metrics.Point) {
 	t.Helper()
 	for i, p := range points {

@@ -101,10 +101,10 @@ var (
 	// inverts matches what makes a check its opposite.
 	inverts = env.Pattern(`(?i)not|true|false|!`)
 	// sided matches words of titles that say whether something holds, in the form of package literal.
-	sided = env.Pattern(` (no|not|non|never|without|none|nothing|lack|missing|absent|empty|in?valid|bad|wrong|true|false|` +
-		`fail\w*|refus\w*|reject\w*|den(y|ie\w*)|forbid\w*|disallow\w*|disabled?|ignor\w*|skip\w*|exclud\w*|omit\w*|` +
+	sided = env.Pattern(` (no|not|non|never|without|none|nothing|lack|missing|absent|empty|in?valid|bad|wrong|true|` +
+		`false|fail\w*|refus\w*|reject\w*|den(y|ie\w*)|forbid\w*|disallow\w*|disabled?|ignor\w*|skip\w*|exclud\w*|omit\w*|` +
 		`drop\w*|un(known|able|set|safe|supported|defined|equal|changed)|is|are|ha|have|can|accept\w*|allow\w*|permit\w*|` +
-		`exist\w*|contain\w*|includ\w*|support\w*|equal\w*|differ\w*) `)
+		`exist\w*|contain\w*|include|including|support\w*|equal\w*|differ\w*) `)
 )
 
 // usedOnce returns the names that a file imports and uses once.

@@ -90,9 +90,9 @@ func (m *maker) withhold(t test, titles literal.Text) []mutation {
 
 // inSight returns the mutations of withheld tests of which a literal can be found elsewhere while all of them are
 // withheld: anywhere, because what is there may lead to it in more ways than can be looked for, or in another form in a
-// part of a file that has all literals that the code is given for it. Of tests to fix that expect something else instead,
-// it returns those of which what they expect can be found, although all are wrong: in a file of data, in a part of a file
-// that has as well what the code is given for it, or in the test of an inverse.
+// part of a file that has all literals that the code is given for it. Of tests to fix that expect something else
+// instead, it returns those of which what they expect can be found, although all are wrong: in a file of data, in a
+// part of a file that has as well what the code is given for it, or in the test of an inverse.
 func (m *maker) inSight() (found []string) {
 	var withheld, wrong []int
 	for i, c := range m.out.Canaries {
@@ -216,9 +216,9 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 	return known && v.In(rest)
 }
 
-// inputs reports whether a text has all literals that the code is given or, if there are none to name, a constant that it
-// is given or the names of all functions that are called, and returns the text without the strings among the literals.
-// For a part of what is expected, one word of each literal is enough.
+// inputs reports whether a text has all literals that the code is given or, if there are none to name, a constant that
+// it is given or the names of all functions that are called, and returns the text without the strings among the
+// literals. For a part of what is expected, one word of each literal is enough.
 func (l Literal) inputs(text literal.Text, wanted literal.Value) (rest literal.Text, known, named bool) {
 	given, several := strings.Join(l.given, "\n"), len(l.Parts()) > 1
 	rest, known = text, true
