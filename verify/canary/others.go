@@ -171,8 +171,8 @@ func otherDecimals(text string, least int, r *chance) []string {
 	})
 }
 
-// otherTexts returns other texts: with another word of the file in place of the last one, wherever that is, or, if there
-// is none, with another last character. Of JSON's own words there is one other. The text may contain escapes.
+// otherTexts returns other texts: with another word of the file in place of the last one, wherever that is, or, if
+// there is none, with another last character. Of JSON's own words there is one other. The text may contain escapes.
 func otherTexts(text string, r *chance) []string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
 	if all := words().FindAllStringIndex(text, -1); len(all) > 0 {
