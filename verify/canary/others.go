@@ -73,6 +73,47 @@ func (c *chance) known(word string) []string {
 	return others[:min(len(others), otherVersions)]
 }
 
+// ordinaryWords may stand for one that has no other of its kind in its file: a word that is misspelt gives itself away.
+const ordinaryWords = `air arm bag bar bed box bus cap car cup day dog door east end eye fan fig fly fox gate gold hand
+	hill home ice iron jar key lake lamp land leaf left line lion main moon nail name nest north oak oil open page park
+	part pear pine pipe plan rain red ring road rock roof root rose salt sand seed ship shop side silk sky snow soap song
+	star stem tail tea tent tide time town tree vase view wall wave west wind wing wolf wood yard apple beach bread brick
+	brown chair chalk clock cloud coast cream dance earth field first floor fruit glass grass green heart horse house
+	judge knife lemon light maple metal mouse music night ocean olive paint paper plant plate point queen right river
+	round scale sheep shirt short small smoke snake solid south spoon stone storm sugar table tiger title tooth touch
+	tower train under uncle value water white world young animal basket bottle branch bridge bright butter button carpet
+	castle circle copper corner cotton desert dinner doctor engine father finger flower forest garden ground hammer
+	harbor island jacket kettle ladder letter market middle mirror mother needle office orange palace pencil person
+	pocket potato rabbit record ribbon school second shadow silver simple spring square street summer teacher ticket
+	valley velvet window winter yellow balance bedroom blanket cabinet chapter climate compass country curtain evening
+	feather freedom general harvest holiday journey kitchen leather library machine morning musical natural nothing
+	outside package pattern picture pleasant present program quarter railway science serious station student sunrise
+	surface thunder uniform village weather whisper birthday building calendar carriage daughter distance elephant
+	exchange festival hospital language material medicine mountain movement neighbor ordinary platform position powerful
+	question sandwich shoulder standard straight strength surprise sunshine together triangle umbrella vacation vegetable
+	adventure afternoon beautiful breakfast butterfly chocolate classroom community direction education furniture
+	important invention newspaper orchestra passenger president professor secretary signature statement telephone
+	telescope temperature understand whispering`
+
+// ordinary returns ordinary words of about the same length in random order, written as a word of at least three letters
+// is; none for others.
+func (c *chance) ordinary(word string) []string {
+	written := map[string]func(string) string{
+		"a": strings.ToLower, "AA": strings.ToUpper, "Aa": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
+	}[kindOf(word)]
+	if written == nil || len(word) < 3 {
+		return nil
+	}
+	var others []string
+	for other := range strings.FieldsSeq(ordinaryWords) {
+		if more := len(other) - len(word); -1 <= more && more <= 1 && !strings.EqualFold(other, word) {
+			others = append(others, written(other))
+		}
+	}
+	c.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	return others[:min(len(others), otherVersions)]
+}
+
 // kindOf returns what a word must have in common with another that it is exchanged for: the case of its letters.
 func kindOf(word string) string {
 	switch first, last := word[0], word[len(word)-1]; {
@@ -172,7 +213,8 @@ func otherDecimals(text string, least int, r *chance) []string {
 }
 
 // otherTexts returns other texts: with another word of the file in place of the last one, wherever that is, or, if
-// there is none, with another last character. Of JSON's own words there is one other. The text may contain escapes.
+// there is none, an ordinary word, or else with another last character. Of JSON's own words there is one other. The
+// text may contain escapes.
 func otherTexts(text string, r *chance) []string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
 	if all := words().FindAllStringIndex(text, -1); len(all) > 0 {
@@ -180,12 +222,16 @@ func otherTexts(text string, r *chance) []string {
 		if other := opposite[text[from:to]]; other != "" {
 			return []string{text[:from] + other + text[to:]}
 		}
-		others := r.known(text[from:to])
-		if word := text[from:to]; len(others) == 0 && strings.Contains(text[:from], word) {
+		word := text[from:to]
+		others := r.known(word)
+		if len(others) == 0 {
+			others = r.ordinary(word)
+		}
+		if len(others) == 0 && strings.Contains(text[:from], word) {
 			others = otherTexts(word, &chance{Rand: r.Rand})
 		}
 		if len(others) > 0 && !strings.HasSuffix(text[:from], `\`) {
-			return mapped(others, func(s string) string { return everywhere(text, text[from:to], s) })
+			return mapped(others, func(s string) string { return everywhere(text, word, s) })
 		}
 	}
 	if text == "" || strings.Contains(text, `\`) {
