@@ -396,7 +396,10 @@ func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 		c.edits = []edit{with}
 	}
 	if v, partial, ok := valued(text); ok {
-		c.Values = map[int]Literal{0: {Value: v, given: traced(test, lineAt(data, way.at)), partial: partial}}
+		line := lineAt(data, way.at)
+		from := bytes.LastIndexByte(data[:way.at], '\n') + 1
+		wrong := lineAt(apply(data, c.edits), from)
+		c.Values = map[int]Literal{0: {Value: v, given: traced(test, line), wrong: wrong, partial: partial}}
 	}
 	switch {
 	case fixes && several && free:

@@ -19,6 +19,8 @@ type Literal struct {
 	literal.Value
 	// given are the sources of what is compared with it, and of what that is made of, as far as the test shows.
 	given []string
+	// wrong is the line of the check as it expects something else, where that is so.
+	wrong string
 	// partial is set for a part of a literal and for a name.
 	partial bool
 }
@@ -200,6 +202,9 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 			return false
 		}
 		own := p.source
+		if l.wrong != "" {
+			own = strings.ReplaceAll(own, l.wrong, " ")
+		}
 		for _, given := range l.given {
 			own = strings.ReplaceAll(own, given, " ")
 		}

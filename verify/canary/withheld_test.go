@@ -238,6 +238,32 @@ func TestInSight(t *testing.T) {
 	}
 }
 
+// What a test gives to the code is not in sight, where it expects something else as well as where that is withheld.
+func TestInputsDoNotTell(t *testing.T) {
+	t.Parallel()
+	const python = "def test_smallest():\n    assert smallest([25, 22, 17]) == 17\n"
+	const shell = "test_smallest() {\n\tequal 17 \"$(smallest 25 22 17)\"\n}\n"
+	for _, tc := range []struct {
+		w            Writer
+		source       Source
+		record, said string
+		want         Kind
+	}{
+		{Python{}, Source{"test_a.py", []byte(python)}, "/tmp/record", "", Withheld},
+		{Python{}, Source{"test_a.py", []byte(python)}, "", "", Expectation},
+		{Python{}, Source{"test_a.py", []byte(python)}, "", "    smallest([17, 25]) # 17\n    assert 17 > smallest([4])\n", Telling},
+		{Shell{}, Source{"test.sh", []byte(shell)}, "", "", Expectation},
+	} {
+		tc.source.Data = append(tc.source.Data, tc.said...)
+		set, err := New(tc.w, Options{
+			Tests: []string{"test_smallest"}, Fixes: 1, Sources: []Source{tc.source}, Rand: random(1), Record: tc.record,
+		})
+		if err != nil || set.Canaries[0].Kind != tc.want {
+			t.Errorf("%s%s: %+v, %v, want %s", tc.source.Data, tc.record, set.Canaries, err, tc.want)
+		}
+	}
+}
+
 // Of several expectations of a test to fix, the wrong one is one that nothing tells.
 func TestWhatNothingTells(t *testing.T) {
 	t.Parallel()
