@@ -249,18 +249,27 @@ func shell(t *testing.T, script, name string, args ...string) {
 	}
 }
 
-// standIns are what a job calls: a step runs its command here, servers live until they are ended, and the driver keeps
-// its configuration. A second job goes on with the run of the first.
+// standIns are what a job calls: a step runs its command here, servers live until they are ended and do not answer
+// before they are started, and the driver keeps its configuration. A second job goes on with the run of the first.
 const standIns = `
+touch "$calls"
+logged() { grep -c -- "$1" "$calls" || true; }
+joined=$(logged 'ray start')
 scontrol() { seq -f node%g 0 $((SLURM_NNODES - 1)); }
 srun() { echo "srun $*" >> "$calls"; while [ "${1#--}" != "$1" ]; do shift; done; "$@"; }
 initdb() { mkdir -p "$2" && touch "$2/PG_VERSION"; }
 postgres() { exec sleep 60; }
 psql() { :; }
-ray() { if [ "$1" = list ]; then yes ALIVE | head -n "$SLURM_NNODES"; else exec sleep 60; fi; }
+ray() { if [ "$1" = list ]; then yes ALIVE | head -n $(($(logged 'ray start') - joined)); else exec sleep 60; fi; }
 python() { exec sleep 60; }
 vllm() { exec sleep 60; }
-curl() { echo "curl ${*: -1}" >> "$calls"; }
+curl() {
+  local server=skyrl.tinker.api path=/healthz
+  case "${*: -1}" in */health) server='vllm serve' path=/health ;; esac
+  if [ "$(logged "$server")" -le "$(logged "$path\$")" ]; then return 7; fi
+  echo "curl ${*: -1}" >> "$calls"
+}
+sleep() { if [ "$1" = 5 ]; then command sleep 0.1; else command sleep "$1"; fi; }
 env() { while [[ "$1" == *=* ]]; do shift; done; "$@"; }
 deepswe() { echo "deepswe $*" >> "$calls"; cp "$3" "$SHARED/got.yaml"; mkdir -p "$5"; touch "$5/manifest.json"; }
 `
