@@ -5,9 +5,11 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"slices"
 	"strings"
 	"testing"
 
+	"deepswe/env/dataset/bugs"
 	"deepswe/verify/literal"
 )
 
@@ -261,6 +263,34 @@ func TestInputsDoNotTell(t *testing.T) {
 		if err != nil || set.Canaries[0].Kind != tc.want {
 			t.Errorf("%s%s: %+v, %v, want %s", tc.source.Data, tc.record, set.Canaries, err, tc.want)
 		}
+	}
+}
+
+// Rewards of nearly all bundled tasks can be paired: what their tests expect is not told.
+func TestBundledTasksTellNothing(t *testing.T) {
+	t.Parallel()
+	const most = 100
+	tasks, told := 0, 0
+	for task := range bugs.Tasks() {
+		if tasks++; tasks > most {
+			break
+		}
+		var sources []Source
+		for name, text := range task.Tests.Files {
+			sources = append(sources, Source{name, []byte(text)})
+		}
+		set, err := New(Shell{}, Options{
+			Tests: task.Tests.FailToPass, Fixes: len(task.Tests.FailToPass), Sources: sources, Rand: random(uint64(tasks)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(set.Canaries, func(c Canary) bool { return c.Kind != Expectation }) {
+			told++
+		}
+	}
+	if told > most/20 {
+		t.Errorf("the tests of %d of %d tasks tell what they expect", told, most)
 	}
 }
 
