@@ -206,15 +206,19 @@ func New(w Writer, o Options) (Set, error) {
 	if o.Excluded = maps.Clone(o.Excluded); o.Excluded == nil {
 		o.Excluded = map[string]bool{}
 	}
-	if o.Fixes < 0 || slices.ContainsFunc(o.Sources, func(s Source) bool { return w.Holds(s.Name) && loud(s) }) {
+	if o.Fixes < 0 {
 		o.Record = ""
 	}
 	hidden := slices.DeleteFunc(slices.Clone(o.Hidden), func(name string) bool { return !w.Holds(name) })
 	spoken := o.Sources
 	o.Sources = slices.Clone(spoken)
 	for i, s := range spoken {
-		if w.Holds(s.Name) {
-			o.Sources[i].Data = short(s, o.Tests)
+		if !w.Holds(s.Name) {
+			continue
+		}
+		data, ok := short(s, o.Tests)
+		if o.Sources[i].Data = data; !ok {
+			o.Record = "" // its comments may say what a test expects
 		}
 	}
 	told := map[string]bool{}
@@ -303,7 +307,7 @@ func (s Set) Files(wrong []int) []Source {
 // Known reports whether a text has what a canary changes as it is right.
 func (s Set) Known(i int, text []byte) bool {
 	c := s.Canaries[i]
-	text = short(Source{c.File, text}, c.Tests)
+	text, _ = short(Source{c.File, text}, c.Tests)
 	source := s.sources[c.source].Data
 	return c.Kind != Outright && !slices.ContainsFunc(c.edits, func(e edit) bool {
 		from := bytes.LastIndexByte(source[:e.at], '\n') + 1
@@ -321,7 +325,7 @@ type maker struct {
 	suites  map[int]suite
 	broken  map[int]error
 	words   map[int]map[string]int // of the literals in each source
-	// imported are the names that each source imports and uses once.
+	// imported has, for each source, the names that it imports and uses only once.
 	imported map[int]map[string]bool
 	made     map[string]int // the canary of a function: several ids may be cases of the same one
 	// told are the mutations of expectations that something in sight tells.
@@ -396,10 +400,9 @@ func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 		c.edits = []edit{with}
 	}
 	if v, partial, ok := valued(text); ok {
-		line := lineAt(data, way.at)
-		from := bytes.LastIndexByte(data[:way.at], '\n') + 1
-		wrong := lineAt(apply(data, c.edits), from)
-		c.Values = map[int]Literal{0: {Value: v, given: traced(test, line), wrong: wrong, partial: partial}}
+		c.Values = map[int]Literal{0: {
+			Value: v, given: traced(test, lineAt(data, way.at)), wrong: lineAt(apply(data, c.edits), way.at), partial: partial,
+		}}
 	}
 	switch {
 	case fixes && several && free:
@@ -433,8 +436,8 @@ func (m *maker) choose(
 		key := mutationKey(m.options.Sources[at].Name, t, one.key)
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
-			one.plain = one.plain || tells(data, one.ways[0], titles, m.imported[at]) || m.told[key] || odd(data, one) ||
-				opposes(data, one, titles) || measures(data, one, t)
+			one.plain = one.plain || tells(data, one.ways[0], titles, m.imported[at]) || m.told[key] ||
+				odd(data, one, titles) || measures(data, one, t)
 			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
 		}
 		switch {

@@ -27,12 +27,12 @@ var (
 	javaScriptComment = env.Pattern(`(?s)/\*.*?\*/|//[^\n]*`)
 )
 
-// short returns a source with one blank in the place of what quiet has blanked, and with none at the end of a line: how
-// long a text was may say which one it was.
-func short(s Source, ids []string) []byte {
-	after := quiet(s, ids)
+// short is quiet, but leaves a single blank for each text that is blanked, and none at the end of a line: the length of
+// a text could reveal it.
+func short(s Source, ids []string) (data []byte, ok bool) {
+	after, ok := quiet(s, ids)
 	if len(after) != len(s.Data) {
-		return after
+		return after, ok
 	}
 	var out []byte
 	for at := 0; at < len(after); {
@@ -51,23 +51,23 @@ func short(s Source, ids []string) []byte {
 		}
 		at = end
 	}
-	return out
+	return out, ok
 }
 
 // quiet returns a source with blanks in the place of its comments and messages, and of the documentation of Python's
 // tests, unless one of the ids is made of that. Scripts with here-documents stay as they are, because the lexer takes
-// their lines for code.
-func quiet(s Source, ids []string) []byte {
+// their lines for code. ok is false if the lexer cannot read the source, which then keeps its comments.
+func quiet(s Source, ids []string) (data []byte, ok bool) {
 	if path.Ext(s.Name) == ".go" {
-		return quietGo(s.Data)
+		return quietGo(s.Data), true
 	}
-	l, ok := lexer.Of(s.Name, s.Data)
-	if !ok || l.Kind == lexer.Awk || l.Kind == lexer.Shell && bytes.Contains(s.Data, []byte("<<")) {
-		return s.Data
+	l, known := lexer.Of(s.Name, s.Data)
+	if !known {
+		return s.Data, true
 	}
 	tokens, ok := l.Lex(s.Data)
-	if !ok { // then nothing is withheld (see New)
-		return s.Data
+	if !ok || l.Kind == lexer.Awk || l.Kind == lexer.Shell && bytes.Contains(s.Data, []byte("<<")) {
+		return s.Data, ok
 	}
 	comment, checks := hashComment, checkers{}
 	switch l.Kind {
@@ -76,7 +76,8 @@ func quiet(s Source, ids []string) []byte {
 	case lexer.JavaScript:
 		comment, checks = javaScriptComment, javaScriptCheckers
 	}
-	data, from := slices.Clone(s.Data), 0
+	data = slices.Clone(s.Data)
+	from := 0
 	checks.hushAll(data, tokens)
 	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
 		gap := data[from:t.From]
@@ -92,17 +93,7 @@ func quiet(s Source, ids []string) []byte {
 			}
 		}
 	}
-	return data
-}
-
-// loud reports whether a source keeps its comments because it cannot be read.
-func loud(s Source) bool {
-	l, ok := lexer.Of(s.Name, s.Data)
-	if !ok || path.Ext(s.Name) == ".go" {
-		return false
-	}
-	_, ok = l.Lex(s.Data)
-	return !ok
+	return data, true
 }
 
 // silence blanks a comment, except for what runners and compilers read in it. After a directive to the checker of

@@ -63,7 +63,8 @@ func TestQuiet(t *testing.T) {
 			"const m = `         `;\nassert.equal(f(), 36, m);\nlet n = 36\n"},
 		{"a.sh", "cat <<E\n# 36\nE\n", "cat <<E\n# 36\nE\n"},
 	} {
-		if got := string(quiet(Source{Name: tc.file, Data: []byte(tc.source)}, nil)); got != tc.want {
+		data, _ := quiet(Source{Name: tc.file, Data: []byte(tc.source)}, nil)
+		if got := string(data); got != tc.want {
 			t.Errorf("%s:\n%q, want\n%q", tc.file, got, tc.want)
 		}
 	}
@@ -79,7 +80,8 @@ func TestShort(t *testing.T) {
 			"def test_a():\n    '''\n\n\n    '''\n    x = '  a'\n"},
 		{"a.test.js", "a/* 36 */b;\t/* x */\tc();\n", "a b; c();\n"},
 	} {
-		if got := string(short(Source{Name: tc.file, Data: []byte(tc.source)}, nil)); got != tc.want {
+		data, _ := short(Source{Name: tc.file, Data: []byte(tc.source)}, nil)
+		if got := string(data); got != tc.want {
 			t.Errorf("%s:\n%s\nbecomes\n%q\nwant\n%q", tc.file, tc.source, got, tc.want)
 		}
 	}

@@ -16,11 +16,9 @@ import (
 // They are empty if they cannot be told from the text around them. If instead has another value for the first, with is
 // an edit that puts that one there; otherwise it is the same edit.
 func replaced(data []byte, e edit, instead map[string]string) (with edit, value, other string) {
-	before, after := string(data[e.at:e.end]), e.text
-	head, tail := common(before, after)
-	value, other = before[head:len(before)-tail], after[head:len(after)-tail]
+	value, other, head, tail := changed(data, e)
 	if known, ok := instead[value]; ok {
-		e.text, other = after[:head]+known+after[len(after)-tail:], known
+		e.text, other = e.text[:head]+known+e.text[len(e.text)-tail:], known
 	}
 	if value == "" || other == "" || !utf8.ValidString(value) || strings.ContainsAny(value+other, "\n\r") {
 		return e, "", ""
@@ -56,25 +54,19 @@ func tells(data []byte, way []edit, titles literal.Text, imported map[string]boo
 	return err == nil && text != "" && words.In(titles)
 }
 
-// odd reports whether a mutation only puts something into what was expected, in the one way that there is: [0] for [],
-// "s" for "", "done.s" for "done.". Few people would write that.
-func odd(data []byte, m mutation) bool {
+// odd reports whether a mutation that can be made in one way only gives itself away. It does if it only adds to what
+// was expected, because few people would write [0] for [], "s" for "", or "done.s" for "done."; and if it turns a check
+// into its opposite, and a title says which side is right: what is rejected is not allowed.
+func odd(data []byte, m mutation, titles literal.Text) bool {
 	if len(m.ways) != 1 || len(m.ways[0]) != 1 {
 		return false
 	}
-	before, after := changed(data, m.ways[0][0])
-	return before == "" && !inverts().MatchString(after)
-}
-
-// opposes reports whether a mutation turns a check into its opposite where a title says on which side it is: what is
-// rejected, is not allowed.
-func opposes(data []byte, m mutation, titles literal.Text) bool {
-	if len(m.ways) != 1 || len(m.ways[0]) != 1 {
-		return false
+	before, after, _, _ := changed(data, m.ways[0][0])
+	inverted := inverts().MatchString(before + after)
+	if before == "" && !inverted {
+		return true
 	}
-	before, after := changed(data, m.ways[0][0])
-	turns := inverts().MatchString(before+after) || before != "" && before[0] > '9'
-	return turns && slices.ContainsFunc(titles, sided().MatchString)
+	return (inverted || before != "" && before[0] > '9') && slices.ContainsFunc(titles, sided().MatchString)
 }
 
 // measures reports whether a mutation makes a length wrong in a test that checks something else as well: how many
@@ -87,11 +79,12 @@ func measures(data []byte, m mutation, t test) bool {
 // measured matches comparisons with a length.
 var measured = env.Pattern(`\b[lL]en\(|\.length\b|\b(toHaveLength|lengthOf)\b`)
 
-// changed returns what an edit takes out and puts in, without parting a word.
-func changed(data []byte, e edit) (before, after string) {
+// changed returns what an edit takes out and puts in, without parting a word, and how many bytes around that stay the
+// same.
+func changed(data []byte, e edit) (before, after string, head, tail int) {
 	before, after = string(data[e.at:e.end]), e.text
-	head, tail := common(before, after)
-	return before[head : len(before)-tail], after[head : len(after)-tail]
+	head, tail = common(before, after)
+	return before[head : len(before)-tail], after[head : len(after)-tail], head, tail
 }
 
 // kindOfError matches what comes after that which an error is about, in its name.

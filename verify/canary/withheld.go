@@ -19,7 +19,7 @@ type Literal struct {
 	literal.Value
 	// given are the sources of what is compared with it, and of what that is made of, as far as the test shows.
 	given []string
-	// wrong is the line of the check as it expects something else, where that is so.
+	// wrong is the line of the check with the wrong expectation; empty for a literal that is withheld.
 	wrong string
 	// partial is set for a part of a literal and for a name.
 	partial bool
