@@ -264,8 +264,8 @@ func environment(dir string, add func(string)) {
 	AddedPaths(filepath.Join(escape(dir), "lib", "python*", "site-packages"), add)
 }
 
-// AddedPaths calls add with the directories that the .pth files in Python's directories of packages name. The
-// directories are a pattern.
+// AddedPaths calls add with each directory that a .pth file names. packages is a glob pattern of the directories in
+// which Python's packages are installed.
 func AddedPaths(packages string, add func(dir string)) {
 	files, _ := filepath.Glob(filepath.Join(packages, "*.pth")) // the pattern is valid
 	for _, file := range files {

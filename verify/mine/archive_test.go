@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// packed returns an archive of a kind with files, as names and contents in turns.
+// packed returns an archive of the given kind. Its files are alternating names and contents.
 func packed(t *testing.T, kind string, files ...string) string {
 	t.Helper()
 	var b bytes.Buffer

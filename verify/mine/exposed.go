@@ -73,8 +73,8 @@ func archivedAt(file string, names []string) string {
 // mostHidden is the maximum number of directories that a task hides.
 const mostHidden = 8
 
-// hide makes the task of a draft hide the packages that have a copy of its change. It returns the path of a file with a
-// copy that cannot be hidden, or an empty string.
+// hide adds the installed packages that contain a copy of the change to what the draft's task hides. It returns the
+// path of a file with a copy that cannot be hidden, or an empty string.
 func (m *Miner) hide(ctx context.Context, c history.Candidate, d *history.Draft) (string, error) {
 	lines, err := m.Builder.NewLines(ctx, c, shortestShown)
 	if err != nil || len(lines) == 0 {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -264,12 +263,12 @@ func (r runs) renamed(name string) bool {
 }
 
 // lacking matches what pytest and unittest print about tests that they skip because something is not installed.
-var lacking = regexp.MustCompile(
+var lacking = env.Pattern(
 	`(?im)^(?:SKIPPED \[| *\S+ .*\.\.\. skipped ).*\b(?:install|import|requires?|needs?|modules?|librar)`)
 
-// noFailure is the verdict where no test fails without the change. Another set-up may show one.
+// noFailure is the verdict where no test fails without the change. Another set-up may reveal one that does.
 func (r runs) noFailure() Judged {
-	return Judged{Reason: NoFailure, again: r.after[0].anyFails() || lacking.MatchString(r.after[0].log)}
+	return Judged{Reason: NoFailure, again: r.after[0].anyFails() || lacking().MatchString(r.after[0].log)}
 }
 
 // mostMaintained limits the tests that must go on passing. More would make a task only less stable.
@@ -302,21 +301,20 @@ func (r runs) verdict(t env.Task) Judged {
 }
 
 // lacks match what runners print about something that is not installed, with its name.
-var lacks = []*regexp.Regexp{
-	regexp.MustCompile(`No module named '?(\w+)`),
-	regexp.MustCompile(
-		`(?:no required module provides|cannot find module providing|cannot find) package "?([\w./-]+)`),
-	regexp.MustCompile(`([\w./-]+@v[\w.+-]+): module lookup disabled`),
-	regexp.MustCompile(`Cannot find (?:module|package) '([\w@/-]+)'`),
-	regexp.MustCompile(`^SKIPPED \[\d+\] \S+ (.*\S)`), // pytest, where that is all there is
-	regexp.MustCompile(`(requires go >= [\d.]+|cannot import name '\w+' from '[\w.]+'|\S+: (?:command )?not found)`),
-}
+var lacks = env.Patterns(
+	`No module named '?(\w+)`,
+	`(?:no required module provides|cannot find module providing|cannot find) package "?([\w./-]+)`,
+	`([\w./-]+@v[\w.+-]+): module lookup disabled`,
+	`Cannot find (?:module|package) '([\w@/-]+)'`,
+	`^SKIPPED \[\d+\] \S+ (.*\S)`, // pytest, where that is all there is
+	`(requires go >= [\d.]+|cannot import name '\w+' from '[\w.]+'|\S+: (?:command )?not found)`,
+)
 
 // missing returns what a log says is not installed; the log's last line if it says nothing of the kind.
 func missing(log string) string {
 	last := ""
 	for line := range strings.Lines(log) {
-		for _, l := range lacks {
+		for _, l := range lacks() {
 			if m := l.FindStringSubmatch(line); m != nil {
 				return m[1]
 			}
@@ -331,12 +329,12 @@ func missing(log string) string {
 var (
 	// symptom matches lines that say what went wrong, in the first group that is not empty. What a test in Go says belongs
 	// to the result that follows.
-	symptom = regexp.MustCompile(`^(?:E {3,12}(\S.*)|(panic: .*\S)|\s*(AssertionError.*\S)|` +
+	symptom = env.Pattern(`^(?:E {3,12}(\S.*)|(panic: .*\S)|\s*(AssertionError.*\S)|` +
 		`([\w:\\]*(?:Error|Exception): .*\S)|` + // Ruby, PHP, JavaScript
 		`\s*((?i:expected|actual|received|got|left|right): .*\S)|` + // Minitest, RSpec, Jest, Rust
 		`(<.*> expected but was)|(<[^/\w].*>|<\d.*>)$|` + // test-unit
 		`(Failed asserting that .*\S)|([-+](?:'.*'|\d+|true|false|null))$)`) // PHPUnit
-	said = regexp.MustCompile(`^\s+\w+_test\.go:\d+: (.*\S)`)
+	said = env.Pattern(`^\s+\w+_test\.go:\d+: (.*\S)`)
 )
 
 // symptoms returns what the tests print without the change, in a few short lines.
@@ -345,7 +343,7 @@ func (r runs) symptoms() []string {
 	var all, pending []string
 	for line := range strings.Lines(r.before[0].log) {
 		line = strings.TrimRight(line, "\r\n")
-		switch m := said.FindStringSubmatch(line); {
+		switch m := said().FindStringSubmatch(line); {
 		case m != nil && len(line) <= longest:
 			pending = append(pending, m[1])
 		case strings.HasPrefix(line, "--- FAIL"):
@@ -353,7 +351,7 @@ func (r runs) symptoms() []string {
 		case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "=== RUN") && !strings.Contains(line, "/"):
 			pending = nil
 		default:
-			if m := symptom.FindStringSubmatch(line); m != nil && len(line) <= longest {
+			if m := symptom().FindStringSubmatch(line); m != nil && len(line) <= longest {
 				all = append(all, strings.Join(m[1:], ""))
 			}
 		}
