@@ -41,6 +41,7 @@ type training struct {
 	diff                     string
 	dryRun, resume, json     bool
 	simulate                 bool
+	measured                 string
 	form                     string
 	nodes, gpus              int
 }
@@ -65,7 +66,8 @@ goes on with --resume, with the same steps that it would have taken.
 --simulate plays the loop of the configuration, with its tasks, workers, gates
 and staleness, while replies, tools, gradings and updates only take time (the
 section simulate says how much): what a cluster needs, before one is rented.
-With --nodes, servers and sizes are those of --print.
+With --nodes, servers and sizes are those of --print; with --measured, the times
+are those of a run of yours, and the section says only what differs.
 
 --print writes what starts the run with its servers (Postgres, SkyRL, vLLM) on
 --nodes with --gpus each, of 80 GB: a file for Docker Compose, a job for Slurm,
@@ -101,6 +103,7 @@ func newTrain(d Deps) *cobra.Command {
 	f.BoolVar(&t.dryRun, "dry-run", false, "print the complete configuration and stop")
 	f.StringVar(&t.diff, "diff", "", "print what differs in the configuration `NAME`, a file's or a bundled one, and stop")
 	f.BoolVar(&t.simulate, "simulate", false, "play the loop on a simulated cluster, and print what it needs")
+	f.StringVar(&t.measured, "measured", "", "with --simulate: with the times of the run in `DIR`")
 	f.StringVar(&t.form, "print", "", "write what starts the run with its servers: "+strings.Join(recipe.Kinds(), ", "))
 	f.IntVar(&t.nodes, "nodes", 0, "with --print or --simulate: on `N` nodes with GPUs (default of --print: 1)")
 	f.IntVar(&t.gpus, "gpus", 8, "with --nodes: `N` GPUs of 80 GB on each node")
@@ -139,6 +142,9 @@ func (t *training) execute(ctx context.Context) error {
 	}
 	if t.simulate {
 		return t.simulated(ctx, c)
+	}
+	if t.measured != "" {
+		return cli.Usagef("--measured says what --simulate goes by: use both")
 	}
 	dir := t.out
 	if dir == "" {
@@ -235,7 +241,13 @@ func (t *training) simulated(ctx context.Context, c config.Config) (err error) {
 	if c.Objective == config.Imitation {
 		return cli.Usagef("--simulate is about rollouts, and objective %s has none", c.Objective)
 	}
-	s, err := lab.Simulate(ctx, c)
+	var m *lab.Measured
+	if t.measured != "" {
+		if m, err = lab.ReadMeasured(t.measured); err != nil {
+			return cli.Usage(fmt.Errorf("--measured: %w", err))
+		}
+	}
+	s, err := lab.Simulate(ctx, c, m)
 	if err == nil {
 		_, err = io.WriteString(t.deps.Out, s.String())
 	}

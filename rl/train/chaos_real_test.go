@@ -63,7 +63,7 @@ func TestChaosOnRealServers(t *testing.T) {
 		t.Logf("%d steps in %s", c.Steps, time.Since(began).Round(time.Second))
 		return got.Points
 	}
-	run(load("5"))
+	undisturbed := pace(run(load("20")))
 
 	ctx, stop := context.WithCancel(t.Context())
 	var chaos sync.WaitGroup
@@ -74,10 +74,23 @@ func TestChaosOnRealServers(t *testing.T) {
 	stop()
 	chaos.Wait()
 	t.Log(curve(points))
+	t.Logf("a step took %.1f s, undisturbed %.1f s: %.0f%% of the throughput", pace(points), undisturbed,
+		100*undisturbed/pace(points))
 	for _, s := range servers {
 		t.Logf("%s was killed %d times, stopped %d times, slow %d times; it was of use for %.0f%% of the time", s.name,
 			s.killed, s.stopped, s.slowed, 100*(1-float64(s.lost)/float64(s.disturbed)))
 	}
+}
+
+// pace returns the mean time of a step in seconds, without the first five, for which servers compile.
+func pace(points []metrics.Point) float64 {
+	last := points[len(points)-1]
+	for _, p := range points {
+		if p.Step == 5 {
+			return last.Time.Sub(p.Time).Seconds() / float64(last.Step-p.Step)
+		}
+	}
+	return 0
 }
 
 // realServer is a server that a script starts, which writes the number of its process group to a file.

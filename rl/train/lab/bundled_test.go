@@ -31,14 +31,14 @@ func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
 				t.Skip("no rollouts: TestScripts/recipes and the tests of sft have it")
 			}
 			c.Steps = 20
-			s, err := Simulate(t.Context(), c)
+			s, err := Simulate(t.Context(), c, nil)
 			if err != nil || s.Steps != 20 {
 				t.Fatalf("%d steps: %v", s.Steps, err)
 			}
 			if s.Started < 1 || s.Step <= 0 || s.MaxStaleness > float64(c.Rollouts.MaxStaleness) {
 				t.Errorf("no cluster of %d workers does this:\n%s", c.Rollouts.Workers, s)
 			}
-			again, err := Simulate(t.Context(), c)
+			again, err := Simulate(t.Context(), c, nil)
 			if err != nil || again != s {
 				t.Errorf("%v, and the second time it took %+v, not %+v", err, again, s)
 			}

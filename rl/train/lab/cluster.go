@@ -14,13 +14,15 @@ import (
 // cluster plays simulated rollouts.
 type cluster struct {
 	clock
-	latencies                          config.Latencies
+	latencies config.Latencies
+	// draw returns the rollout of a job.
+	draw                               func(run.Job) *rollout
 	sandboxes, starts, calls, gradings gate
 	engine                             engine
 }
 
 func newCluster(l config.Latencies, r config.Rollouts) *cluster {
-	c := &cluster{latencies: l}
+	c := &cluster{latencies: l, draw: func(j run.Job) *rollout { return draw(l, j) }}
 	for g, limit := range map[*gate]int{
 		&c.sandboxes: 0, &c.starts: r.Sandboxes, &c.calls: r.Models,
 		&c.gradings: cmp.Or(r.Gradings, r.Workers),
@@ -36,7 +38,10 @@ type rollout struct {
 	turns int
 	// times are those of a reply and its calls, turn by turn.
 	times []time.Duration
-	began time.Duration
+	// grading is how long its patch is graded; one that is ungraded has none.
+	grading  time.Duration
+	ungraded bool
+	began    time.Duration
 	// needed is how long it needs a worker, if nothing makes it wait.
 	needed time.Duration
 	// free is called when it needs sandbox and worker no more, end when it has ended.
@@ -46,7 +51,7 @@ type rollout struct {
 
 // play plays a job with a worker that it has. done is called when it has ended.
 func (c *cluster) play(j run.Job, worker *gate, done func(r *rollout, graded bool)) {
-	r := draw(c.latencies, j)
+	r := c.draw(j)
 	r.free = func() {
 		c.sandboxes.leave()
 		worker.leave()
@@ -78,11 +83,11 @@ func (c *cluster) turn(r *rollout, i int) {
 			c.calls.leave()
 			c.after(left(r.times[2*i+1]), func() {
 				switch late := limit > 0 && c.now-r.began >= limit; {
-				case late:
+				case !late && i+1 < r.turns:
+					c.turn(r, i+1)
+				case late, r.ungraded:
 					r.free()
 					r.end(false)
-				case i+1 < r.turns:
-					c.turn(r, i+1)
 				default:
 					r.free()
 					c.grade(r)
@@ -95,7 +100,7 @@ func (c *cluster) turn(r *rollout, i int) {
 // grade grades a rollout's patch, for which it needs no worker.
 func (c *cluster) grade(r *rollout) {
 	c.gradings.enter(func() {
-		c.after(time.Duration(c.latencies.Grading), func() {
+		c.after(r.grading, func() {
 			c.gradings.leave()
 			r.end(true)
 		})
@@ -106,7 +111,10 @@ func (c *cluster) grade(r *rollout) {
 func draw(l config.Latencies, j run.Job) *rollout {
 	hard := rand.New(rand.NewPCG(uint64(run.Job{Group: j.Group}.Seed(1, 0)), 0)).Float64()
 	own := rand.New(rand.NewPCG(uint64(run.Job{Group: j.Group, Index: j.Index}.Seed(1, 0)), 1))
-	r := &rollout{turns: l.MinTurns + int(float64(l.MaxTurns-l.MinTurns+1)*math.Pow(hard, l.Skew))}
+	r := &rollout{
+		turns:   l.MinTurns + int(float64(l.MaxTurns-l.MinTurns+1)*math.Pow(hard, l.Skew)),
+		grading: time.Duration(l.Grading),
+	}
 	for range r.turns {
 		r.times = append(r.times, lognormal(own, l.Model, l.ModelSigma), lognormal(own, l.Tool, l.ToolSigma))
 	}

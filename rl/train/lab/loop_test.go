@@ -54,14 +54,9 @@ func TestScheduleOfTheLoop(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := newSchedule(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
 			synctest.Test(t, func(t *testing.T) {
-				real := &world{schedule: s, start: time.Now()}
-				real.changed = sync.NewCond(&real.mu)
-				want := real.takeSteps(t, cfg)
+				real := newWorld(t, cfg)
+				s, want := real.schedule, real.takeSteps(t, cfg, filepath.Join(t.TempDir(), "run"))
 				if err := s.takeSteps(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -109,11 +104,23 @@ type world struct {
 	paused  bool
 }
 
-// takeSteps runs the loop, and returns when its steps ended.
-func (w *world) takeSteps(t *testing.T, c config.Config) []time.Duration {
+// newWorld returns the world of a configuration's schedule.
+func newWorld(t *testing.T, c config.Config) *world {
+	t.Helper()
+	s, err := newSchedule(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{schedule: s, start: time.Now()}
+	w.changed = sync.NewCond(&w.mu)
+	return w
+}
+
+// takeSteps runs the loop in a directory, and returns when its steps ended.
+func (w *world) takeSteps(t *testing.T, c config.Config, dir string) []time.Duration {
 	t.Helper()
 	c.Environment, c.Trainer, c.Simulate = worldEnvironment{w}, worldTrainer{w}, nil
-	result, err := train.Start(t.Context(), c, train.Options{Dir: filepath.Join(t.TempDir(), "run")})
+	result, err := train.Start(t.Context(), c, train.Options{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,15 +168,21 @@ func (p worldPlayer) Runner(_ part.Split, m agent.Model) run.Runner {
 			return took
 		}
 		res := run.Result{StopReason: agent.Submitted}
+		spend := func(took time.Duration, total *float64) {
+			time.Sleep(took)
+			*total += took.Seconds()
+		}
 		for i := range drawn.turns {
 			// A turn's prompt extends the turn before, so that a rollout is one row.
 			r := agent.Request{MaxTokens: 1 + 2*i}
+			asked := time.Now()
 			reply, err := m.Complete(context.WithValue(ctx, replyTime{}, left(drawn.times[2*i])), r)
 			if err != nil {
 				return res, err
 			}
+			res.Times.Model += time.Since(asked).Seconds()
 			res.Turns = append(res.Turns, *reply.Tokens)
-			time.Sleep(left(drawn.times[2*i+1]))
+			spend(left(drawn.times[2*i+1]), &res.Times.Environment)
 			if left(1) <= 0 {
 				res.StopReason, res.NotGraded = agent.Timeout, true
 				return res, nil
@@ -181,7 +194,7 @@ func (p worldPlayer) Runner(_ part.Split, m agent.Model) run.Runner {
 			return res, err
 		}
 		defer leave()
-		time.Sleep(time.Duration(p.w.latencies.Grading))
+		spend(time.Duration(p.w.latencies.Grading), &res.Times.Reward)
 		res.Reward = new(float64(j.Index % 2))
 		return res, nil
 	})

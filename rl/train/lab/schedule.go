@@ -127,6 +127,19 @@ func (s *schedule) roll(g *group, j run.Job) {
 // probeRows is as in package train, which compares so many rows of a step with the sampler, before and after.
 const probeRows = 64
 
+// sizes are those of a step.
+type sizes struct{ rollouts, epochs, minibatches int }
+
+// passes is the time of a step's passes over its rows, as a multiple of one forward and one backward pass over all of
+// them, of which the forward pass has the given share.
+func (s sizes) passes(forward float64) float64 {
+	probed := quotient(min(s.rollouts/s.minibatches, probeRows), s.rollouts)
+	return float64(s.epochs) + 2*probed*forward
+}
+
+// warmUp is the number of steps after which the beginning, where all are idle, is over.
+func warmUp(staleness int) int { return 2 * (staleness + 1) }
+
 // update learns from the groups of a step.
 func (s *schedule) update(ctx context.Context) error {
 	n, parts := s.config.Rollouts.Tasks, s.config.Optimizer.Minibatches

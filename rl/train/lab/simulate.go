@@ -45,19 +45,18 @@ func (s Simulated) String() string {
 		fmt.Fprintf(&b, "%-24s"+format+"\n", append([]any{name}, v...)...)
 	}
 	row("steps", "%d", s.Steps)
-	row("seconds a step", "%.0f, %.0f%% of the ideal %.0f", s.Step.Seconds(), 100*s.Ideal.Seconds()/s.Step.Seconds(),
-		s.Ideal.Seconds())
-	row("the whole run", "%s", s.Total.Round(time.Minute))
+	row("seconds a step", "%s, %.0f%% of the ideal %s", inSeconds(s.Step), 100*s.Ideal.Seconds()/s.Step.Seconds(),
+		inSeconds(s.Ideal))
+	row("the whole run", "%s", roughly(s.Total))
 	if s.Check > 0 {
-		row("before the first step", "%s for the soundness check", s.Check.Round(time.Minute))
+		row("before the first step", "%s for the soundness check", roughly(s.Check))
 	}
 	if s.Lockstep {
 		row("sampling", "in lockstep, on the trainer's GPUs")
 	}
-	row("trainer waits", "%.0f s a step for rollouts", s.WaitRollouts.Seconds())
-	row("workers wait", "%.0f s a step for the trainer", s.WaitTrainer.Seconds())
-	row("stands still", "%.0f s for a validation, %.0f s for a checkpoint", s.Validation.Seconds(),
-		s.Checkpoint.Seconds())
+	row("trainer waits", "%s s a step for rollouts", inSeconds(s.WaitRollouts))
+	row("workers wait", "%s s a step for the trainer", inSeconds(s.WaitTrainer))
+	row("stands still", "%s s for a validation, %s s for a checkpoint", inSeconds(s.Validation), inSeconds(s.Checkpoint))
 	row("staleness", "%.2f updates in the mean, at most %.0f", s.MeanStaleness, s.MaxStaleness)
 	row("rollouts", "%.3f started for each that was trained, whose turns are %.3f of those of all", s.Started, s.Turns)
 	for _, u := range []struct {
@@ -69,10 +68,28 @@ func (s Simulated) String() string {
 	return b.String()
 }
 
+// roughly rounds to minutes, unless there are few.
+func roughly(d time.Duration) time.Duration {
+	if d < 10*time.Minute {
+		return d.Round(time.Second)
+	}
+	return d.Round(time.Minute)
+}
+
+// inSeconds returns the number of seconds, with a decimal if they are few.
+func inSeconds(d time.Duration) string {
+	decimals := 0
+	if 0 < d && d < 10*time.Second {
+		decimals = 1
+	}
+	return strconv.FormatFloat(d.Seconds(), 'f', decimals, 64)
+}
+
 // Simulate plays the schedule of the run that the configuration describes, in virtual time: the same configuration has
-// the same result everywhere. Environment and trainer are not opened. All groups have rewards that differ.
-func Simulate(ctx context.Context, c config.Config) (Simulated, error) {
-	s, err := newSchedule(c)
+// the same result everywhere. Environment and trainer are not opened. All groups have rewards that differ. With m, which
+// may be nil, rollouts and trainer take the times that a run took, where the configuration has none for the trainer.
+func Simulate(ctx context.Context, c config.Config, m *Measured) (Simulated, error) {
+	s, err := newSchedule(c, m)
 	if err != nil {
 		return Simulated{}, err
 	}
@@ -83,7 +100,7 @@ func Simulate(ctx context.Context, c config.Config) (Simulated, error) {
 }
 
 // newSchedule returns the schedule of a run.
-func newSchedule(c config.Config) (*schedule, error) {
+func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 	text, err := c.YAML()
 	if err != nil {
 		return nil, err
@@ -96,12 +113,19 @@ func newSchedule(c config.Config) (*schedule, error) {
 	if c.Simulate != nil {
 		l = *c.Simulate
 	}
+	step := sizes{c.Rollouts.Tasks * c.Rollouts.Group, c.Optimizer.Epochs, c.Optimizer.Minibatches}
+	if m != nil {
+		l = m.latencies(l, step)
+	}
 	l = l.WithDefaults()
 	if limit, err := time.ParseDuration(keys["environment.timeout"]); err == nil {
 		l.Timeout = cmp.Or(l.Timeout, config.Duration(limit))
 	}
 	own := keys["trainer.samplers[0]"] == "" && keys["trainer.samplers_file"] == ""
 	s := &schedule{cluster: newCluster(l, c.Rollouts), config: c, streamed: true}
+	if m != nil {
+		s.draw = m.replay()
+	}
 	if keys["trainer.name"] == "tinker" { // which is taken to sum gradients unless it is known not to
 		_, s.streamed = c.RL().Total(0)
 		s.streamed = s.streamed && keys["trainer.normalisation"] != "mean"
@@ -133,7 +157,7 @@ func (s *schedule) result() Simulated {
 		MeanStaleness: quotient(sums.staleness, sums.taken),
 		Turns:         quotient(sums.trainedTurns, sums.trained) / quotient(sums.startedTurns, sums.started),
 	}
-	if first := 2*r.MaxStaleness + 1; first+1 < n {
+	if first := warmUp(r.MaxStaleness) - 1; first+1 < n {
 		out.Step = (sums.ended[n-1] - sums.ended[first]) / time.Duration(n-1-first)
 	}
 	work, update := sums.work/time.Duration(n*r.Workers), time.Duration(l.Update+l.Publish)

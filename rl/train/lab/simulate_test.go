@@ -38,7 +38,7 @@ func TestPaceOfACluster(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := Simulate(t.Context(), heavy(t, c.set...))
+			s, err := Simulate(t.Context(), heavy(t, c.set...), nil)
 			if share := s.Ideal.Seconds() / s.Step.Seconds(); err != nil || math.Abs(share-c.want) > 0.01 {
 				t.Errorf("%v, %.3f of the ideal, want %.2f\n%s", err, share, c.want, s)
 			}
@@ -51,7 +51,7 @@ func TestSimulationEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Simulate(ctx, heavy(t)); !errors.Is(err, context.Canceled) {
+	if _, err := Simulate(ctx, heavy(t), nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
