@@ -136,17 +136,7 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())
 	})
-	agentDeps := agentcmd.Deps{
-		World: w, Demo: demo, Race: verifycmd.Race,
-		ReadTests:      func(log []byte) attempt.Tests { return verify.ReadTests(log) },
-		IsTest:         func(path string) bool { return allowlist.ByName(path) == allowlist.Tests },
-		InspectTrainer: rlcmd.InspectTrainer(w),
-		Training:       record.Overview,
-		Glance:         swe.Glance,
-		Pages: func(prices *cli.Prices, paths ...string) (agentcmd.Pages, error) {
-			return pages.New(pages.Options{Paths: paths, Prices: prices})
-		},
-	}
+	agentDeps := agentDepsOf(w, demo)
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		*begun = true
 		if !agentcmd.CanBegin(agentDeps) {
@@ -170,7 +160,28 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 			return execute(cmd, args)
 		}
 	}
-	// cobra's own commands print help and succeed when they are asked about a command that does not exist.
+	addBuiltins(root)
+	return root, nil
+}
+
+// agentDepsOf returns what the agent's commands need of other rooms.
+func agentDepsOf(w cli.World, demo fs.FS) agentcmd.Deps {
+	return agentcmd.Deps{
+		World: w, Demo: demo, Race: verifycmd.Race,
+		ReadTests:      func(log []byte) attempt.Tests { return verify.ReadTests(log) },
+		IsTest:         func(path string) bool { return allowlist.ByName(path) == allowlist.Tests },
+		InspectTrainer: rlcmd.InspectTrainer(w),
+		Training:       record.Overview,
+		Glance:         swe.Glance,
+		Pages: func(prices *cli.Prices, paths ...string) (agentcmd.Pages, error) {
+			return pages.New(pages.Options{Paths: paths, Prices: prices})
+		},
+	}
+}
+
+// addBuiltins adds cobra's own commands, which print help and succeed when they are asked about a command that does not
+// exist.
+func addBuiltins(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
@@ -184,7 +195,6 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
-	return root, nil
 }
 
 // add puts commands under a heading of the root's help.

@@ -117,19 +117,15 @@ func (a *Attempt) work(
 	if a.OnReady != nil {
 		a.OnReady(sb.Dir())
 	}
-	var origin env.Origin = sb
+	origin, release := a.origin(ctx, task, snapshot, sb)
+	defer func() {
+		if err := release(); err != nil {
+			result.Err = errors.Join(result.Err, err)
+		}
+	}()
 	var aside []string
-	switch {
-	case snapshot != nil:
-		origin, aside = snapshot, snapshot.Aside
-	case task.Repository != "" || task.Image == "" && task.Dockerfile == "":
-		p := &prepared{provider: a.Provider, spec: a.Spec(task, nil)}
-		defer func() {
-			if err := p.close(context.WithoutCancel(ctx)); err != nil {
-				result.Err = errors.Join(result.Err, fmt.Errorf("remove sandbox: %w", err))
-			}
-		}()
-		origin = p
+	if snapshot != nil {
+		aside = snapshot.Aside
 	}
 	base, err := repo.Record(ctx, sb, origin, aside)
 	if err != nil {
@@ -151,29 +147,56 @@ func (a *Attempt) work(
 	if was := recordedBase(past); was != "" && was != digest {
 		a.warn("the repository is not as it was when this work began: the recorded commands run on what is there now")
 	}
+	if issue := a.issue(ctx, task, sb); a.Player != nil {
+		result.Outcome, result.Err = a.Player.Play(ctx, runner, sb, issue)
+	} else {
+		result.Outcome, result.Err = runner.Run(ctx, repo.Quiet(sb, aside), issue)
+	}
+	if result.Outcome.StopReason != agent.Exhausted { // its changes are lost with the sandbox
+		a.takePatch(ctx, base, sb, &result)
+	}
+	return result
+}
+
+// takePatch reads what the work has changed.
+func (a *Attempt) takePatch(ctx context.Context, base *repo.Base, sb env.Sandbox, result *Result) {
+	a.enter(PhasePatch)
+	began := time.Now()
+	result.Patch, result.PatchErr = a.patch(ctx, base, sb)
+	result.PatchTime = time.Since(began)
+	if errors.Is(result.PatchErr, env.ErrExhausted) {
+		result.Outcome.StopReason, result.PatchErr = agent.Exhausted, nil
+	}
+}
+
+// origin returns where the files of the work come from, and what ends it.
+func (a *Attempt) origin(
+	ctx context.Context, task env.Task, snapshot *repo.Snapshot, sb env.Sandbox,
+) (origin env.Origin, release func() error) {
+	switch {
+	case snapshot != nil:
+		return snapshot, func() error { return nil }
+	case task.Repository == "" && (task.Image != "" || task.Dockerfile != ""):
+		return sb, func() error { return nil }
+	}
+	p := &prepared{provider: a.Provider, spec: a.Spec(task, nil)}
+	return p, func() error {
+		if err := p.close(context.WithoutCancel(ctx)); err != nil {
+			return fmt.Errorf("remove sandbox: %w", err)
+		}
+		return nil
+	}
+}
+
+// issue returns what the agent is asked. The folder to work in counts only if the sandbox has it.
+func (a *Attempt) issue(ctx context.Context, task env.Task, sb env.Sandbox) agent.Issue {
 	issue := agent.Issue{ID: task.ID, Statement: task.Statement, Folder: a.Folder, Rules: a.Rules}
 	if issue.Folder != "" {
 		if _, err := sb.List(ctx, path.Join(sb.Dir(), issue.Folder), env.ListOptions{Limit: 1}); err != nil {
 			issue.Folder = ""
 		}
 	}
-	if a.Player != nil {
-		result.Outcome, result.Err = a.Player.Play(ctx, runner, sb, issue)
-	} else {
-		result.Outcome, result.Err = runner.Run(ctx, repo.Quiet(sb, aside), issue)
-	}
-
-	if result.Outcome.StopReason == agent.Exhausted {
-		return result // its changes are lost with the sandbox
-	}
-	a.enter(PhasePatch)
-	began = time.Now()
-	result.Patch, result.PatchErr = a.patch(ctx, base, sb)
-	result.PatchTime = time.Since(began)
-	if errors.Is(result.PatchErr, env.ErrExhausted) {
-		result.Outcome.StopReason, result.PatchErr = agent.Exhausted, nil
-	}
-	return result
+	return issue
 }
 
 // fail records a failure before the agent's first step.

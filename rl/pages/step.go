@@ -209,59 +209,70 @@ func timeline(dir string, step int, groups [][]record.Played) (template.HTML, er
 	if err != nil {
 		return "", err
 	}
-	type bar struct {
-		from, to time.Time
-		step     int
-		class    string
-	}
-	var bars []bar
-	for _, p := range points {
-		seconds := func(name string) time.Duration { return time.Duration(p.Values[name] * float64(time.Second)) }
-		published := p.Time.Add(-seconds("time/evaluate")) // without overlap, a point is recorded after the validation
-		updated := published.Add(-seconds("time/publish"))
-		began := updated.Add(-seconds("time/update"))
-		if _, ok := p.Values["time/update"]; !ok || published.Before(from) && p.Step != step {
-			continue
+	trained := trainerTimes(points, step, from)
+	for _, r := range trained {
+		if r.step == step && r.to.After(to) {
+			to = r.to
 		}
-		if p.Step == step && published.After(to) {
-			to = published
-		}
-		bars = append(bars, bar{began, updated, p.Step, "c2"}, bar{updated, published, p.Step, "c3"})
 	}
 	span := max(to.Sub(from).Seconds(), 1e-9)
 	x := func(t time.Time) float64 { return max(0, min(1, t.Sub(from).Seconds()/span)) * timelineWidth }
 	height := trainerHeight*2 + rowHeight*float64(len(all))
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg viewBox="0 0 %g %g" role="img" aria-label="timeline">`, timelineWidth, height)
-	for _, r := range bars {
+	for _, r := range trained {
 		if w := x(r.to) - x(r.from); w > 0 {
 			block(&b, r.class, x(r.from), 0, w, trainerHeight,
 				fmt.Sprintf("trainer, step %d: %s", r.step, plot.Duration(r.to.Sub(r.from).Seconds())))
 		}
 	}
 	for i, p := range all {
-		y := trainerHeight*2 + rowHeight*float64(i)
-		at, whole := x(began(p)), x(p.Ended)-x(began(p))
-		total := max(p.Times.Total, 1e-9)
-		for _, part := range []struct {
-			name, class string
-			seconds     float64
-		}{
-			{"waiting", "c1", p.Times.Queue}, {"model", "c0", p.Times.Model}, {"environment", "c2", p.Times.Environment},
-			{"reward", "c3", p.Times.Reward},
-			{"other", "c5", max(0, p.Times.Total-p.Times.Queue-p.Times.Model-p.Times.Environment-p.Times.Reward)},
-		} {
-			w := whole * min(1, part.seconds/total)
-			if w <= 0 {
-				continue
-			}
-			block(&b, part.class, at, y, w, rowHeight-1,
-				fmt.Sprintf("%s #%d, %s: %s", p.Task, p.Attempt, part.name, plot.Duration(part.seconds)))
-			at += w
-		}
+		drawRollout(&b, p, x(began(p)), trainerHeight*2+rowHeight*float64(i), x(p.Ended)-x(began(p)))
 	}
 	fmt.Fprintf(&b, `</svg><div class="ends"><span>0 s</span><span>%s</span></div>`, plot.Duration(span))
 	return template.HTML(b.String()), nil
+}
+
+// trainerTime is a time in which the trainer worked for a step.
+type trainerTime struct {
+	from, to time.Time
+	step     int
+	class    string
+}
+
+// trainerTimes returns those of a step, and of others that ended after a time.
+func trainerTimes(points []metrics.Point, step int, after time.Time) (all []trainerTime) {
+	for _, p := range points {
+		seconds := func(name string) time.Duration { return time.Duration(p.Values[name] * float64(time.Second)) }
+		published := p.Time.Add(-seconds("time/evaluate")) // without overlap, a point is recorded after the validation
+		updated := published.Add(-seconds("time/publish"))
+		began := updated.Add(-seconds("time/update"))
+		if _, ok := p.Values["time/update"]; !ok || published.Before(after) && p.Step != step {
+			continue
+		}
+		all = append(all, trainerTime{began, updated, p.Step, "c2"}, trainerTime{updated, published, p.Step, "c3"})
+	}
+	return all
+}
+
+// drawRollout draws what a rollout spent its time on, in a row of the given width.
+func drawRollout(b *strings.Builder, p record.Played, x, y, width float64) {
+	t := p.Times
+	for _, part := range []struct {
+		name, class string
+		seconds     float64
+	}{
+		{"waiting", "c1", t.Queue}, {"model", "c0", t.Model}, {"environment", "c2", t.Environment}, {"reward", "c3", t.Reward},
+		{"other", "c5", max(0, t.Total-t.Queue-t.Model-t.Environment-t.Reward)},
+	} {
+		w := width * min(1, part.seconds/max(t.Total, 1e-9))
+		if w <= 0 {
+			continue
+		}
+		block(b, part.class, x, y, w, rowHeight-1,
+			fmt.Sprintf("%s #%d, %s: %s", p.Task, p.Attempt, part.name, plot.Duration(part.seconds)))
+		x += w
+	}
 }
 
 // block draws a rectangle with a tooltip.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/env/dataset"
 	"deepswe/rl/report"
@@ -151,55 +153,64 @@ func (h *Handler) comparison(req *http.Request) (view, error) {
 			trained++
 		}
 	}
+	var err error
 	data := compared{}
 	switch {
 	case len(runs) < 2:
 		data.Hint = "Tick two runs or more in the list of runs, and choose Compare."
 	case trained == len(runs):
-		data.Span = spanOf(q)
-		var all []report.Variant
-		for _, r := range runs {
-			points, err := r.points(data.Span)
-			if err != nil {
-				return v, err
-			}
-			all = append(all, report.Variant{Name: r.ID, Runs: []report.SeedRun{{Points: points}}})
-		}
-		data.Charts = report.Overlay(all)
-		data.Differ = differences(runs)
-		for _, r := range runs {
-			data.Names = append(data.Names, r.ID)
-		}
+		err = data.compareTraining(runs, q)
 	default:
-		var sides []*compare.Run
-		for _, r := range runs {
-			side, err := compare.Read(r.Path)
-			if err != nil {
-				data.Hint = err.Error()
-				v.Data = data
-				return v, nil
-			}
-			side.Name = r.ID
-			if price, ok := h.prices.Of(side.Model); ok {
-				side.Price = price.Cost
-			}
-			sides = append(sides, side)
-		}
-		rep, err := compare.Compare(sides, q.Get("anyway") != "")
-		if refused, ok := errors.AsType[*compare.NotComparableError](err); ok {
-			data.Refused, data.Anyway = refused.Differences, queryOf(q).with("anyway", "1")
-		} else if err != nil {
-			return v, err
-		} else {
-			rep.Link = func(name, task string) string {
-				i := slices.IndexFunc(runs, func(r *loaded) bool { return r.ID == name })
-				return runs[i].Base + row{Job: run.Job{Task: task}}.TaskLink()
-			}
-			if data.Body, err = rep.Page().Body(); err != nil {
-				return v, err
-			}
-		}
+		err = data.compareEvaluations(runs, q, h.prices)
 	}
 	v.Data = data
-	return v, nil
+	return v, err
+}
+
+// compareTraining draws the curves of training runs beside each other.
+func (c *compared) compareTraining(runs []*loaded, q url.Values) error {
+	c.Span = spanOf(q)
+	var all []report.Variant
+	for _, r := range runs {
+		points, err := r.points(c.Span)
+		if err != nil {
+			return err
+		}
+		all = append(all, report.Variant{Name: r.ID, Runs: []report.SeedRun{{Points: points}}})
+		c.Names = append(c.Names, r.ID)
+	}
+	c.Charts = report.Overlay(all)
+	c.Differ = differences(runs)
+	return nil
+}
+
+// compareEvaluations compares runs by the tasks that they have in common, or says why it does not.
+func (c *compared) compareEvaluations(runs []*loaded, q url.Values, prices *cli.Prices) error {
+	var sides []*compare.Run
+	for _, r := range runs {
+		side, err := compare.Read(r.Path)
+		if err != nil {
+			c.Hint = err.Error()
+			return nil
+		}
+		side.Name = r.ID
+		if price, ok := prices.Of(side.Model); ok {
+			side.Price = price.Cost
+		}
+		sides = append(sides, side)
+	}
+	rep, err := compare.Compare(sides, q.Get("anyway") != "")
+	if refused, ok := errors.AsType[*compare.NotComparableError](err); ok {
+		c.Refused, c.Anyway = refused.Differences, queryOf(q).with("anyway", "1")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	rep.Link = func(name, task string) string {
+		i := slices.IndexFunc(runs, func(r *loaded) bool { return r.ID == name })
+		return runs[i].Base + row{Job: run.Job{Task: task}}.TaskLink()
+	}
+	c.Body, err = rep.Page().Body()
+	return err
 }

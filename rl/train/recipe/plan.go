@@ -89,6 +89,15 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 		return p, fmt.Errorf("%d GPUs of %.0f GB have no room for a rollout of %d tokens beside the %.0f GB of %s; to fix: "+
 			"give more --gpus, or a lower trainer.max_length", p.Tensor, memory, p.Length, weights, p.Model)
 	}
+	p.setTimes(c, keys, train)
+	if limit := c.Rollouts.Models; limit > 0 {
+		p.Rollouts = min(p.Rollouts, limit)
+	}
+	return p, nil
+}
+
+// setTimes computes the time of an update on so many GPUs.
+func (p *Plan) setTimes(c config.Config, keys map[string]string, gpus int) {
 	// For each token, 2 FLOP a parameter for a forward pass, and for gradients those again, to recompute what is not kept,
 	// and 2 each for activations and weights. The trainer makes one forward pass more, by itself.
 	work := 2.0 + 2 + 2 + 2 + 2
@@ -100,12 +109,8 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 		context = min(context, n)
 	}
 	tokens := fullness * float64(context*c.Rollouts.Tasks*c.Rollouts.Group)
-	p.Update = time.Duration(work * p.Billions * 1e9 * tokens / (speed * float64(train)) * float64(time.Second))
+	p.Update = time.Duration(work * p.Billions * 1e9 * tokens / (speed * float64(gpus)) * float64(time.Second))
 	p.Forward = 2 / work
-	if limit := c.Rollouts.Models; limit > 0 {
-		p.Rollouts = min(p.Rollouts, limit)
-	}
-	return p, nil
 }
 
 // split gives the trainer its GPUs, and returns how many engines the others have room for. Rollouts take longer than

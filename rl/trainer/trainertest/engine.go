@@ -7,10 +7,8 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"deepswe/rl"
@@ -357,52 +355,4 @@ func (m *model) sample(from samplingSession, b body) (any, error) {
 			"stop_reason": reason, "tokens": ids, "logprobs": tensorOf(logprobs)["data"]})
 	}
 	return map[string]any{"sequences": sequences, "prompt_logprobs": nil, "topk_prompt_logprobs": nil}, nil
-}
-
-func (s *Server) write(m *model, f *future) (any, error) {
-	address := "tinker://" + f.model + "/weights/" + f.body.Path
-	if err := m.policy.Save(context.Background(), fileName(address)); err != nil {
-		return nil, err
-	}
-	s.saved[address] = checkpoint{model: f.model, name: f.body.Path, kind: "training", rank: m.rank, saved: time.Now()}
-	return map[string]any{"path": address, "type": f.operation}, nil
-}
-
-func (s *Server) publish(m *model, f *future) (any, error) {
-	policy, err := m.policy.Publish(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	session := samplingSession{model: f.model, policy: policy}
-	if len(s.faults["stale"]) > 0 {
-		s.faults["stale"] = s.faults["stale"][1:]
-		session.policy, session.stale = s.samplers[m.loaded].policy, true
-		policy = m.exported
-	}
-	address := "tinker://" + f.model + "/sampler_weights/" + f.body.Path
-	s.saved[address] = checkpoint{
-		model: f.model, name: f.body.Path, kind: "sampler", rank: m.rank, saved: time.Now(), policy: policy,
-		owner: m,
-	}
-	if f.body.SamplingNumber == nil {
-		m.exported, s.exports[address] = policy, s.saved[address]
-		return map[string]any{"path": "tinker://" + f.model + "/" + f.body.Path, "type": f.operation,
-			"sampling_session_id": nil}, nil
-	}
-	id := s.id("sampling")
-	if _, ok := s.executing(idle, f.operation); ok {
-		id = m.loaded
-	} else {
-		s.samplers[id] = session
-	}
-	return map[string]any{"path": nil, "type": f.operation, "sampling_session_id": id}, nil
-}
-
-// fileName is the policy's name for a checkpoint.
-func fileName(address string) string {
-	return strings.NewReplacer("tinker://", "", "/", "-").Replace(address)
-}
-
-func (s *Server) file(address string) string {
-	return filepath.Join(s.dir, fileName(address)+".policy")
 }

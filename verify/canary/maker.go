@@ -1,0 +1,305 @@
+package canary
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"deepswe/verify/literal"
+)
+
+// New chooses a canary for each test. If there is none, the error wraps [ErrNone].
+//
+// Literals are withheld only where nothing in sight has them. The tests to fix are withheld together or not at all:
+// what one of them says could be what another one expects. Of other expectations, those are wrong that nothing tells.
+func New(w Writer, o Options) (Set, error) {
+	if o.Excluded = maps.Clone(o.Excluded); o.Excluded == nil {
+		o.Excluded = map[string]bool{}
+	}
+	if o.Fixes < 0 {
+		o.Record = ""
+	}
+	hidden := slices.DeleteFunc(slices.Clone(o.Hidden), func(name string) bool { return !w.Holds(name) })
+	spoken := o.Sources
+	o.Sources = slices.Clone(spoken)
+	for i, s := range spoken {
+		if !w.Holds(s.Name) {
+			continue
+		}
+		data, ok := short(s, o.Tests)
+		if o.Sources[i].Data = data; !ok {
+			o.Record = "" // its comments may say what a test expects
+		}
+	}
+	told := map[string]bool{}
+	for {
+		m := &maker{spoken: spoken,
+			writer: w, options: o, told: told, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
+			out:   Set{Skipped: map[string]string{}, sources: o.Sources, hidden: hidden, helpers: map[int]Source{}},
+			words: map[int]map[string]int{}, imported: map[int]map[string]bool{}, instead: map[string]string{},
+		}
+		for i, id := range o.Tests {
+			only := o.Only
+			if o.Thorough > 0 && o.Fixes >= 0 && i >= o.Fixes+o.Thorough {
+				only = cmp.Or(only, Outright)
+			}
+			if reason := m.add(id, i < o.Fixes || o.Fixes < 0, only); reason != "" {
+				m.out.Skipped[id] = reason
+			}
+		}
+		if len(m.out.Canaries) == 0 {
+			return m.out, fmt.Errorf("%w: %s", ErrNone, m.reasons())
+		}
+		found, together := m.inSight(), m.together()
+		if len(found) == 0 && (o.Record == "" || together) {
+			return m.out, nil
+		}
+		if !together {
+			o.Record = ""
+		}
+		for _, mutation := range found {
+			if m.withholds(mutation) {
+				o.Excluded[mutation] = true
+			} else {
+				told[mutation] = true
+			}
+		}
+	}
+}
+
+// withholds reports whether a mutation withholds literals.
+func (m *maker) withholds(mutation string) bool {
+	return slices.ContainsFunc(m.out.Canaries, func(c Canary) bool { return c.Kind == Withheld && c.Mutation == mutation })
+}
+
+// together reports whether all tests to fix are withheld.
+func (m *maker) together() bool {
+	fixes := m.options.Tests[:max(m.options.Fixes, 0)]
+	return !slices.ContainsFunc(fixes, func(id string) bool {
+		return !slices.ContainsFunc(m.out.Canaries, func(c Canary) bool {
+			return c.Kind == Withheld && slices.Contains(c.Tests, id)
+		})
+	})
+}
+
+// maker is the state of one call of New.
+type maker struct {
+	writer  Writer
+	options Options
+	out     Set
+	spoken  []Source // with their comments
+	suites  map[int]suite
+	broken  map[int]error
+	words   map[int]map[string]int // of the literals in each source
+	// imported has, for each source, the names that it imports and uses only once.
+	imported map[int]map[string]bool
+	made     map[string]int // the canary of a function: several ids may be cases of the same one
+	// told are the mutations of expectations that something in sight tells.
+	told map[string]bool
+	// withheld counts the literals that were taken out.
+	withheld int
+	// instead are the values that tests to fix expect instead of others.
+	instead map[string]string
+}
+
+// add chooses the canary of one test, or returns the reason why there is none. fixes is set if the test fails without a
+// fix. If only is not empty, the canary is of that kind.
+func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
+	at, t, reason := m.locate(id)
+	if reason != "" {
+		return reason
+	}
+	from, _ := t.extent()
+	function := fmt.Sprint(at, ":", from, ":", t.name())
+	if i, ok := m.made[function]; ok {
+		m.out.Canaries[i].Tests = append(m.out.Canaries[i].Tests, id)
+		return ""
+	}
+	if len(m.out.Canaries) == cmp.Or(m.options.Most, len(m.options.Tests)) {
+		return "enough other tests are changed"
+	}
+	file := m.options.Sources[at].Name
+	chosen, way, ok := m.choose(at, t, titles(file, id, t), fixes, only)
+	if !ok {
+		return "no change of it makes it fail"
+	}
+	if (chosen.plain || chosen.unplaced) && chosen.kind == Expectation {
+		chosen.kind = Telling
+	}
+	m.made[function] = len(m.out.Canaries)
+	c := Canary{
+		Tests: []string{id}, Name: t.name(), File: file, Kind: chosen.kind, Mutation: mutationKey(file, t, chosen.key),
+		source: at, edits: way, Group: file + ":" + t.name(),
+	}
+	switch {
+	case chosen.kind == Withheld:
+		c.Group = string(Withheld)
+		m.out.helpers[at] = newHelper(t.(withholder), m.options.Record, m.options.Sources[at].Name)
+		c.Values = chosen.withheld
+		m.withheld += len(chosen.withheld)
+	case chosen.kind != Outright && len(way) == 1:
+		from, to := t.extent()
+		m.expect(&c, way[0], m.options.Sources[at].Data[from:to], fixes, len(chosen.ways) > 1)
+	}
+	m.out.Canaries = append(m.out.Canaries, c)
+	return ""
+}
+
+// titles returns what a test is called: by its file, by its id without the values of a case, and by itself.
+func titles(file, id string, t test) literal.Text {
+	if at := strings.IndexByte(id, '['); at >= 0 && strings.HasSuffix(id, "]") {
+		id = id[:at]
+	}
+	return literal.Read(file + "\n" + id + "\n" + t.name())
+}
+
+// expect records which value of a test an edit replaces. Tests to fix that expected the same value get the same wrong
+// one, and are in one group.
+func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
+	data, instead := m.options.Sources[c.source].Data, map[string]string(nil)
+	if fixes && several {
+		instead = m.instead
+	}
+	with, text, other := replaced(data, way, instead)
+	free := text != "" && !m.taken(c.source, []edit{with})
+	if free {
+		c.edits = []edit{with}
+	}
+	if v, partial, ok := valued(text); ok {
+		c.Values = map[int]Literal{0: {
+			Value: v, given: traced(test, lineAt(data, way.at)), wrong: lineAt(apply(data, c.edits), way.at), partial: partial,
+		}}
+	}
+	switch {
+	case fixes && several && free:
+		c.Group, m.instead[text] = text, other
+	case fixes && !several:
+		c.Group = string(data[way.at:way.end])
+	}
+}
+
+// choose picks a mutation by chance, among those that give themselves away least. Those of tests to fix are where a fix
+// is needed, if possible. If only is not empty, the mutation is of that kind.
+func (m *maker) choose(
+	at int, t test, titles literal.Text, fixes bool, only Kind,
+) (chosen mutation, way []edit, ok bool) {
+	var best []mutation
+	from, to := t.extent()
+	data := m.options.Sources[at].Data
+	if m.options.Variants {
+		for _, one := range variants(data, from, to, m.options.Rand) {
+			if !m.taken(at, one.ways[0]) && !m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)] {
+				return one, one.ways[0], true
+			}
+		}
+		return mutation{}, nil, false
+	}
+	if m.words[at] == nil {
+		m.words[at], m.imported[at] = wordsOf(data), usedOnce(data)
+	}
+	wrong := t.mutations(newChance(m.options.Rand, data[from:to], m.words[at]))
+	for _, one := range slices.Concat(m.withhold(t, titles), wrong) {
+		key := mutationKey(m.options.Sources[at].Name, t, one.key)
+		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
+		if one.kind == Expectation && len(one.ways) > 0 {
+			one.plain = one.plain || tells(data, one.ways[0], titles, m.imported[at]) || m.told[key] ||
+				odd(data, one, titles) || measures(data, one, t)
+			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
+		}
+		switch {
+		case only != "" && only != one.kind:
+		case len(one.ways) == 0 || m.options.Excluded[key]:
+		case len(best) == 0 || rank(one) < rank(best[0]):
+			best = []mutation{one}
+		case rank(one) == rank(best[0]):
+			best = append(best, one)
+		}
+	}
+	if len(best) == 0 {
+		return mutation{}, nil, false
+	}
+	chosen = best[m.options.Rand.IntN(len(best))]
+	return chosen, chosen.ways[m.options.Rand.IntN(len(chosen.ways))], true
+}
+
+// taken reports whether another canary changes a part of the file that the edits change: tests may be inside of others.
+func (m *maker) taken(at int, edits []edit) bool {
+	for _, c := range m.out.Canaries {
+		for _, e := range c.edits {
+			for _, f := range edits {
+				if c.source == at && e.at <= f.end && f.at <= e.end {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// locate finds the test with the id, or one that may have generated it, and the index of its source.
+func (m *maker) locate(id string) (at int, t test, reason string) {
+	file, _ := m.writer.Address(id)
+	reason = "it is generated, or its file is not known"
+	for i, s := range m.options.Sources {
+		if file != "" && !sameFile(s.Name, file) || !m.writer.Holds(s.Name) {
+			continue
+		}
+		f := m.suite(i)
+		if f == nil {
+			if file != "" {
+				reason = fmt.Sprintf("%s cannot be read: %v", s.Name, m.broken[i])
+			}
+			continue
+		}
+		if t, ok := f.find(id); ok {
+			return i, t, ""
+		}
+		if g, ok := f.(generator); ok && t == nil {
+			if made, ok := g.generates(id); ok {
+				at, t = i, made
+			}
+		}
+	}
+	if t != nil {
+		return at, t, ""
+	}
+	return 0, nil, reason
+}
+
+// suite returns the tests in a source; nil if it cannot be parsed.
+func (m *maker) suite(i int) suite {
+	s := m.options.Sources[i]
+	if m.suites[i] == nil && m.broken[i] == nil && m.writer.Holds(s.Name) {
+		m.suites[i], m.broken[i] = m.writer.parse(s)
+	}
+	return m.suites[i]
+}
+
+// sameFile reports whether a name from a report refers to a file. The report may leave out leading directories, and
+// names a Python package like a file.
+func sameFile(name, reported string) bool {
+	if inner, ok := strings.CutSuffix(name, "/__init__.py"); ok && inner != "" && sameFile(inner+".py", reported) {
+		return true
+	}
+	return name == reported || strings.HasSuffix(name, "/"+strings.TrimPrefix(reported, "./"))
+}
+
+// reasons summarises why tests have no canaries.
+func (m *maker) reasons() string {
+	if len(m.out.Skipped) == 0 {
+		return "there are no tests"
+	}
+	counts := map[string]int{}
+	for _, reason := range m.out.Skipped {
+		counts[reason]++
+	}
+	var lines []string
+	for reason, n := range counts {
+		lines = append(lines, fmt.Sprintf("%d of %d: %s", n, len(m.out.Skipped), reason))
+	}
+	slices.Sort(lines)
+	const most = 3
+	return strings.Join(lines[:min(most, len(lines))], "; ")
+}

@@ -1,0 +1,149 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"deepswe/env"
+	"deepswe/verify/canary"
+)
+
+const (
+	// mostSources is the maximum number of files that are read to find the tests.
+	mostSources = 200
+	// mostSearches is the maximum number of tests that are searched for by name.
+	mostSearches = 40
+)
+
+// r2eTests is the directory of R2E-Gym's hidden tests.
+const r2eTests = "/r2e/r2e_tests"
+
+// testSources are the files that may contain a trial's tests, and what comes with these: those that are to be installed,
+// and those of the sandbox.
+type testSources struct {
+	trial  *trial
+	writer canary.Writer
+	own    map[string]file // are to be installed
+	seen   map[string]bool
+	found  []canary.Source
+	// all is false if what the tests come with says more than what was found: there are more files, or some that are no
+	// text.
+	all bool
+}
+
+// sources returns the files that may contain the tests with the given ids.
+func (t *trial) sources(
+	ctx context.Context, w canary.Writer, ids []string, own map[string]file,
+) (sources []canary.Source, all bool, err error) {
+	s := &testSources{trial: t, writer: w, own: own, seen: map[string]bool{}, all: true}
+	names, err := s.named(ctx, ids)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := s.read(ctx, names); err != nil {
+		return nil, false, err
+	}
+	if err := s.search(ctx, ids); err != nil {
+		return nil, false, err
+	}
+	return s.found, s.all, nil
+}
+
+// named returns the paths that the task says.
+func (s *testSources) named(ctx context.Context, ids []string) ([]string, error) {
+	tests := s.trial.task.Tests
+	names := slices.Sorted(maps.Keys(s.own))
+	names = slices.Concat(names, patchedPaths([]byte(tests.TestPatch)), patchedPaths([]byte(tests.Script)))
+	for _, id := range ids {
+		if file, _ := s.writer.Address(id); file != "" {
+			names = append(names, file)
+		}
+	}
+	if tests.Expected == nil {
+		return names, nil
+	}
+	for _, dir := range []string{r2eTests, "r2e_tests"} {
+		l, err := s.trial.sb.List(ctx, s.trial.at(dir), env.ListOptions{Depth: 6})
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return nil, fmt.Errorf("list the tests: %w", err)
+		}
+		for _, e := range l.Entries {
+			names = append(names, e.Path)
+		}
+	}
+	return names, nil
+}
+
+// read reads the files among the given ones that were not read before.
+func (s *testSources) read(ctx context.Context, names []string) error {
+	for _, name := range names {
+		if name = s.trial.at(name); s.seen[name] {
+			continue
+		}
+		s.seen[name] = true
+		if f, ok := s.own[name]; ok {
+			s.add(name, f.data, f.kind == env.KindFile)
+			continue
+		}
+		if len(s.found) >= mostSources {
+			s.all = false
+			continue
+		}
+		data, info, err := s.trial.sb.Read(ctx, name, env.ReadOptions{Limit: 4 << 20})
+		switch {
+		case err == nil:
+			s.add(name, data, true)
+			s.all = s.all && info.Size == int64(len(data))
+		case env.IsInfrastructure(ctx, err):
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// add adds a file. What a source with zero bytes says is not looked at, nor what is no regular file.
+func (s *testSources) add(name string, data []byte, regular bool) {
+	if !regular || s.writer.Holds(name) && bytes.ContainsRune(data, 0) {
+		s.all = false
+		return
+	}
+	s.found = append(s.found, canary.Source{Name: name, Data: data})
+}
+
+// search searches the sandbox for the tests that no file has that was read. Only files with the extensions of these are
+// searched: a patch could name a test in many others, and the search would end there.
+func (s *testSources) search(ctx context.Context, ids []string) error {
+	var kinds []string
+	for _, f := range s.found {
+		if kind := "*" + path.Ext(f.Name); s.writer.Holds(f.Name) && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	searches := 0
+	for _, id := range ids {
+		file, word := s.writer.Address(id)
+		found := slices.ContainsFunc(s.found, func(f canary.Source) bool { return canary.Mentions(f, file, word) })
+		if found || word == "" || searches == mostSearches {
+			continue
+		}
+		searches++
+		m, err := s.trial.sb.Search(ctx, env.Query{Term: word, Names: kinds})
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return fmt.Errorf("search for the tests: %w", err)
+		}
+		var more []string
+		for _, one := range m.Matches {
+			if s.writer.Holds(one.Path) {
+				more = append(more, one.Path)
+			}
+		}
+		if err := s.read(ctx, more); err != nil {
+			return err
+		}
+	}
+	return nil
+}
