@@ -54,12 +54,12 @@ func TestIntoRepository(t *testing.T) {
 }
 
 // Whatever a patch looks like, the names found in it stay in the repository.
-func FuzzTouched(f *testing.F) {
+func FuzzPatchedPaths(f *testing.F) {
 	f.Add([]byte("diff --git \"a/\\303\" b/x\n--- a/../x\n+++ b/./y\t1\n"))
 	f.Fuzz(func(t *testing.T, patch []byte) {
 		for _, name := range patchedPaths(patch) {
 			if name == "" || name[0] == '/' || name == ".." || strings.HasPrefix(name, "../") || strings.Contains(name, "/../") {
-				t.Errorf("touched found %q", name)
+				t.Errorf("found %q", name)
 			}
 		}
 	})

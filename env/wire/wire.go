@@ -2,11 +2,7 @@
 // generated code.
 package wire
 
-import (
-	"errors"
-
-	"google.golang.org/protobuf/encoding/protowire"
-)
+import "google.golang.org/protobuf/encoding/protowire"
 
 // Each calls f with the fields of a message: with the bytes of one that has some, and the number of any other.
 func Each(message []byte, f func(field protowire.Number, value []byte, number uint64) error) error {
@@ -27,7 +23,7 @@ func Each(message []byte, f func(field protowire.Number, value []byte, number ui
 			n = protowire.ConsumeFieldValue(field, kind, message)
 		}
 		if n < 0 {
-			return errors.Join(errors.New("a message that is cut off"), protowire.ParseError(n))
+			return protowire.ParseError(n)
 		}
 		if err := f(field, value, number); err != nil {
 			return err

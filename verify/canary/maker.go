@@ -37,8 +37,8 @@ func New(w Writer, o Options) (Set, error) {
 	for {
 		m := &maker{spoken: spoken,
 			writer: w, options: o, told: told, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
-			out:   Set{Skipped: map[string]string{}, sources: o.Sources, hidden: hidden, helpers: map[int]Source{}},
-			words: map[int]map[string]int{}, imported: map[int]map[string]bool{}, instead: map[string]string{},
+			out:          Set{Skipped: map[string]string{}, sources: o.Sources, hidden: hidden, helpers: map[int]Source{}},
+			vocabularies: map[int]vocabulary{}, instead: map[string]string{},
 		}
 		for i, id := range o.Tests {
 			only := o.Only
@@ -84,6 +84,12 @@ func (m *maker) together() bool {
 	})
 }
 
+// vocabulary is the words of the literals in a source, and the names that it imports and uses only once.
+type vocabulary struct {
+	words    map[string]int
+	imported map[string]bool
+}
+
 // maker is the state of one call of New.
 type maker struct {
 	writer  Writer
@@ -92,10 +98,9 @@ type maker struct {
 	spoken  []Source // with their comments
 	suites  map[int]suite
 	broken  map[int]error
-	words   map[int]map[string]int // of the literals in each source
-	// imported has, for each source, the names that it imports and uses only once.
-	imported map[int]map[string]bool
-	made     map[string]int // the canary of a function: several ids may be cases of the same one
+	// vocabularies are those of the sources that have been needed.
+	vocabularies map[int]vocabulary
+	made         map[string]int // the canary of a function: several ids may be cases of the same one
 	// told are the mutations of expectations that something in sight tells.
 	told map[string]bool
 	// withheld counts the literals that were taken out.
@@ -196,15 +201,17 @@ func (m *maker) choose(
 		}
 		return mutation{}, nil, false
 	}
-	if m.words[at] == nil {
-		m.words[at], m.imported[at] = wordsOf(data), usedOnce(data)
+	known, ok := m.vocabularies[at]
+	if !ok {
+		known = vocabulary{wordsOf(data), usedOnce(data)}
+		m.vocabularies[at] = known
 	}
-	wrong := t.mutations(newChance(m.options.Rand, data[from:to], m.words[at]))
+	wrong := t.mutations(newChance(m.options.Rand, data[from:to], known.words))
 	for _, one := range slices.Concat(m.withhold(t, titles), wrong) {
 		key := mutationKey(m.options.Sources[at].Name, t, one.key)
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
-			one.plain = one.plain || tells(data, one.ways[0], titles, m.imported[at]) || m.told[key] ||
+			one.plain = one.plain || tells(data, one.ways[0], titles, known.imported) || m.told[key] ||
 				odd(data, one, titles) || measures(data, one, t)
 			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
 		}

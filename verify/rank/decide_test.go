@@ -163,7 +163,7 @@ func TestToTestKeepsTheChoice(t *testing.T) {
 			t.Fatalf("%+v chose %q, and %q once all is tested; known were %+v", r, got, want, known)
 		}
 	})
-	if saved == 0 {
+	if saved == 0 && !testing.Short() {
 		t.Error("nothing was ever left untested")
 	}
 }

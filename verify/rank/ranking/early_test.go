@@ -117,7 +117,7 @@ func TestEarlyChoosesTheSame(t *testing.T) {
 		}
 		saved += all - tested
 	})
-	if saved == 0 {
+	if saved == 0 && !testing.Short() {
 		t.Error("nothing was ever left untested")
 	}
 }
