@@ -124,13 +124,21 @@ func CanaryModes() []CanaryMode {
 }
 
 // weigh records the evidence that the canaries of all runs are, except for those that are spoilt, and for cases of
-// tests that fail with the reference as well: whether these are wrong makes no difference.
-func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference) {
+// tests that fail with the reference as well: whether these are wrong makes no difference. A case that passes without a
+// fix shows whether its test is wrong, and one in the log that no list has may be such a case.
+func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog.Results) {
 	spoilt, known := ref.spoilt(), ref.get()
 	c.Canaries, c.Spoilt = 0, 0
 	by, maintained := map[string]Strength{}, map[string]bool{}
-	for _, id := range t.Tests.PassToPass { // without a fix, such a case shows whether its test is wrong
+	for _, id := range t.Tests.PassToPass {
 		maintained[testOf(id)] = true
+	}
+	if log != nil && x.told {
+		for id := range log.All() {
+			if of := testOf(id); of != id && !x.fixes[id] && !x.fixes[of] {
+				maintained[of] = true
+			}
+		}
 	}
 	for _, one := range x.set.Canaries {
 		if spoilt[one.Mutation] {
@@ -146,7 +154,7 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference) {
 			switch by[id] = strength; {
 			case known.unplain[unplainPass{id, testlog.Failed}]:
 				by[id] = NoEvidence
-			case strength == PairedEvidence && maintained[testOf(id)]:
+			case strength == PairedEvidence && (maintained[testOf(id)] || x.told && len(x.withoutFix(one.Tests)) > 0):
 				by[id] = OutrightEvidence
 			}
 		}
@@ -170,6 +178,11 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference) {
 	if n := x.guesses(spoilt); n > 0 {
 		c.Odds = min(most, max(1, x.oddsOf(n)))
 	}
+}
+
+// withoutFix returns those of the tests that pass without a fix.
+func (m mixture) withoutFix(ids []string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return m.fixes[id] })
 }
 
 // testOf returns the test that an id of pytest or of Go names a case of.

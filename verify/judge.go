@@ -168,6 +168,9 @@ func unwritten(c canary.Canary, written map[int][]string) (says string, foreign 
 		if len(written[n]) == 0 {
 			return "has not compared all values", false
 		}
+		if len(written[n]) > 1 { // the first time might have shown what the others expect
+			return "has compared a value more than once", false
+		}
 		for _, text := range written[n] {
 			if text == canary.Foreign {
 				return "", true

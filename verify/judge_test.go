@@ -33,7 +33,7 @@ func TestCasesOfAFailingTest(t *testing.T) {
 		ref, c := all.of("a"), &Confirmation{}
 		ref.add(one, true)
 		set := canary.Set{Canaries: []canary.Canary{{Tests: []string{"TestA/one"}, Kind: canary.Expectation}}}
-		c.weigh(task, mixture{set: set, fixes: map[string]bool{"TestA/one": true}, told: true}, ref)
+		c.weigh(task, mixture{set: set, fixes: map[string]bool{"TestA/one": true}, told: true}, ref, nil)
 		if weak := c.Evidence == NoEvidence; weak != (want > 0) {
 			t.Errorf("%q: the evidence is %s", log, c.Evidence)
 		}
@@ -55,7 +55,7 @@ func TestOddsOfUnknownFixes(t *testing.T) {
 	}
 	var all references
 	c := &Confirmation{}
-	if c.weigh(task, mixed, all.of("a")); c.Odds != 3 || c.Evidence != PairedEvidence {
+	if c.weigh(task, mixed, all.of("a"), nil); c.Odds != 3 || c.Evidence != PairedEvidence {
 		t.Errorf("%s, one in %v", c.Evidence, c.Odds)
 	}
 }

@@ -152,7 +152,7 @@ func (l *ladder) round(ctx context.Context) error {
 		if m.run++; m.run >= t.mixed.runs {
 			l.c.Canary = CanaryConfirmed
 			l.c.Earned = append(l.c.Earned, "strict", "canary")
-			l.c.weigh(l.task, t.mixed, l.ref)
+			l.c.weigh(l.task, t.mixed, l.ref, l.v.Tests)
 			return nil
 		}
 	}

@@ -68,7 +68,7 @@ func (l *ladder) mixedReward(ctx context.Context) error {
 	}
 	l.c.Canary, l.c.Reason = CanaryConfirmed, ""
 	l.c.Earned = append(l.c.Earned, "canary")
-	l.c.weigh(l.task, mixed, l.ref)
+	l.c.weigh(l.task, mixed, l.ref, l.v.Tests)
 	return nil
 }
 

@@ -147,7 +147,7 @@ var (
 	// hereDocument matches the beginning of a text in a script: often the tests themselves, which are other sources.
 	hereDocument = env.Pattern(`<<-?\s*["'\\]?(\w+)`)
 	// unsaid matches what says nothing in a script: redirections, hashes of commits, and versions of programs.
-	unsaid = env.Pattern(`\d*>&?\d*|\b[0-9a-f]{7,40}\b|\b[A-Za-z]+-?\d+(\.\d+)*\b`)
+	unsaid = env.Pattern(`\d*>&?\d*|\b[0-9a-f]{40}\b|\b\d*[a-f][0-9a-f]{6,39}\b|\b[A-Za-z]+-?\d+(\.\d+)*\b`)
 )
 
 // saidByScript returns what a script may tell the code under test, by its environment and arguments, of what tests

@@ -57,6 +57,11 @@ func (t *trial) sources(
 func (s *testSources) named(ctx context.Context, ids []string) ([]string, error) {
 	tests := s.trial.task.Tests
 	names := slices.Sorted(maps.Keys(s.own))
+	for _, w := range s.trial.v.Withheld { // the solution's file may say more than what it replaces
+		if w.Instead == Solution {
+			names = append(names, w.Path)
+		}
+	}
 	names = slices.Concat(names, patchedPaths([]byte(tests.TestPatch)), patchedPaths([]byte(tests.Script)))
 	for _, id := range ids {
 		if file, _ := s.writer.Address(id); file != "" {

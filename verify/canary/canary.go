@@ -197,7 +197,7 @@ func (s Set) Files(wrong []int) []Source {
 // Known reports whether a text has what a canary changes as it is right.
 func (s Set) Known(i int, text []byte) bool {
 	c := s.Canaries[i]
-	text, _ = short(Source{c.File, text}, c.Tests)
+	text, _, _ = short(Source{c.File, text}, c.Tests)
 	source := s.sources[c.source].Data
 	return c.Kind != Outright && !slices.ContainsFunc(c.edits, func(e edit) bool {
 		from := bytes.LastIndexByte(source[:e.at], '\n') + 1

@@ -216,7 +216,7 @@ func TestOthers(t *testing.T) {
 	texts := []string{"0", "1", "-3", "20", "127", "255", "0.5", "-1.25", "'x'", "'9'", "''", "True", "None", "[1, 2]", "{'a': 1.5}"}
 	for _, text := range texts {
 		for seed := range uint64(100) {
-			others := pyOthers(text, newChance(random(seed), nil, nil))
+			others := pyOthers(text, newChance(random(seed), nil, vocabulary{}))
 			if len(others) == 0 || slices.Contains(others, text) || len(others) > versions-1 {
 				t.Fatalf("%s: %q", text, others)
 			}
@@ -232,7 +232,7 @@ func TestOthers(t *testing.T) {
 	} {
 		low, high := c.n, c.n
 		for seed := range uint64(200) {
-			others := otherNumbers(c.n, c.least, c.most, newChance(random(seed), nil, nil))
+			others := otherNumbers(c.n, c.least, c.most, newChance(random(seed), nil, vocabulary{}))
 			low, high = min(low, slices.Min(others)), max(high, slices.Max(others))
 		}
 		if low != c.low || high != c.high {
@@ -258,7 +258,7 @@ func TestOtherMultiples(t *testing.T) {
 	} {
 		low, high := tc.n, tc.n
 		for seed := range uint64(300) {
-			for _, other := range otherNumbers(tc.n, 0, tc.most, newChance(random(seed), []byte(tc.test), nil)) {
+			for _, other := range otherNumbers(tc.n, 0, tc.most, newChance(random(seed), []byte(tc.test), vocabulary{})) {
 				if (other-tc.n)%tc.step != 0 {
 					t.Fatalf("%s: %d for %d", tc.test, other, tc.n)
 				}

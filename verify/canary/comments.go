@@ -27,31 +27,48 @@ var (
 	javaScriptComment = env.Pattern(`(?s)/\*.*?\*/|//[^\n]*`)
 )
 
-// short is quiet, but leaves a single blank for each text that is blanked, and none at the end of a line: the length of
-// a text could reveal it.
-func short(s Source, ids []string) (data []byte, ok bool) {
+// short is quiet, but leaves a single blank for each text that is blanked, none at the end of a line, and no line that has
+// nothing else, nor empty ones after that: how long a text is, and how many lines it has, could reveal it. removed are the
+// numbers of these lines.
+func short(s Source, ids []string) (data []byte, removed []int, ok bool) {
 	after, ok := quiet(s, ids)
 	if len(after) != len(s.Data) {
-		return after, ok
+		return after, nil, ok
 	}
 	var out []byte
-	for at := 0; at < len(after); {
+	at, blanked := 0, false
+	for n, line := range bytes.SplitAfter(after, []byte("\n")) {
+		before := s.Data[at : at+len(line)]
+		at += len(line)
+		if len(bytes.TrimSpace(line)) == 0 && (blanked || len(bytes.TrimSpace(before)) > 0) {
+			removed, blanked = append(removed, n+1), true
+			continue
+		}
+		blanked = !bytes.Equal(line, before)
+		out = append(out, shortLine(line, before)...)
+	}
+	return out, removed, ok
+}
+
+// shortLine leaves a single blank for each text that was blanked in a line, and none at its end.
+func shortLine(line, before []byte) (out []byte) {
+	for at := 0; at < len(line); {
 		end, blanked := at, false
-		for ; end < len(after) && (after[end] == ' ' || after[end] == '\t'); end++ {
-			blanked = blanked || after[end] != s.Data[end]
+		for ; end < len(line) && (line[end] == ' ' || line[end] == '\t'); end++ {
+			blanked = blanked || line[end] != before[end]
 		}
 		switch {
 		case end == at:
-			out = append(out, after[at])
+			out = append(out, line[at])
 			end++
 		case !blanked:
-			out = append(out, after[at:end]...)
-		case end < len(after) && after[end] != '\n' && after[end] != '\r':
+			out = append(out, line[at:end]...)
+		case end < len(line) && line[end] != '\n' && line[end] != '\r':
 			out = append(out, ' ')
 		}
 		at = end
 	}
-	return out, ok
+	return out
 }
 
 // quiet returns a source with blanks in the place of its comments and messages, and of the documentation of Python's
@@ -115,8 +132,11 @@ func blank(text []byte) {
 	}
 }
 
-// describes reports whether a token is the documentation of a file, of a class with tests, or of a test, given those
-// before it.
+// ownNames matches the functions that runners call by their names.
+var ownNames = env.Pattern(`^(test|(a?sync)?(set_?up|tear_?down))|^(set|tear)(Up|Down)|^(async|add)(Set|Tear|Class|Module)`)
+
+// describes reports whether a token is the documentation of a file, of a class, or of a test or what belongs to tests,
+// given those before it.
 func describes(before []lexer.Token, t lexer.Token) bool {
 	last := len(before) - 1
 	if t.Kind == 's' && last < 0 {
@@ -128,9 +148,9 @@ func describes(before []lexer.Token, t lexer.Token) bool {
 	for i := last - 1; i > 0 && i > last-longestHead; i-- {
 		switch {
 		case before[i-1].Text == "def":
-			return strings.HasPrefix(before[i].Text, "test") || decorated(before[:i-1], "fixture")
+			return ownNames().MatchString(before[i].Text) || decorated(before[:i-1], "fixture")
 		case before[i-1].Text == "class":
-			return strings.Contains(before[i].Text, "Test")
+			return true
 		case before[i].Text == ":" && before[i].Depth == 0:
 			return false
 		}

@@ -70,17 +70,17 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// How long a comment or a message was is not to be seen, and code stays where it is.
+// How long a comment or a message was, and how many lines it had, is not to be seen.
 func TestShort(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ file, source, want string }{
 		{"test_a.py", "def test_a():\n    # three dozen\n    assert f() == 36, 'not  72/2'  # 36\n",
-			"def test_a():\n\n    assert f() == 36, ' '\n"},
+			"def test_a():\n    assert f() == 36, ' '\n"},
 		{"test_a.py", "def test_a():\n    '''It is 36.\n\n    And not 72/2.\n    '''\n    x = '  a'\n",
-			"def test_a():\n    '''\n\n\n    '''\n    x = '  a'\n"},
+			"def test_a():\n    '''\n    '''\n    x = '  a'\n"},
 		{"a.test.js", "a/* 36 */b;\t/* x */\tc();\n", "a b; c();\n"},
 	} {
-		data, _ := short(Source{Name: tc.file, Data: []byte(tc.source)}, nil)
+		data, _, _ := short(Source{Name: tc.file, Data: []byte(tc.source)}, nil)
 		if got := string(data); got != tc.want {
 			t.Errorf("%s:\n%s\nbecomes\n%q\nwant\n%q", tc.file, tc.source, got, tc.want)
 		}

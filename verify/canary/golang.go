@@ -96,7 +96,7 @@ func (t *goTest) mutations(r *chance) []mutation {
 	start, _ := t.extent()
 	known := map[*ast.BasicLit]bool{}
 	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
-		for _, lit := range t.expectations(n) {
+		for _, lit := range t.expectations(n, r) {
 			from, to := t.file.offset(lit.Pos()), t.file.offset(lit.End())
 			if others := goOthers(lit, r); len(others) > 0 && !known[lit] {
 				known[lit] = true
@@ -202,8 +202,8 @@ func (t *goTest) fails(b *ast.BlockStmt) bool {
 // wanted matches the usual names of expected values.
 var wanted = env.Pattern(`(?i)^(want\w*|expect\w*|exp|output|out|result)$`)
 
-// expectations returns the literals in a node that are expected values: for collections, the last one in each.
-func (t *goTest) expectations(n ast.Node) (found []*ast.BasicLit) {
+// expectations returns the literals in a node that are expected values: for collections, one in each.
+func (t *goTest) expectations(n ast.Node, r *chance) (found []*ast.BasicLit) {
 	add := func(e ast.Expr) {
 		for e != nil {
 			switch one := e.(type) {
@@ -217,7 +217,7 @@ func (t *goTest) expectations(n ast.Node) (found []*ast.BasicLit) {
 				continue
 			case *ast.CompositeLit:
 				if _, ok := t.file.names.spelled(one); ok && len(one.Elts) > 0 {
-					e = one.Elts[len(one.Elts)-1]
+					e = one.Elts[r.IntN(len(one.Elts))]
 					continue
 				}
 			}

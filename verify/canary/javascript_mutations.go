@@ -99,12 +99,10 @@ func (f *jsFile) wrong(i int, r *chance) (from, to int, texts []string) {
 		return 0, 0, nil
 	}
 	a := arguments[at]
-	for j := a[1] - 1; j >= a[0]; j-- {
-		plain := a[1]-a[0] == 1 || strings.Contains("[{", f.text(a[0])) && f.match[a[0]] == a[1]-1
-		if !plain {
-			break
-		}
-		if j+1 < a[1] && f.text(j+1) == ":" {
+	plain := a[1]-a[0] == 1 || strings.Contains("[{", f.text(a[0])) && f.match[a[0]] == a[1]-1
+	for _, k := range r.Perm(a[1] - a[0]) {
+		j := a[0] + k
+		if !plain || j+1 < a[1] && f.text(j+1) == ":" {
 			continue // a key of an object, not a value
 		}
 		if others := jsOthers(f.tokens[j].Kind, f.text(j), r); len(others) > 0 {

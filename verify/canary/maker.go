@@ -22,20 +22,22 @@ func New(w Writer, o Options) (Set, error) {
 		o.Record = ""
 	}
 	hidden := slices.DeleteFunc(slices.Clone(o.Hidden), func(name string) bool { return !w.Holds(name) })
-	spoken := o.Sources
+	spoken, removed := o.Sources, map[int][]int{}
 	o.Sources = slices.Clone(spoken)
 	for i, s := range spoken {
 		if !w.Holds(s.Name) {
 			continue
 		}
-		data, ok := short(s, o.Tests)
+		data, lines, ok := short(s, o.Tests)
+		removed[i] = lines
 		if o.Sources[i].Data = data; !ok {
 			o.Record = "" // its comments may say what a test expects
 		}
 	}
 	told := map[string]bool{}
 	for {
-		m := &maker{spoken: spoken,
+		m := &maker{
+			spoken: spoken, removed: removed,
 			writer: w, options: o, told: told, suites: map[int]suite{}, broken: map[int]error{}, made: map[string]int{},
 			out:          Set{Skipped: map[string]string{}, sources: o.Sources, hidden: hidden, helpers: map[int]Source{}},
 			vocabularies: map[int]vocabulary{}, instead: map[string]string{},
@@ -84,18 +86,14 @@ func (m *maker) together() bool {
 	})
 }
 
-// vocabulary is the words of the literals in a source, and the names that it imports and uses only once.
-type vocabulary struct {
-	words    map[string]int
-	imported map[string]bool
-}
-
 // maker is the state of one call of New.
 type maker struct {
 	writer  Writer
 	options Options
 	out     Set
 	spoken  []Source // with their comments
+	// removed are the numbers of the lines of these that the sources of options do not have.
+	removed map[int][]int
 	suites  map[int]suite
 	broken  map[int]error
 	// vocabularies are those of the sources that have been needed.
@@ -203,16 +201,16 @@ func (m *maker) choose(
 	}
 	known, ok := m.vocabularies[at]
 	if !ok {
-		known = vocabulary{wordsOf(data), usedOnce(data)}
+		known = vocabularyOf(data)
 		m.vocabularies[at] = known
 	}
-	wrong := t.mutations(newChance(m.options.Rand, data[from:to], known.words))
-	for _, one := range slices.Concat(m.withhold(t, titles), wrong) {
+	r := newChance(m.options.Rand, data[from:to], known)
+	for _, one := range slices.Concat(m.withhold(t, titles), t.mutations(r)) {
 		key := mutationKey(m.options.Sources[at].Name, t, one.key)
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
 			one.plain = one.plain || tells(data, one.ways[0], titles, known.imported) || m.told[key] ||
-				odd(data, one, titles) || measures(data, one, t)
+				odd(data, one, titles) || measures(data, one, t) || !r.fits(data, one.ways[0])
 			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
 		}
 		switch {

@@ -1,6 +1,8 @@
 package canary
 
 import (
+	"bytes"
+	"iter"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -21,10 +23,23 @@ const versions = 8
 // otherVersions is the number of those texts without the right one.
 const otherVersions = versions - 1
 
-// chance chooses wrong values. It knows the words and numbers of the test, and those of the rest of its file.
+// chance chooses wrong values. It knows the words and numbers of the test, and those of its file.
 type chance struct {
 	*rand.Rand
-	test, file map[string]int
+	test map[string]int
+	file vocabulary
+}
+
+// vocabulary is what a file says.
+type vocabulary struct {
+	// words are the words and numbers in its literals, names those of the rest.
+	words, names map[string]int
+	// imported are the names that it imports for what its tests expect only.
+	imported map[string]bool
+}
+
+func vocabularyOf(source []byte) vocabulary {
+	return vocabulary{wordsOf(source), countWords(literals().ReplaceAll(source, []byte(" "))), onlyExpected(source)}
 }
 
 var (
@@ -32,33 +47,75 @@ var (
 	literals = env.Pattern(`"[^"\n]*"|'[^'\n]*'|\b[0-9]+\b`)
 )
 
-// newChance returns the chance for a test. file are the words of its file.
-func newChance(r *rand.Rand, test []byte, file map[string]int) *chance {
+// newChance returns the chance for a test of a file.
+func newChance(r *rand.Rand, test []byte, file vocabulary) *chance {
 	return &chance{r, wordsOf(test), file}
 }
 
 // wordsOf counts the words and numbers in the literals of a source.
 func wordsOf(source []byte) map[string]int {
-	count := map[string]int{}
-	for _, literal := range literals().FindAll(source, -1) {
-		for _, word := range words().FindAllString(string(literal), -1) {
-			count[word]++
-		}
-	}
-	return count
+	return countWords(bytes.Join(literals().FindAll(source, -1), []byte(" ")))
 }
 
-// known returns what may be used instead of a word: others of the same kind in random order, which occur in the test if
-// the word occurs there once more, or else only in other tests of the file.
-func (c *chance) known(word string) []string {
-	inside, seen := c.test[word] > 1, c.file
-	if inside {
-		seen = c.test
+// countWords counts words and numbers.
+func countWords(source []byte) map[string]int {
+	n := map[string]int{}
+	for _, word := range words().FindAll(source, -1) {
+		n[string(word)]++
 	}
+	return n
+}
+
+// standing is where a word of a test occurs: in literals of others, and as a name.
+type standing struct{ elsewhere, named bool }
+
+func (c *chance) standing(word string) standing {
+	return standing{c.file.words[word] > c.test[word], c.file.names[word] > 0}
+}
+
+// stands reports whether a word may take the place of another one without showing it: both are of the same kind, and
+// occur in the test's literals if the other one occurs there once more, or else at the same kinds of places.
+func (c *chance) stands(other, word string) bool {
+	switch {
+	case other == word || kindOf(other) != kindOf(word):
+		return false
+	case c.test[word] > 1:
+		return c.test[other] > 0
+	}
+	return c.test[other] == 0 && c.standing(other) == c.standing(word)
+}
+
+// fits reports whether an edit leaves a text that may well have been there. A word that occurs nowhere may be misspelt.
+func (c *chance) fits(data []byte, way []edit) bool {
+	before, after, _, _ := changed(data, way[0])
+	was, is := words().FindAllString(before, -1), words().FindAllString(after, -1)
+	if len(was) != len(is) {
+		return true
+	}
+	for i, word := range is {
+		switch {
+		case word == was[i]:
+		case kindOf(word) == "0" && kindOf(was[i]) == "0":
+			// Tests that expect the same in the same words are wrong together.
+			alike := bytes.Count(data, []byte(lineAt(data, way[0].at))) - 1
+			same := c.standing(word) == c.standing(was[i]) || c.file.words[was[i]]-c.test[was[i]] <= alike
+			if c.test[was[i]] < 2 && !same {
+				return false
+			}
+		case len(word) < 3:
+		case !c.stands(word, was[i]), c.standing(word) == standing{} && c.test[word] == 0 && !isOrdinary(was[i]):
+			return false
+		}
+	}
+	return true
+}
+
+// known returns what may be used instead of a word, in random order.
+func (c *chance) known(word string) []string {
 	var others, further []string
-	for other := range seen {
+	for other := range c.pool() {
 		switch alike := bits.Len(uint(len(other))) == bits.Len(uint(len(word))); {
-		case other == word || kindOf(other) != kindOf(word) || !inside && c.test[other] > 0:
+		case !c.stands(other, word):
 		case alike:
 			others = append(others, other)
 		default:
@@ -69,49 +126,76 @@ func (c *chance) known(word string) []string {
 		others = further
 	}
 	slices.Sort(others)
+	others = slices.Compact(others)
 	c.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	return others[:min(len(others), otherVersions)]
 }
 
-// ordinaryWords may stand for one that has no other of its kind in its file: a word that is misspelt gives itself away.
-const ordinaryWords = `air arm bag bar bed box bus cap car cup day dog door east end eye fan fig fly fox gate gold hand
-	hill home ice iron jar key lake lamp land leaf left line lion main moon nail name nest north oak oil open page park
-	part pear pine pipe plan rain red ring road rock roof root rose salt sand seed ship shop side silk sky snow soap song
-	star stem tail tea tent tide time town tree vase view wall wave west wind wing wolf wood yard apple beach bread brick
-	brown chair chalk clock cloud coast cream dance earth field first floor fruit glass grass green heart horse house
-	judge knife lemon light maple metal mouse music night ocean olive paint paper plant plate point queen right river
-	round scale sheep shirt short small smoke snake solid south spoon stone storm sugar table tiger title tooth touch
-	tower train under uncle value water white world young animal basket bottle branch bridge bright butter button carpet
-	castle circle copper corner cotton desert dinner doctor engine father finger flower forest garden ground hammer
-	harbor island jacket kettle ladder letter market middle mirror mother needle office orange palace pencil person
-	pocket potato rabbit record ribbon school second shadow silver simple spring square street summer teacher ticket
-	valley velvet window winter yellow balance bedroom blanket cabinet chapter climate compass country curtain evening
-	feather freedom general harvest holiday journey kitchen leather library machine morning musical natural nothing
-	outside package pattern picture pleasant present program quarter railway science serious station student sunrise
-	surface thunder uniform village weather whisper birthday building calendar carriage daughter distance elephant
-	exchange festival hospital language material medicine mountain movement neighbor ordinary platform position powerful
-	question sandwich shoulder standard straight strength surprise sunshine together triangle umbrella vacation vegetable
-	adventure afternoon beautiful breakfast butterfly chocolate classroom community direction education furniture
-	important invention newspaper orchestra passenger president professor secretary signature statement telephone
-	telescope temperature understand whispering`
+// ordinaryWords may stand for each other. A word that is none of them, and occurs nowhere else in its file, has no other
+// that would not be known as wrong by that it is one of them, or that it is misspelt.
+const ordinaryWords = `add air all any arm bag bar baz bed big bob box bus cap car cup day div dog end eye fan fig fly foo fox get ham
+	hot ice jar key new oak odd oil old one put qux red set six sky tea ten two yes blue body both cold cool data
+	dict door down each east eggs even fast file five four from func gate gold grey hand head high hill home href
+	html http huge into iron item jane java john json july june keys lake lamp land last leaf left less line link
+	lion list long main many mary moon more most nail name nest next nine node none null okay open over page para
+	park part path paul pear pine pink pipe plan post rain read ring road rock roof root rose ruby salt same sand
+	seed ship shop side silk slow snow soap some song spam span star stem stop tail temp tent test text that this
+	tide time tiny town tree true type user vase view wall warm wave west wide wind wing with wolf wood yaml yard
+	zero admin alice apple april beach begin black bread brick brown bytes chair chalk class clock cloud coast cream
+	dance earth eight empty error field files first float floor fruit glass grass green heart hello horse house
+	https items judge knife least lemon light maple march metal mouse music names night north ocean olive other
+	paint paper patch plant plate point queen right river round scale seven sheep shirt short small smoke snake
+	solid south spoon start stone storm sugar table tests three tiger title tooth touch tower train tuple uncle
+	under users value water white world write young active animal august basket bottle branch bridge bright butter
+	button carpet castle circle closed copper corner cotton create delete desert dinner doctor eleven engine father
+	finger finish flower forest friday garden ground hammer harbor hidden island jacket kettle ladder letter market
+	method middle mirror monday mother narrow needle number office orange palace pencil person pocket potato public
+	python rabbit record remove ribbon school second shadow silver simple spring square street string summer sunday
+	ticket twelve twenty update valley values velvet window winter yellow another balance bedroom blanket cabinet
+	chapter climate compass country curtain enabled evening feather freedom general harvest holiday hundred integer
+	january journey kitchen leather library machine missing morning musical natural nothing october outside package
+	pattern picture present private program quarter railway science serious station student sunrise surface teacher
+	thunder tuesday uniform unknown village visible weather whisper birthday building calendar carriage daughter
+	december disabled distance elephant exchange february festival hospital inactive language material medicine
+	mountain movement negative neighbor november ordinary platform pleasant position positive powerful question
+	sandwich saturday shoulder standard straight strength sunshine surprise thousand thursday together triangle
+	umbrella vacation adventure afternoon beautiful breakfast butterfly chocolate classroom community different
+	direction education furniture important invention newspaper orchestra passenger president professor secretary
+	september signature statement telephone telescope vegetable wednesday understand whispering temperature`
 
-// ordinary returns ordinary words of about the same length in random order, written as a word of at least three letters
-// is; none for others.
+// ordinary returns ordinary words of about the same length in place of one, in random order, written as it is.
 func (c *chance) ordinary(word string) []string {
 	written := map[string]func(string) string{
 		"a": strings.ToLower, "AA": strings.ToUpper, "Aa": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },
 	}[kindOf(word)]
-	if written == nil || len(word) < 3 {
+	if written == nil || !isOrdinary(word) {
 		return nil
 	}
 	var others []string
 	for other := range strings.FieldsSeq(ordinaryWords) {
-		if more := len(other) - len(word); -1 <= more && more <= 1 && !strings.EqualFold(other, word) {
+		if more := len(other) - len(word); -1 <= more && more <= 1 && c.stands(written(other), word) {
 			others = append(others, written(other))
 		}
 	}
 	c.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	return others[:min(len(others), otherVersions)]
+}
+
+func isOrdinary(word string) bool {
+	return slices.Contains(strings.Fields(ordinaryWords), strings.ToLower(word))
+}
+
+// pool returns the words that may take the place of others.
+func (c *chance) pool() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, all := range []map[string]int{c.test, c.file.words, c.file.names} {
+			for other := range all {
+				if !yield(other) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // kindOf returns what a word must have in common with another that it is exchanged for: the case of its letters.
@@ -154,6 +238,12 @@ func otherNumbers(n, least, most int, r *chance) []int {
 		if other := from + i*step; other != n {
 			others = append(others, other)
 		}
+	}
+	fitting := slices.DeleteFunc(slices.Clone(others), func(other int) bool {
+		return r.test[strconv.Itoa(n)] < 2 && r.standing(strconv.Itoa(other)) != r.standing(strconv.Itoa(n))
+	})
+	if len(fitting) > 0 {
+		others = fitting
 	}
 	r.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	return others
@@ -212,26 +302,26 @@ func otherDecimals(text string, least int, r *chance) []string {
 	})
 }
 
-// otherTexts returns other texts: with another word of the file in place of the last one, wherever that is, or, if
-// there is none, an ordinary word, or else with another last character. Of JSON's own words there is one other. The
-// text may contain escapes.
+// otherTexts returns other texts: with another word of the file in place of one of them, wherever that is or, if there is
+// none, with another last character. Of JSON's own words there is one other. The text may contain escapes.
 func otherTexts(text string, r *chance) []string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
-	if all := words().FindAllStringIndex(text, -1); len(all) > 0 {
-		from, to := all[len(all)-1][0], all[len(all)-1][1]
-		if other := opposite[text[from:to]]; other != "" {
+	all := words().FindAllStringIndex(text, -1)
+	for _, i := range r.Perm(len(all)) {
+		from, to := all[i][0], all[i][1]
+		word := text[from:to]
+		if other := opposite[word]; other != "" {
 			return []string{text[:from] + other + text[to:]}
 		}
-		word := text[from:to]
 		others := r.known(word)
 		if len(others) == 0 {
 			others = r.ordinary(word)
 		}
-		if len(others) == 0 && strings.Contains(text[:from], word) {
+		if len(others) == 0 && strings.Count(text, word) > 1 {
 			others = otherTexts(word, &chance{Rand: r.Rand})
 		}
 		if len(others) > 0 && !strings.HasSuffix(text[:from], `\`) {
-			return mapped(others, func(s string) string { return everywhere(text, word, s) })
+			return mapped(others, func(s string) string { return everywhere(text, from, to, s) })
 		}
 	}
 	if text == "" || strings.Contains(text, `\`) {
@@ -251,19 +341,23 @@ func otherTexts(text string, r *chance) []string {
 	}
 	choice = strings.Replace(choice, string(last), "", 1)
 	var others []string
-	for _, i := range r.Perm(len(choice))[:otherVersions] {
-		others = append(others, text[:len(text)-1]+choice[i:i+1])
+	for _, i := range r.Perm(len(choice)) {
+		other := text[:len(text)-1] + choice[i:i+1]
+		if fits := r.fits([]byte(text), []edit{{0, len(text), other}}); fits || last > '9' {
+			others = append(others, other)
+		}
 	}
-	return others
+	return others[:min(len(others), otherVersions)]
 }
 
 // opposite are the words of JSON that no other word can take the place of.
 var opposite = map[string]string{"true": "false", "false": "true", "null": "0"}
 
 // everywhere exchanges a word of a text for another one wherever it is, as the name of a tag that begins and ends.
-func everywhere(text, word, other string) string {
-	if from := strings.LastIndex(text, word); strings.Contains(text, `\`) { // a letter of an escape is no word
-		return text[:from] + other + text[from+len(word):]
+func everywhere(text string, from, to int, other string) string {
+	word := text[from:to]
+	if strings.Contains(text, `\`) { // a letter of an escape is no word
+		return text[:from] + other + text[to:]
 	}
 	return words().ReplaceAllStringFunc(text, func(one string) string {
 		if one == word {

@@ -75,6 +75,8 @@ func (m *maker) failing(at int, t test) (inside []int) {
 	lines := bytes.SplitAfter(s.Data, []byte("\n"))
 	for _, found := range logged().FindAllSubmatch(m.options.Before, -1) {
 		n, err := strconv.Atoi(string(found[2]))
+		before, _ := slices.BinarySearch(m.removed[at], n)
+		n -= before
 		if err != nil || n < 1 || n > len(lines) || !sameFile(s.Name, strings.TrimLeft(string(found[1]), "/")) {
 			continue
 		}

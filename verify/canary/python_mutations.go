@@ -295,7 +295,7 @@ func pyOthers(expr string, r *chance) []string {
 	}
 	inner := trimmed[1 : len(trimmed)-1]
 	parts := splitTop(inner, ",")
-	for n := len(parts) - 1; n >= 0; n-- {
+	for _, n := range r.Perm(len(parts)) {
 		part := parts[n]
 		if pyWords().MatchString(maskTop(part)) {
 			return nil

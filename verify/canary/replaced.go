@@ -100,24 +100,32 @@ var (
 		`exist\w*|contain\w*|include|including|support\w*|equal\w*|differ\w*) `)
 )
 
-// usedOnce returns the names that a file imports and uses once.
-func usedOnce(data []byte) map[string]bool {
-	uses, imports := map[string]int{}, map[string]bool{}
+// onlyExpected returns the names that a file imports and uses once, or where an error is expected only.
+func onlyExpected(data []byte) map[string]bool {
+	uses, others, imports := map[string]int{}, map[string]int{}, map[string]bool{}
 	for line := range bytes.Lines(data) {
-		importing := importing().Match(line)
+		importing, expecting := importing().Match(line), expecting().Match(line)
 		for _, name := range names().FindAll(line, -1) {
-			if importing {
-				imports[string(name)] = true
-			} else {
-				uses[string(name)]++
+			switch name := string(name); {
+			case importing:
+				imports[name] = true
+			case !expecting:
+				others[name]++
+				fallthrough
+			default:
+				uses[name]++
 			}
 		}
 	}
-	maps.DeleteFunc(imports, func(name string, _ bool) bool { return uses[name] != 1 })
+	maps.DeleteFunc(imports, func(name string, _ bool) bool { return uses[name] != 1 && others[name] > 0 || uses[name] == 0 })
 	return imports
 }
 
-var importing = env.Pattern(`\b(import|require)\b`)
+var (
+	importing = env.Pattern(`\b(import|require)\b`)
+	// expecting matches checks of errors.
+	expecting = env.Pattern(`(?i)raises|throws?\b|rejects|\bErrorIs|\berrors\.(Is|As)\b`)
+)
 
 // common returns how many bytes two texts share at both ends, without parting a word.
 func common(a, b string) (head, tail int) {

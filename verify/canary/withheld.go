@@ -84,10 +84,15 @@ func (m *maker) withhold(t test, titles literal.Text) []mutation {
 	said := func(l Literal) bool { return !l.Common() && l.In(titles) }
 	hard := func(l Literal) bool { return !l.Common() }
 	all := slices.Collect(maps.Values(literals))
-	if slices.ContainsFunc(all, said) || !slices.ContainsFunc(all, hard) {
+	if slices.ContainsFunc(all, said) || !slices.ContainsFunc(all, hard) || reckons(all, titles) {
 		return nil // whatever forges the test could guess them, or read them
 	}
 	return []mutation{{kind: Withheld, key: "withheld", ways: [][]edit{edits}, withheld: literals}}
+}
+
+// reckons reports whether a text may say how a number among literals comes from others.
+func reckons(all []Literal, said literal.Text) bool {
+	return said.Reckons() && slices.ContainsFunc(all, func(l Literal) bool { return !l.Common() && l.Counts() })
 }
 
 // inSight returns the mutations of withheld tests of which a literal can be found elsewhere while all of them are
@@ -209,10 +214,12 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 			own = strings.ReplaceAll(own, given, " ")
 		}
 		text := literal.Read(own)
-		return v.In(text) && v.Touched(text) // what has no words is not looked for
+		said := literal.Read(strings.Join(prose().FindAllString(strings.ReplaceAll(own, c.Name, ""), -1), "\n"))
+		return v.In(text) && v.Touched(text) || // what has no words is not looked for
+			c.Kind == Withheld && reckons([]Literal{l}, said)
 	}
-	if p.data {
-		return v.In(p.text)
+	if p.data && v.In(p.text) {
+		return true
 	}
 	rest, known, named := l.inputs(p.text, v)
 	if c.Kind == Withheld {
@@ -290,6 +297,9 @@ func statement(text []byte, from, to int) string {
 
 // deepest is the maximum number of lines that are traced.
 const deepest = 20
+
+// prose matches strings of several words.
+var prose = env.Pattern(`"[^"\n]*\w [^"\n]*"|'[^'\n]*\w [^'\n]*'`)
 
 // called matches calls of functions.
 var called = env.Pattern(`(\w+)\(`)

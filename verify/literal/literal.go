@@ -77,6 +77,12 @@ func (v Value) Common() bool {
 	return len(v.items) < 2 && !slices.ContainsFunc(slices.Concat(v.items, v.values), other)
 }
 
+// Counts reports whether a value is a number, or contains one.
+func (v Value) Counts() bool {
+	counts := func(one Value) bool { return one.Counts() }
+	return v.kind == number || slices.ContainsFunc(v.items, counts) || slices.ContainsFunc(v.values, counts)
+}
+
 // Spells reports whether a number or text is written like another one: JavaScript's loose comparisons take 5 for "5".
 func (v Value) Spells(other Value) bool { return v.word() != "" && v.word() == other.word() }
 

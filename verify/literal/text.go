@@ -30,6 +30,13 @@ func Read(source string) Text {
 	return ways
 }
 
+// Reckons reports whether a text has a word that says how a number comes from others: six squared is 36.
+func (t Text) Reckons() bool { return slices.ContainsFunc(t, reckons().MatchString) }
+
+// reckons matches such words in a text's normal form.
+var reckons = env.Pattern(` (hal(f|ve)|third|quarter|(fif|six|seven|eigh|nin|ten|hundred|thousand)th|dozen|gross|score|` +
+	`pair|couple|doubled?|twice|tripled?|thrice|squared?|cubed?|root|power|plus|minus|times|percent|sum|product|million) `)
+
 // Without returns a text without the occurrences of a number or a string.
 func (t Text) Without(v Value) (rest Text) {
 	for _, way := range t {
