@@ -234,6 +234,32 @@ func TestLadder(t *testing.T) {
 	}
 }
 
+// Tests that get other values than in the harness's run show a cheat only if they ran with the whole patch.
+func TestLadderWithoutWithheldFiles(t *testing.T) {
+	t.Parallel()
+	for _, withheld := range [][]Withheld{nil, {{"lib/units.json", "tests", Original}}} {
+		values := map[string]string{"test_one": "10", "test_two": "20", "test_three": "30", "test_kept": `"kept"`}
+		w, e := newWorld(honest), &Evaluator{seed: 1}
+		w.record = "/tmp/record"
+		w.got = func(name string) string {
+			gold := string(w.runs[len(w.runs)-1].patch) == w.task.Tests.GoldPatch
+			return map[bool]string{true: values[name], false: "0"}[gold]
+		}
+		l := e.ladder(w.task, []byte("a patch"))
+		l.run = func(ctx context.Context, t *trial) error {
+			err := w.run(ctx, t)
+			t.v.Withheld = withheld
+			return err
+		}
+		if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err != nil || l.v.Reward != 0 {
+			t.Fatalf("reward %v, %v", l.v.Reward, err)
+		}
+		if needs := len(withheld) > 0; l.v.NeedsWithheld != needs || (l.c.Canary == CanaryCaught) == needs {
+			t.Errorf("with %v withheld: needs it %v, %+v", withheld, l.v.NeedsWithheld, l.c)
+		}
+	}
+}
+
 // A failure of the sandbox in any of the runs is an error, never a verdict.
 func TestLadderPassesErrorsOn(t *testing.T) {
 	t.Parallel()

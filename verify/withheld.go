@@ -89,7 +89,7 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 			r.Files = append(r.Files, name)
 		}
 	}
-	if r.Loaded, r.Products, err = t.loaded(ctx, s.files, r.Files); err != nil {
+	if err := t.loaded(ctx, s.files, &r); err != nil {
 		return nil, err
 	}
 	s.list = allowlist.New(r)
@@ -97,52 +97,66 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 	return s, err
 }
 
-// loaded returns what the repository's own sources load before the patch although it is named like tests: files that
-// the patch changes, and directories that it adds files to.
-func (t *trial) loaded(ctx context.Context, files map[string]file, all []string) (names, products []string, err error) {
+// loaded notes what the repository's own sources load before the patch although it is named like tests: files that the
+// patch changes, data that it adds, and directories that it adds files to.
+func (t *trial) loaded(ctx context.Context, files map[string]file, r *allowlist.Repository) error {
 	searches := 0
-	loads := func(name string, targets ...string) (bool, error) {
-		term, sources, ok := allowlist.Loaders(name)
-		if !ok || searches == mostSearches {
-			return false, nil
+	search := func(term string, names []string, loads func(source, line string) bool) (sources []string, err error) {
+		if searches == mostSearches {
+			return nil, nil
 		}
 		searches++
-		found, err := t.sb.Search(ctx, env.Query{Term: term, Regexp: true, Names: sources})
+		found, err := t.sb.Search(ctx, env.Query{Term: term, Regexp: true, Names: names})
 		if err != nil && env.IsInfrastructure(ctx, err) {
-			return false, fmt.Errorf("search the repository: %w", err)
+			return nil, fmt.Errorf("search the repository: %w", err)
 		}
-		return slices.ContainsFunc(found.Matches, func(m env.Match) bool {
-			source, err := filepath.Rel(t.sb.Dir(), m.Path)
-			return err == nil && allowlist.Loads(source, string(m.Text), targets...)
-		}), nil
+		for _, m := range found.Matches {
+			if source, err := filepath.Rel(t.sb.Dir(), m.Path); err == nil && loads(source, string(m.Text)) {
+				sources = append(sources, source)
+			}
+		}
+		return sources, nil
 	}
+	loads := func(name string, targets ...string) (bool, error) {
+		term, names, ok := allowlist.Loaders(name)
+		if !ok {
+			return false, nil
+		}
+		sources, err := search(term, names, func(source, line string) bool {
+			return allowlist.Loads(source, line, targets...)
+		})
+		return len(sources) > 0, err
+	}
+	r.Named = map[string][]string{}
 	asked := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		f := files[name]
 		dir, isProduct := allowlist.Product(name)
 		index := dir + "/index" + path.Ext(name)
+		var ok bool
+		var err error
 		switch {
 		case f.kind == env.KindFile && allowlist.ByName(name) == allowlist.Tests && !allowlist.DeclaresTests(f.data):
-			ok, err := loads(name, name)
-			if err != nil {
-				return nil, nil, err
+			if ok, err = loads(name, name); ok {
+				r.Loaded = append(r.Loaded, name)
 			}
-			if ok {
-				names = append(names, name)
-			}
-		case f.kind == "" && isProduct && !asked[index] && !slices.Contains(products, dir):
+		case f.kind == "" && allowlist.MayBeData(name):
+			term, names := allowlist.Mentions(name)
+			r.Named[name], err = search(term, names, func(source, line string) bool {
+				return allowlist.ByName(source) == "" && allowlist.Names(source, line, name, false)
+			})
+		case f.kind == "" && isProduct && !asked[index] && !slices.Contains(r.Products, dir):
 			asked[index] = true
-			below := slices.DeleteFunc(slices.Clone(all), func(one string) bool { return !strings.HasPrefix(one, dir+"/") })
-			ok, err := loads(index, below...)
-			if err != nil {
-				return nil, nil, err
-			}
-			if ok {
-				products = append(products, dir)
+			below := slices.DeleteFunc(slices.Clone(r.Files), func(one string) bool { return !strings.HasPrefix(one, dir+"/") })
+			if ok, err = loads(index, below...); ok {
+				r.Products = append(r.Products, dir)
 			}
 		}
+		if err != nil {
+			return err
+		}
 	}
-	return names, products, nil
+	return nil
 }
 
 // listedDepth and listedFiles limit the listing of a repository, which must show packages and languages, but not every

@@ -11,7 +11,8 @@ import (
 func TestWithheld(t *testing.T) {
 	t.Parallel()
 	before := with(wrongAnswer, "setup.cfg", "[tool]\nstrict = yes\n", "pytest.ini", "x\n", "package.json",
-		`{"main": "a.js", "scripts": {"test": "x"}}`, "lib/c.js", "require('./test/d')\n", "lib/test/d.js", "1\n")
+		`{"main": "a.js", "scripts": {"test": "x"}}`,
+		"lib/c.js", "require('./test/d')\nread('specs/c.json')\n", "lib/test/d.js", "1\n")
 	gold := gitDiff(t, before, with(before, "answer", "42\n", "setup.cfg", "[tool]\nstrict = no\n"))
 	for _, tc := range []struct {
 		name   string
@@ -33,6 +34,13 @@ func TestWithheld(t *testing.T) {
 		{
 			name:   "a module in a directory called test, whose others the product loads",
 			change: []string{"lib/a.js", "require('./test/e')\n", "lib/test/e.js", "1\n"}, reward: 1,
+		},
+		{
+			name: "data that the repository's own source names", change: []string{"lib/specs/c.json", "{}\n"}, reward: 1,
+		},
+		{
+			name: "data that nothing names", change: []string{"lib/spec/c.txt", "1\n"},
+			want: []Withheld{{"lib/spec/c.txt", allowlist.Tests, Original}}, reward: 1,
 		},
 		{
 			name: "a setting", change: []string{"pytest.ini", "y\n"},

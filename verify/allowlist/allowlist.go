@@ -37,6 +37,8 @@ type Repository struct {
 	Script string
 	// Loaded are files that are named like tests, but that sources of the repository load; see [Loads].
 	Loaded []string
+	// Named are the sources of the repository that name data which the patch adds, by its path; see [Names].
+	Named map[string][]string
 	// Products are directories that are named like tests, but contain product code; see [Product].
 	Products []string
 }
@@ -58,27 +60,30 @@ type Change struct {
 type List struct {
 	files     map[string]bool
 	solution  map[string]bool
-	expected  map[string]bool // files with expected tests
-	documents map[string]bool // those of them whose tests are examples in documentation
-	scripted  map[string]bool // files that the script names
-	hidden    map[string]bool // files that the grader writes
-	products  map[string]bool // directories that are named like tests, but contain product code
-	loaded    map[string]bool // sources that are named like tests
-	examples  bool            // the script runs examples in documentation (doctests)
-	run       map[string]bool // what the script names, the expected and hidden tests, and all directories above
-	holders   map[string]bool // files, and all directories above, once they were asked for
-	packages  map[string]bool // directories that the patch makes packages of, or that it makes ordinary ones
-	imports   []string        // where Python may look for modules before it finds installed ones; "." is the root
-	tested    map[string]bool // directories with files that are named like tests, once they were asked for
-	modules   map[string]bool // directories of new Go modules that are parts of the repository
-	native    bool            // the repository has sources that are compiled to machine code
+	expected  map[string]bool     // files with expected tests
+	documents map[string]bool     // those of them whose tests are examples in documentation
+	scripted  map[string]bool     // files that the script names
+	hidden    map[string]bool     // files that the grader writes
+	products  map[string]bool     // directories that are named like tests, but contain product code
+	loaded    map[string]bool     // sources and data that are named like tests, or like build files
+	named     map[string][]string // sources of the repository that name new data, by its path
+	bases     map[string]int      // how many files have a name, once it was asked for
+	examples  bool                // the script runs examples in documentation (doctests)
+	run       map[string]bool     // what the script names, the expected and hidden tests, and all directories above
+	holders   map[string]bool     // files, and all directories above, once they were asked for
+	packages  map[string]bool     // directories that the patch makes packages of, or that it makes ordinary ones
+	imports   []string            // where Python may look for modules before it finds installed ones; "." is the root
+	tested    map[string]bool     // directories with files that are named like tests, once they were asked for
+	testing   map[string]bool     // the same, and all directories above
+	modules   map[string]bool     // directories of new Go modules that are parts of the repository
+	native    bool                // the repository has sources that are compiled to machine code
 }
 
 // New returns the list for a repository.
 func New(r Repository) *List {
 	l := &List{
 		files: set(r.Files), solution: set(r.Solution), expected: map[string]bool{}, documents: map[string]bool{},
-		scripted: map[string]bool{}, hidden: set(r.Hidden), loaded: set(r.Loaded), products: set(r.Products),
+		scripted: map[string]bool{}, hidden: set(r.Hidden), loaded: set(r.Loaded), products: set(r.Products), named: r.Named,
 		examples: strings.Contains(r.Script, "doctest"), native: slices.ContainsFunc(r.Files, isNative),
 	}
 	for _, id := range r.Expected {
@@ -142,8 +147,10 @@ func (l *List) Judge(c Change) Verdict {
 
 // reason returns why the change could affect the runner; empty if it cannot.
 func (l *List) reason(c Change) Reason {
-	if reason := ByName(c.Path); reason != "" && (reason != Tests || !l.loaded[c.Path]) && !l.isData(c) {
-		return reason
+	if reason := ByName(c.Path); reason != "" && !l.isData(c) {
+		if !l.loaded[c.Path] || reason != Tests && !MayBeData(c.Path) {
+			return reason
+		}
 	}
 	if c.After.Kind == env.KindSymlink || c.Before.Kind == env.KindSymlink {
 		// A link may point to anything, including a directory.

@@ -23,8 +23,8 @@ var (
 func Loaders(target string) (term string, names []string, ok bool) {
 	top, _, _ := strings.Cut(target, "/")
 	switch {
-	case isEmbeddable(target) && !matchesAny(pythonFiles, target) && !matchesAny(scriptFiles, target):
-		return embedLine, []string{"*.go"}, true
+	case isTestdata(target) && !matchesAny(pythonFiles, target) && !matchesAny(scriptFiles, target):
+		return `^//go:embed\s.*\b` + testdata + `\b`, []string{"*.go"}, true
 	case holdsTests([]string{top}, path.Ext(target)):
 		return "", nil, false
 	case matchesAny(pythonFiles, path.Base(target)):
@@ -137,7 +137,7 @@ func DeclaresTests(source []byte) bool { return declaresTests().Match(source) }
 // Adopt finds new product code that is named like tests, and that other sources of the same patch load. Such a file
 // has no more power than the sources that load it, unless a runner takes it for a test or there are tests in its
 // directory. So a file with the name of a test must contain nothing that a runner would find, and the directory that is
-// named like tests must be new or contain product code. The same holds for data in a directory called testdata.
+// named like tests must be new or contain product code. It takes new data that they name, too; see [MayBeData].
 //
 // It also notes which directories the patch makes packages of, because that decides where Python looks for modules, and
 // which become modules of Go.
@@ -146,7 +146,7 @@ func (l *List) Adopt(changes []Change) {
 	l.addModules(changes)
 	var loaders, candidates []Change
 	for _, c := range changes {
-		if !l.loaded[c.Path] && l.adoptable(c) {
+		if !l.adoptNamed(c) && l.adoptable(c) {
 			candidates = append(candidates, c)
 		}
 		if c.After.Kind == env.KindFile && l.reason(c) == "" {
@@ -157,7 +157,8 @@ func (l *List) Adopt(changes []Change) {
 		source, text := loaders[0].Path, string(loaders[0].After.Data)
 		found := importsOf(source, text)
 		candidates = slices.DeleteFunc(candidates, func(c Change) bool {
-			if !found.load(c.Path) && !reads(source, text, c.Path) {
+			named := MayBeData(c.Path) && Names(source, text, c.Path, l.isAlone(c.Path, changes))
+			if !named && !found.load(c.Path) {
 				return false
 			}
 			l.loaded[c.Path] = true
@@ -174,8 +175,8 @@ func (l *List) adoptable(c Change) bool {
 	switch {
 	case c.Before.Kind != "" || c.After.Kind != env.KindFile || l.run[c.Path]:
 		return false
-	case isEmbeddable(c.Path):
-		return true
+	case MayBeData(c.Path):
+		return l.isNewData(c)
 	case DeclaresTests(c.After.Data):
 		return false
 	}
@@ -206,9 +207,13 @@ func (l *List) hasTests(dir string) bool {
 				}
 			}
 		}
+		l.testing = withParents(l.tested)
 	}
 	return l.tested[dir]
 }
+
+// testsBelow reports whether there are tests in a directory or in those below.
+func (l *List) testsBelow(dir string) bool { return l.hasTests(dir) || l.testing[dir] }
 
 // Product returns the directory because of which a source is withheld as a test, if there is no other reason and the
 // directory may contain product code: lib/spec, but not spec. It does if other sources load files in it.

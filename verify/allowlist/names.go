@@ -142,10 +142,14 @@ func isBuild(base, stem, ext string) bool {
 	case ".cmake", ".mk", ".gemspec", ".bzl", ".csproj", ".gradle":
 		return true
 	case ".txt", ".in":
-		return strings.HasPrefix(stem, "requirements") || strings.HasPrefix(stem, "constraints") ||
-			strings.HasSuffix(stem, "-requirements") || strings.HasSuffix(stem, "_requirements")
+		return isRequirements(stem)
 	}
 	return (stem == "Gruntfile" || stem == "gulpfile") && ext != ""
+}
+
+func isRequirements(stem string) bool {
+	return strings.HasPrefix(stem, "requirements") || strings.HasPrefix(stem, "constraints") ||
+		strings.HasSuffix(stem, "-requirements") || strings.HasSuffix(stem, "_requirements")
 }
 
 // isTest reports whether a file is named like a test, by the conventions of common runners.
