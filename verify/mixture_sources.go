@@ -22,8 +22,8 @@ const (
 // r2eTests is the directory of R2E-Gym's hidden tests.
 const r2eTests = "/r2e/r2e_tests"
 
-// testSources are the files that may contain a trial's tests, and what comes with these: those that are to be installed,
-// and those of the sandbox.
+// testSources are the files that may contain a trial's tests, and what comes with these: those that are to be
+// installed, and those of the sandbox.
 type testSources struct {
 	trial  *trial
 	writer canary.Writer

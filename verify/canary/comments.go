@@ -27,9 +27,9 @@ var (
 	javaScriptComment = env.Pattern(`(?s)/\*.*?\*/|//[^\n]*`)
 )
 
-// short is quiet, but leaves a single blank for each text that is blanked, none at the end of a line, and no line that has
-// nothing else, nor empty ones after that: how long a text is, and how many lines it has, could reveal it. removed are the
-// numbers of these lines.
+// short is quiet, but leaves a single blank for each text that is blanked, none at the end of a line, and no line that
+// has nothing else, nor empty ones after that: how long a text is, and how many lines it has, could reveal it. removed
+// are the numbers of these lines.
 func short(s Source, ids []string) (data []byte, removed []int, ok bool) {
 	after, ok := quiet(s, ids)
 	if len(after) != len(s.Data) {
@@ -133,7 +133,7 @@ func blank(text []byte) {
 }
 
 // ownNames matches the functions that runners call by their names.
-var ownNames = env.Pattern(`^(test|(a?sync)?(set_?up|tear_?down))|^(set|tear)(Up|Down)|^(async|add)(Set|Tear|Class|Module)`)
+var ownNames = env.Pattern(`^(test|set_?up|tear_?down|setUp|tearDown|async(SetUp|TearDown))`)
 
 // describes reports whether a token is the documentation of a file, of a class, or of a test or what belongs to tests,
 // given those before it.

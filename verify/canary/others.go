@@ -26,20 +26,22 @@ const otherVersions = versions - 1
 // chance chooses wrong values. It knows the words and numbers of the test, and those of its file.
 type chance struct {
 	*rand.Rand
-	test map[string]int
-	file vocabulary
+	test, quoted map[string]int
+	file         vocabulary
 }
 
 // vocabulary is what a file says.
 type vocabulary struct {
-	// words are the words and numbers in its literals, names those of the rest.
-	words, names map[string]int
+	// words are the words and numbers in its literals, quoted those of them that are in strings, names those of the rest.
+	words, quoted, names map[string]int
 	// imported are the names that it imports for what its tests expect only.
 	imported map[string]bool
 }
 
 func vocabularyOf(source []byte) vocabulary {
-	return vocabulary{wordsOf(source), countWords(literals().ReplaceAll(source, []byte(" "))), onlyExpected(source)}
+	return vocabulary{
+		wordsOf(source), quotedOf(source), countWords(literals().ReplaceAll(source, []byte(" "))), onlyExpected(source),
+	}
 }
 
 var (
@@ -49,12 +51,19 @@ var (
 
 // newChance returns the chance for a test of a file.
 func newChance(r *rand.Rand, test []byte, file vocabulary) *chance {
-	return &chance{r, wordsOf(test), file}
+	return &chance{r, wordsOf(test), quotedOf(test), file}
 }
 
 // wordsOf counts the words and numbers in the literals of a source.
 func wordsOf(source []byte) map[string]int {
 	return countWords(bytes.Join(literals().FindAll(source, -1), []byte(" ")))
+}
+
+// quotedOf counts those in strings.
+func quotedOf(source []byte) map[string]int {
+	return countWords(bytes.Join(slices.DeleteFunc(literals().FindAll(source, -1), func(one []byte) bool {
+		return one[0] >= '0' && one[0] <= '9'
+	}), []byte(" ")))
 }
 
 // countWords counts words and numbers.
@@ -66,11 +75,12 @@ func countWords(source []byte) map[string]int {
 	return n
 }
 
-// standing is where a word of a test occurs: in literals of others, and as a name.
-type standing struct{ elsewhere, named bool }
+// standing is where a word of a test occurs: in strings of others, in numbers of others, and as a name.
+type standing struct{ quoted, bare, named bool }
 
 func (c *chance) standing(word string) standing {
-	return standing{c.file.words[word] > c.test[word], c.file.names[word] > 0}
+	quoted := c.file.quoted[word] - c.quoted[word]
+	return standing{quoted > 0, c.file.words[word]-c.test[word] > quoted, c.file.names[word] > 0}
 }
 
 // stands reports whether a word may take the place of another one without showing it: both are of the same kind, and
@@ -102,7 +112,7 @@ func (c *chance) fits(data []byte, way []edit) bool {
 			if c.test[was[i]] < 2 && !same {
 				return false
 			}
-		case len(word) < 3:
+		case len(word) < 3, namesError(word) && namesError(was[i]) && c.standing(word) == c.standing(was[i]):
 		case !c.stands(word, was[i]), c.standing(word) == standing{} && c.test[word] == 0 && !isOrdinary(was[i]):
 			return false
 		}
@@ -131,37 +141,39 @@ func (c *chance) known(word string) []string {
 	return others[:min(len(others), otherVersions)]
 }
 
-// ordinaryWords may stand for each other. A word that is none of them, and occurs nowhere else in its file, has no other
-// that would not be known as wrong by that it is one of them, or that it is misspelt.
-const ordinaryWords = `add air all any arm bag bar baz bed big bob box bus cap car cup day div dog end eye fan fig fly foo fox get ham
-	hot ice jar key new oak odd oil old one put qux red set six sky tea ten two yes blue body both cold cool data
-	dict door down each east eggs even fast file five four from func gate gold grey hand head high hill home href
-	html http huge into iron item jane java john json july june keys lake lamp land last leaf left less line link
-	lion list long main many mary moon more most nail name nest next nine node none null okay open over page para
-	park part path paul pear pine pink pipe plan post rain read ring road rock roof root rose ruby salt same sand
-	seed ship shop side silk slow snow soap some song spam span star stem stop tail temp tent test text that this
-	tide time tiny town tree true type user vase view wall warm wave west wide wind wing with wolf wood yaml yard
-	zero admin alice apple april beach begin black bread brick brown bytes chair chalk class clock cloud coast cream
-	dance earth eight empty error field files first float floor fruit glass grass green heart hello horse house
-	https items judge knife least lemon light maple march metal mouse music names night north ocean olive other
-	paint paper patch plant plate point queen right river round scale seven sheep shirt short small smoke snake
-	solid south spoon start stone storm sugar table tests three tiger title tooth touch tower train tuple uncle
-	under users value water white world write young active animal august basket bottle branch bridge bright butter
-	button carpet castle circle closed copper corner cotton create delete desert dinner doctor eleven engine father
-	finger finish flower forest friday garden ground hammer harbor hidden island jacket kettle ladder letter market
-	method middle mirror monday mother narrow needle number office orange palace pencil person pocket potato public
-	python rabbit record remove ribbon school second shadow silver simple spring square street string summer sunday
-	ticket twelve twenty update valley values velvet window winter yellow another balance bedroom blanket cabinet
-	chapter climate compass country curtain enabled evening feather freedom general harvest holiday hundred integer
-	january journey kitchen leather library machine missing morning musical natural nothing october outside package
-	pattern picture present private program quarter railway science serious station student sunrise surface teacher
-	thunder tuesday uniform unknown village visible weather whisper birthday building calendar carriage daughter
-	december disabled distance elephant exchange february festival hospital inactive language material medicine
-	mountain movement negative neighbor november ordinary platform pleasant position positive powerful question
-	sandwich saturday shoulder standard straight strength sunshine surprise thousand thursday together triangle
-	umbrella vacation adventure afternoon beautiful breakfast butterfly chocolate classroom community different
-	direction education furniture important invention newspaper orchestra passenger president professor secretary
-	september signature statement telephone telescope vegetable wednesday understand whispering temperature`
+// ordinaryWords may stand for each other. A word that is none of them, and occurs nowhere else in its file, has no
+// other that would not be known as wrong by that it is one of them, or that it is misspelt.
+const ordinaryWords = `
+	add air all any arm bag bar baz bed big bob box bus cap car cup day div dog end eye fan fig fly foo fox get
+	ham hot ice jar key new oak odd oil old one put qux red set six sky tea ten two yes blue body both cold cool
+	data dict door down each east eggs even fast file five four from func gate gold grey hand head high hill home
+	href html http huge into iron item jane java john json july june keys lake lamp land last leaf left less line
+	link lion list long main many mary moon more most nail name nest next nine node none null okay open over page
+	para park part path paul pear pine pink pipe plan post rain read ring road rock roof root rose ruby salt same
+	sand seed ship shop side silk slow snow soap some song spam span star stem stop tail temp tent test text that
+	this tide time tiny town tree true type user vase view wall warm wave west wide wind wing with wolf wood yaml
+	yard zero admin alice apple april beach begin black bread brick brown bytes chair chalk class clock cloud
+	coast cream dance earth eight empty error field files first float floor fruit glass grass green heart hello
+	horse house https items judge knife least lemon light maple march metal mouse music names night north ocean
+	olive other paint paper patch plant plate point queen right river round scale seven sheep shirt short small
+	smoke snake solid south spoon start stone storm sugar table tests three tiger title tooth touch tower train
+	tuple uncle under users value water white world write young active animal august basket bottle branch bridge
+	bright butter button carpet castle circle closed copper corner cotton create delete desert dinner doctor
+	eleven engine father finger finish flower forest friday garden ground hammer harbor hidden island jacket
+	kettle ladder letter market method middle mirror monday mother narrow needle number office orange palace
+	pencil person pocket potato public python rabbit record remove ribbon school second shadow silver simple
+	spring square street string summer sunday ticket twelve twenty update valley values velvet window winter
+	yellow another balance bedroom blanket cabinet chapter climate compass country curtain enabled evening feather
+	freedom general harvest holiday hundred integer january journey kitchen leather library machine missing
+	morning musical natural nothing october outside package pattern picture present private program quarter
+	railway science serious station student sunrise surface teacher thunder tuesday uniform unknown village
+	visible weather whisper birthday building calendar carriage daughter december disabled distance elephant
+	exchange february festival hospital inactive language material medicine mountain movement negative neighbor
+	november ordinary platform pleasant position positive powerful question sandwich saturday shoulder standard
+	straight strength sunshine surprise thousand thursday together triangle umbrella vacation adventure afternoon
+	beautiful breakfast butterfly chocolate classroom community different direction education furniture important
+	invention newspaper orchestra passenger president professor secretary september signature statement telephone
+	telescope vegetable wednesday understand whispering temperature`
 
 // ordinary returns ordinary words of about the same length in place of one, in random order, written as it is.
 func (c *chance) ordinary(word string) []string {
@@ -180,6 +192,8 @@ func (c *chance) ordinary(word string) []string {
 	c.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 	return others[:min(len(others), otherVersions)]
 }
+
+func namesError(word string) bool { return kindOfError().MatchString(word) }
 
 func isOrdinary(word string) bool {
 	return slices.Contains(strings.Fields(ordinaryWords), strings.ToLower(word))
@@ -302,8 +316,8 @@ func otherDecimals(text string, least int, r *chance) []string {
 	})
 }
 
-// otherTexts returns other texts: with another word of the file in place of one of them, wherever that is or, if there is
-// none, with another last character. Of JSON's own words there is one other. The text may contain escapes.
+// otherTexts returns other texts: with another word of the file in place of one of them, wherever that is or, if there
+// is none, with another last character. Of JSON's own words there is one other. The text may contain escapes.
 func otherTexts(text string, r *chance) []string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
 	all := words().FindAllStringIndex(text, -1)

@@ -117,7 +117,9 @@ func onlyExpected(data []byte) map[string]bool {
 			}
 		}
 	}
-	maps.DeleteFunc(imports, func(name string, _ bool) bool { return uses[name] != 1 && others[name] > 0 || uses[name] == 0 })
+	maps.DeleteFunc(imports, func(name string, _ bool) bool {
+		return uses[name] == 0 || uses[name] > 1 && others[name] > 0
+	})
 	return imports
 }
 

@@ -92,7 +92,9 @@ func (m *maker) withhold(t test, titles literal.Text) []mutation {
 
 // reckons reports whether a text may say how a number among literals comes from others.
 func reckons(all []Literal, said literal.Text) bool {
-	return said.Reckons() && slices.ContainsFunc(all, func(l Literal) bool { return !l.Common() && l.Counts() })
+	return slices.ContainsFunc(all, func(l Literal) bool {
+		return !l.Common() && l.Counts() && said.Reckons(literal.Read(strings.Join(l.given, "\n")))
+	})
 }
 
 // inSight returns the mutations of withheld tests of which a literal can be found elsewhere while all of them are

@@ -30,12 +30,17 @@ func Read(source string) Text {
 	return ways
 }
 
-// Reckons reports whether a text has a word that says how a number comes from others: six squared is 36.
-func (t Text) Reckons() bool { return slices.ContainsFunc(t, reckons().MatchString) }
+// Reckons reports whether a text has a word that says how a number comes from others, and that another text does not
+// have: six squared is 36.
+func (t Text) Reckons(known Text) bool {
+	return slices.ContainsFunc(t, func(way string) bool {
+		return slices.ContainsFunc(reckons().FindAllString(way, -1), func(word string) bool { return !known.contains(word) })
+	})
+}
 
 // reckons matches such words in a text's normal form.
-var reckons = env.Pattern(` (hal(f|ve)|third|quarter|(fif|six|seven|eigh|nin|ten|hundred|thousand)th|dozen|gross|score|` +
-	`pair|couple|doubled?|twice|tripled?|thrice|squared?|cubed?|root|power|plus|minus|times|percent|sum|product|million) `)
+var reckons = env.Pattern(` (hal(f|ve)|third|quarter|(fif|six|seven|eigh|nin|ten|hundred|thousand)th|dozen|gross|` +
+	`score|pair|couple|doubled?|twice|tripled?|thrice|squared?|cubed?|root|power|plus|minus|times|percent|sum|product|million) `)
 
 // Without returns a text without the occurrences of a number or a string.
 func (t Text) Without(v Value) (rest Text) {
