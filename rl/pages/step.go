@@ -262,7 +262,8 @@ func drawRollout(b *strings.Builder, p record.Played, x, y, width float64) {
 		name, class string
 		seconds     float64
 	}{
-		{"waiting", "c1", t.Queue}, {"model", "c0", t.Model}, {"environment", "c2", t.Environment}, {"reward", "c3", t.Reward},
+		{"waiting", "c1", t.Queue}, {"model", "c0", t.Model}, {"environment", "c2", t.Environment},
+		{"reward", "c3", t.Reward},
 		{"other", "c5", max(0, t.Total-t.Queue-t.Model-t.Environment-t.Reward)},
 	} {
 		w := width * min(1, part.seconds/max(t.Total, 1e-9))

@@ -112,7 +112,7 @@ func (c *chance) fits(data []byte, way []edit) bool {
 			if c.test[was[i]] < 2 && !same {
 				return false
 			}
-		case len(word) < 3, namesError(word) && namesError(was[i]) && c.standing(word) == c.standing(was[i]):
+		case len(word) < 3, namesError(word) && namesError(was[i]) && (c.file.names[word] > 0) == (c.file.names[was[i]] > 1):
 		case !c.stands(word, was[i]), c.standing(word) == standing{} && c.test[word] == 0 && !isOrdinary(was[i]):
 			return false
 		}

@@ -266,7 +266,7 @@ func TestInputsDoNotTell(t *testing.T) {
 	}
 }
 
-// Rewards of nearly all bundled tasks can be paired: what their tests expect is not told.
+// Rewards of most bundled tasks can be paired: what their tests expect is not told, nor what is wrong.
 func TestBundledTasksTellNothing(t *testing.T) {
 	t.Parallel()
 	const most = 100
@@ -289,7 +289,7 @@ func TestBundledTasksTellNothing(t *testing.T) {
 			told++
 		}
 	}
-	if told > most/10 {
+	if told > most/7 {
 		t.Errorf("the tests of %d of %d tasks tell what they expect", told, most)
 	}
 }

@@ -40,7 +40,8 @@ func (t Text) Reckons(known Text) bool {
 
 // reckons matches such words in a text's normal form.
 var reckons = env.Pattern(` (hal(f|ve)|third|quarter|(fif|six|seven|eigh|nin|ten|hundred|thousand)th|dozen|gross|` +
-	`score|pair|couple|doubled?|twice|tripled?|thrice|squared?|cubed?|root|power|plus|minus|times|percent|sum|product|million) `)
+	`score|pair|couple|doubled?|twice|tripled?|thrice|squared?|cubed?|root|power|plus|minus|times|` +
+	`percent|sum|product|million) `)
 
 // Without returns a text without the occurrences of a number or a string.
 func (t Text) Without(v Value) (rest Text) {
