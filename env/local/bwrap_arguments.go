@@ -1,3 +1,5 @@
+//go:build linux
+
 package local
 
 import (
@@ -79,8 +81,8 @@ func (b *Bwrap) isolation(s env.Spec, uid, gid int) []string {
 	return args
 }
 
-// folders returns the options for the directories of the machine that a sandbox sees, and for empty ones of at most size
-// bytes.
+// folders returns the options for the directories of the machine that a sandbox sees, and for empty ones of at most
+// size bytes.
 func (b *Bwrap) folders(shown []env.Shown, size int64) (args []string) {
 	for _, f := range shown {
 		args = append(args, parents(f.Path)...)
