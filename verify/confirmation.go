@@ -133,9 +133,10 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog
 	for _, id := range t.Tests.PassToPass {
 		maintained[testOf(id)] = true
 	}
+	passes := func(id string) bool { return !x.fixes[id] } // without a fix
 	if log != nil && x.told {
 		for id := range log.All() {
-			if of := testOf(id); of != id && !x.fixes[id] && !x.fixes[of] {
+			if of := testOf(id); of != id && passes(id) && passes(of) {
 				maintained[of] = true
 			}
 		}
@@ -154,7 +155,7 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog
 			switch by[id] = strength; {
 			case known.unplain[unplainPass{id, testlog.Failed}]:
 				by[id] = NoEvidence
-			case strength == PairedEvidence && (maintained[testOf(id)] || x.told && len(x.withoutFix(one.Tests)) > 0):
+			case strength == PairedEvidence && (maintained[testOf(id)] || x.told && slices.ContainsFunc(one.Tests, passes)):
 				by[id] = OutrightEvidence
 			}
 		}
@@ -178,11 +179,6 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog
 	if n := x.guesses(spoilt); n > 0 {
 		c.Odds = min(most, max(1, x.oddsOf(n)))
 	}
-}
-
-// withoutFix returns those of the tests that pass without a fix.
-func (m mixture) withoutFix(ids []string) []string {
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return m.fixes[id] })
 }
 
 // testOf returns the test that an id of pytest or of Go names a case of.

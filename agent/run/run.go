@@ -90,6 +90,9 @@ type Times struct {
 	Total       float64 `json:"total"`
 }
 
+// Other is the time that was spent on none of the parts.
+func (t Times) Other() float64 { return max(0, t.Total-t.Queue-t.Model-t.Environment-t.Reward) }
+
 // Runner plays one rollout. It must be safe for concurrent use.
 //
 // The context ends at the attempt's deadline or when the run is abandoned. The Runner should then return soon, if

@@ -119,7 +119,7 @@ func (b *Bwrap) guest(sc *scratch, dir string, l env.Limits, uid, gid int) (opti
 	return options, append(command, l.DiskArguments()...)
 }
 
-// interpreter returns the arguments that show the Python of a virtual environment; none if the directory is no such.
+// interpreter returns the arguments that show the Python of a virtual environment; none if the directory is not one.
 func (b *Bwrap) interpreter(dir string) (args []string) {
 	for _, path := range b.toolchain.needs(filepath.Join(dir, "bin/python")) {
 		if !slices.ContainsFunc(append(b.shown, dir), func(shown string) bool { return within(path, shown) }) {

@@ -19,7 +19,7 @@ func spell(message []byte) (string, error) {
 	return b.String(), err
 }
 
-// What was appended is read in the same order, and a field of a kind that is not read has neither bytes nor a number.
+// Fields are read in the order in which they were appended. One of another kind has neither bytes nor a number.
 func TestEach(t *testing.T) {
 	t.Parallel()
 	message := AppendBytes(nil, 1, "a text")

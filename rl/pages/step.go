@@ -263,8 +263,7 @@ func drawRollout(b *strings.Builder, p record.Played, x, y, width float64) {
 		seconds     float64
 	}{
 		{"waiting", "c1", t.Queue}, {"model", "c0", t.Model}, {"environment", "c2", t.Environment},
-		{"reward", "c3", t.Reward},
-		{"other", "c5", max(0, t.Total-t.Queue-t.Model-t.Environment-t.Reward)},
+		{"reward", "c3", t.Reward}, {"other", "c5", t.Other()},
 	} {
 		w := width * min(1, part.seconds/max(t.Total, 1e-9))
 		if w <= 0 {

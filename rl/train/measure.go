@@ -42,7 +42,7 @@ func describe(values map[string]float64, outcomes []run.Outcome, source func(tas
 		add("time/environment", t.Environment)
 		add("time/reward", t.Reward)
 		add("time/queue", t.Queue)
-		add("time/other", max(0, t.Total-t.Model-t.Environment-t.Reward-t.Queue))
+		add("time/other", t.Other())
 		add("time/rollout", t.Total)
 		totals = append(totals, t.Total)
 		for name, v := range o.Metrics {

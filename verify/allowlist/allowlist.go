@@ -71,7 +71,7 @@ type List struct {
 	examples  bool                // the script runs examples in documentation (doctests)
 	run       map[string]bool     // what the script names, the expected and hidden tests, and all directories above
 	holders   map[string]bool     // files, and all directories above, once they were asked for
-	packages  map[string]bool     // directories that the patch makes packages of, or that it makes ordinary ones
+	packages  map[string]bool     // directories that the patch turns into packages of Python, or back
 	imports   []string            // where Python may look for modules before it finds installed ones; "." is the root
 	tested    map[string]bool     // directories with files that are named like tests, once they were asked for
 	testing   map[string]bool     // the same, and all directories above

@@ -23,8 +23,8 @@ var dataDirs = []string{"test", "spec", "specs", "__fixtures__", testdata}
 // projectFiles configure a Python project. Tools read them only in directories above what they are run on.
 var projectFiles = []string{"pyproject.toml", "setup.cfg", "tox.ini", "MANIFEST.in"}
 
-// commandFiles are build files with commands, and lists those of dependencies that tools read only in the directory in
-// which they start, or above.
+// commandFiles are build files with commands, and lists are lists of dependencies. Tools read them only in the
+// directory in which they start, or above.
 var (
 	commandFiles = []string{"Makefile", "GNUmakefile", "makefile", "Justfile", "justfile", "Taskfile.yml"}
 	lists        = []string{

@@ -129,8 +129,8 @@ func (c *chance) known(word string) []string {
 	return others[:min(len(others), otherVersions)]
 }
 
-// ordinaryWords may stand for each other. A word that is none of them, and occurs nowhere else in its file, has no
-// other that would not be known as wrong by that it is one of them, or that it is misspelt.
+// ordinaryWords may stand for each other. Nothing may stand for any other word that occurs nowhere else in its file:
+// one of these would show by being in this list, and an invented one by being misspelt.
 const ordinaryWords = `
 	add air all any arm bag bar baz bed big bob box bus cap car cup day div dog end eye fan fig fly foo fox get
 	ham hot ice jar key new oak odd oil old one put qux red set six sky tea ten two yes blue body both cold cool

@@ -102,8 +102,9 @@ func (f *jsFile) wrong(i int, r *chance) (from, to int, texts []string) {
 	plain := a[1]-a[0] == 1 || strings.Contains("[{", f.text(a[0])) && f.match[a[0]] == a[1]-1
 	for _, k := range r.Perm(a[1] - a[0]) {
 		j := a[0] + k
-		if !plain || j+1 < a[1] && f.text(j+1) == ":" {
-			continue // a key of an object, not a value
+		isKey := j+1 < a[1] && f.text(j+1) == ":"
+		if !plain || isKey {
+			continue
 		}
 		if others := jsOthers(f.tokens[j].Kind, f.text(j), r); len(others) > 0 {
 			return f.tokens[j].From, f.tokens[j].To, others

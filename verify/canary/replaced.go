@@ -105,15 +105,14 @@ func onlyExpected(data []byte) map[string]bool {
 	uses, others, imports := map[string]int{}, map[string]int{}, map[string]bool{}
 	for line := range bytes.Lines(data) {
 		importing, expecting := importing().Match(line), expecting().Match(line)
-		for _, name := range names().FindAll(line, -1) {
-			switch name := string(name); {
-			case importing:
+		for _, name := range names().FindAllString(string(line), -1) {
+			if importing {
 				imports[name] = true
-			case !expecting:
+				continue
+			}
+			uses[name]++
+			if !expecting {
 				others[name]++
-				fallthrough
-			default:
-				uses[name]++
 			}
 		}
 	}

@@ -111,9 +111,8 @@ func (m *Measured) readRollouts(dir string, step int) error {
 // measuredRollout returns a rollout whose turns take equally long. What it spent elsewhere counts as its environment's.
 func measuredRollout(turns int, t run.Times, graded bool) rollout {
 	r := rollout{turns: turns, grading: seconds(t.Reward), ungraded: !graded}
-	model, rest := t.Model, max(0, t.Total-t.Queue-t.Model-t.Reward)
 	for range turns {
-		r.times = append(r.times, seconds(model/float64(turns)), seconds(rest/float64(turns)))
+		r.times = append(r.times, seconds(t.Model/float64(turns)), seconds((t.Environment+t.Other())/float64(turns)))
 	}
 	return r
 }
