@@ -240,8 +240,8 @@ func (c *Confirmation) why() string {
 // all wrong in the first one, so that it shows that a patch fixes nothing. All cases for which this holds are equally
 // likely.
 //
-// If a single run suffices, the tests that have to be guessed are neither all wrong nor all right in it, and literals
-// are always withheld.
+// Literals are withheld in the first run, so that no sandbox with the right tests comes before it. If a single run
+// suffices, the tests that have to be guessed are neither all wrong nor all right in it.
 func (m mixing) choose(x mixture) (wrong []int) {
 	guesses := x.guessed(nil)
 	for draw := uint64(0); ; draw++ {
@@ -271,7 +271,7 @@ func (m mixing) pattern(c canary.Canary, x mixture, draw uint64) int {
 	}
 	r := rand.New(rand.NewPCG(m.seed+draw, h.Sum64()))
 	switch {
-	case m.variants, x.runs == 1 && c.Kind == canary.Withheld:
+	case m.variants, c.Kind == canary.Withheld:
 		return 1
 	case x.runs == 1:
 		return r.IntN(2)

@@ -388,6 +388,27 @@ func TestChooseIsFair(t *testing.T) {
 	}
 }
 
+// In training, no sandbox has had the literals of a withheld test before it is withheld: code could leave them in a
+// counter of the kernel, which all sandboxes share.
+func TestWithheldFirst(t *testing.T) {
+	t.Parallel()
+	x := mixture{told: true, fixes: map[string]bool{"one": true}}
+	for _, kind := range []canary.Kind{canary.Withheld, canary.Expectation} {
+		id := map[canary.Kind]string{canary.Withheld: "one", canary.Expectation: "kept"}[kind]
+		x.set.Canaries = append(x.set.Canaries, canary.Canary{Tests: []string{id}, Group: id, Kind: kind})
+	}
+	x.runs = mixing{}.runs(x)
+	for range 100 {
+		m := mixing{seed: rand.Uint64()}
+		if first := m.choose(x); x.runs != 2 || !slices.Contains(first, 0) {
+			t.Fatalf("of %d runs, the first has the literals", x.runs)
+		}
+		if m.run = 1; slices.Contains(m.choose(x), 0) {
+			t.Fatal("the test is never right")
+		}
+	}
+}
+
 // play grades a patch that forges the results of some of n tests, and fixes the others: in each of the runs with wrong
 // tests, it fails those that it takes for wrong.
 func play(t *testing.T, n, forged int, e *Evaluator, takesForWrong func(run int) bool) (won bool, odds float64) {
