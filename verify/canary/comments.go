@@ -83,7 +83,8 @@ func quiet(s Source, ids []string) (data []byte, ok bool) {
 		return s.Data, true
 	}
 	tokens, ok := l.Lex(s.Data)
-	if !ok || l.Kind == lexer.Awk || l.Kind == lexer.Shell && bytes.Contains(s.Data, []byte("<<")) {
+	document := (l.Kind == lexer.Shell || l.Kind == lexer.Ruby) && bytes.Contains(s.Data, []byte("<<"))
+	if !ok || l.Kind == lexer.Awk || document {
 		return s.Data, ok
 	}
 	comment, checks := hashComment, checkers{}
@@ -92,6 +93,8 @@ func quiet(s Source, ids []string) (data []byte, ok bool) {
 		checks = pythonCheckers
 	case lexer.JavaScript:
 		comment, checks = javaScriptComment, javaScriptCheckers
+	case lexer.Rust, lexer.Braced:
+		comment = javaScriptComment
 	}
 	data = slices.Clone(s.Data)
 	from := 0

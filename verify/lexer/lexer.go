@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"deepswe/env"
 )
 
 // Token is a word, a number, a string, a template, an operator, or a regular expression, at a place in a source.
@@ -36,7 +38,13 @@ const (
 	JavaScript
 	Shell
 	Awk
+	Rust
+	Ruby
+	Braced // C, Java and other languages with their statements and comments
 )
+
+// braced are the extensions of languages that are read as Braced.
+const braced = " .c .h .cc .cpp .cxx .hh .hpp .cs .dart .java .kt .php .scala .swift "
 
 // Of returns the language of a file; ok is false if it is none of these.
 func Of(name string, data []byte) (l Language, ok bool) {
@@ -50,6 +58,12 @@ func Of(name string, data []byte) (l Language, ok bool) {
 	case ext == ".sh", ext == ".bash", ext == "" && bytes.HasPrefix(data, []byte("#!")) &&
 		bytes.Contains(data[:min(len(data), 40)], []byte("sh\n")):
 		return Language{comment: "#", quotes: "\"'`", Kind: Shell}, true
+	case ext == ".rs":
+		return Language{comment: "//", blocks: true, quotes: `"`, Kind: Rust}, true
+	case ext == ".rb":
+		return Language{comment: "#", quotes: "\"'`", regexps: true, Kind: Ruby}, true
+	case strings.Contains(braced, " "+ext+" ") && ext != "":
+		return Language{comment: "//", blocks: true, quotes: `"'`, Kind: Braced}, true
 	}
 	return Language{}, false
 }
@@ -115,7 +129,16 @@ func (l Language) nextToken(data []byte, at int, before []Token) (kind byte, n i
 	rest, n := data[at:], 1
 	switch c := rest[0]; {
 	case l.Kind == JavaScript && c == '`':
-		return 't', templateLength(rest)
+		return 't', templateLength(rest, "${")
+	case l.Kind == Ruby && c == '"':
+		return 's', templateLength(rest, "#{")
+	case l.Kind == Rust && rawString().Match(rest):
+		return 's', rawLength(rest)
+	case l.Kind == Rust && c == '\'':
+		if n := len(character().Find(rest)); n > 0 {
+			return 's', n
+		}
+		return 'w', 1 + len(lifetime().Find(rest[1:]))
 	case strings.IndexByte(l.quotes, c) >= 0:
 		return 's', l.stringLength(rest)
 	case l.blocks && bytes.HasPrefix(rest, []byte("/*")): // without an end
@@ -164,15 +187,15 @@ func lineLength(data []byte) int {
 // stringLength returns the length of the string at the beginning of data; 0 if it does not end.
 func (l Language) stringLength(data []byte) int {
 	quote := data[:1]
-	if long := bytes.Repeat(quote, 3); l.Kind == Python && bytes.HasPrefix(data, long) {
+	if long := bytes.Repeat(quote, 3); (l.Kind == Python || l.Kind == Braced) && bytes.HasPrefix(data, long) {
 		quote = long
 	}
-	several := len(quote) == 3 || l.Kind == Shell || quote[0] == '`'
+	several := len(quote) == 3 || l.Kind == Shell || l.Kind == Ruby || l.Kind == Rust || quote[0] == '`'
 	for i := len(quote); i < len(data); i++ {
 		switch {
 		case data[i] == '\\' && (l.Kind != Shell || quote[0] != '\''):
 			i++
-		case data[i] == '\n' && !several && l.Kind == JavaScript: // an apostrophe between elements
+		case data[i] == '\n' && !several && (l.Kind == JavaScript || l.Kind == Braced): // an apostrophe in a text
 			return i + 1
 		case data[i] == '\n' && !several:
 			return 0
@@ -183,21 +206,22 @@ func (l Language) stringLength(data []byte) int {
 	return 0
 }
 
-// templateLength returns the length of the template at the beginning of data, with those in its placeholders; 0 if it
-// does not end.
-func templateLength(data []byte) int {
+// templateLength returns the length of the template at the beginning of data, with those in its placeholders, of which
+// open is the beginning; 0 if it does not end.
+func templateLength(data []byte, open string) int {
+	quote := data[0]
 	for at := 1; at < len(data); at++ {
 		switch {
 		case data[at] == '\\':
 			at++
-		case data[at] == '`':
+		case data[at] == quote:
 			return at + 1
-		case bytes.HasPrefix(data[at:], []byte("${")):
+		case bytes.HasPrefix(data[at:], []byte(open)):
 			at++
 			for depth := 1; depth > 0 && at+1 < len(data); {
 				switch at++; data[at] {
-				case '`':
-					n := templateLength(data[at:])
+				case quote:
+					n := templateLength(data[at:], open)
 					if n == 0 {
 						return 0
 					}
@@ -213,6 +237,23 @@ func templateLength(data []byte) int {
 	return 0
 }
 
+// What Rust writes with an apostrophe, and strings in which a backslash is one.
+var (
+	character = env.Pattern(`^'(\\''|\\[^\n']+'|[^\\'\n]')`)
+	lifetime  = env.Pattern(`^\w*`)
+	rawString = env.Pattern(`^b?r#*"`)
+)
+
+// rawLength returns the length of the raw string at the beginning of data; 0 if it does not end.
+func rawLength(data []byte) int {
+	begin := rawString().Find(data)
+	end := `"` + strings.Repeat("#", bytes.Count(begin, []byte("#")))
+	if i := bytes.Index(data[len(begin):], []byte(end)); i >= 0 {
+		return len(begin) + i + len(end)
+	}
+	return 0
+}
+
 // regexpAfter reports whether a slash after these tokens begins a regular expression.
 func regexpAfter(tokens []Token) bool {
 	if len(tokens) == 0 {
@@ -222,7 +263,7 @@ func regexpAfter(tokens []Token) bool {
 	case 'o':
 		return !strings.Contains(")]}", last.Text)
 	case 'w':
-		return slices.Contains([]string{"return", "case", "typeof", "in", "of", "await"}, last.Text)
+		return slices.Contains(strings.Fields("return case typeof in of await if elsif unless when and or not"), last.Text)
 	}
 	return false
 }

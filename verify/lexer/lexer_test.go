@@ -15,6 +15,9 @@ func TestLex(t *testing.T) {
 		{"a.tsx", "<p>don't</p>\n/* one */ a => 1.5", "o:< w:p o:> w:don s:'t</p>\n w:a o:=> d:1.5"},
 		{"a.sh", "[ \"$a\" -lt 2 ] # one\n", "o:[ s:\"$a\" w:-lt d:2 o:]"},
 		{"a.awk", "/a/ { n++ }\n", "r:/a/ o:{ w:n o:++ o:}"},
+		{"a.rs", "/* one */ &'a str == r#\"a\"b\"# '\\'' b\"c\nd\" // it's", "o:& w:'a w:str o:== s:r#\"a\"b\"# s:'\\'' w:b s:\"c\nd\""},
+		{"a.rb", "\"a#{b[\"c\"]}\" if /'/ # one\n", "s:\"a#{b[\"c\"]}\" w:if r:/'/"},
+		{"a.java", "x = \"\"\"a\n\"b\"\"\"; '\"' // one\n", "w:x o:= s:\"\"\"a\n\"b\"\"\" o:; s:'\"'"},
 	} {
 		l, ok := Of(tc.name, []byte(tc.source))
 		tokens, ends := l.Lex([]byte(tc.source))
@@ -26,7 +29,7 @@ func TestLex(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, text, tc.want)
 		}
 	}
-	for name, source := range map[string]string{"a.py": "'a\n", "a.js": "`a${`", "b.js": "/* a", "a.sh": "\"a"} {
+	for name, source := range map[string]string{"a.py": "'a\n", "a.js": "`a${`", "b.js": "/* a", "a.sh": "\"a", "a.rs": "r#\"a\"", "a.rb": "\"#{"} {
 		l, _ := Of(name, nil)
 		if _, ok := l.Lex([]byte(source)); ok {
 			t.Errorf("%q ends", source)
@@ -36,7 +39,7 @@ func TestLex(t *testing.T) {
 
 // Whatever a file holds, its tokens are in it, one after the other.
 func FuzzLex(f *testing.F) {
-	for _, name := range []string{"a.py", "a.js", "a.sh", "a.awk"} {
+	for _, name := range []string{"a.py", "a.js", "a.sh", "a.awk", "a.rs", "a.rb", "a.c"} {
 		f.Add(name, "if x == 1: return '2' # (`${")
 	}
 	f.Fuzz(func(t *testing.T, name, source string) {

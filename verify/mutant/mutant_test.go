@@ -16,7 +16,7 @@ import (
 // All alterations of a file of each language.
 func TestEdits(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"gauge.py", "gauge.go", "gauge.js", "gauge.sh", "gauge.awk"} {
+	for _, name := range []string{"gauge.py", "gauge.go", "gauge.js", "gauge.sh", "gauge.awk", "gauge.rs", "gauge.rb", "gauge.java", "gauge.c"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join("testdata", name)
@@ -139,7 +139,7 @@ func TestNoMutants(t *testing.T) {
 
 // Whatever a file holds, reading it ends.
 func FuzzEdits(f *testing.F) {
-	for _, name := range []string{"f.py", "f.go", "f.js", "f.sh", "f.awk"} {
+	for _, name := range []string{"f.py", "f.go", "f.js", "f.sh", "f.awk", "f.rs", "f.rb", "f.c"} {
 		f.Add(name, "if x == 1: return '2' # (")
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {

@@ -20,6 +20,9 @@ var opposites = map[string]string{
 var keywords = map[lexer.Kind]map[string]string{
 	lexer.Python:     {"True": "False", "False": "True", "and": "or", "or": "and"},
 	lexer.JavaScript: {"true": "false", "false": "true"},
+	lexer.Rust:       {"true": "false", "false": "true"},
+	lexer.Ruby:       {"true": "false", "false": "true", "and": "or", "or": "and"},
+	lexer.Braced:     {"true": "false", "false": "true"},
 	lexer.Shell: {
 		"-eq": "-ne", "-ne": "-eq", "-lt": "-le", "-le": "-lt", "-gt": "-ge", "-ge": "-gt", "-z": "-n", "-n": "-z",
 		"true": "false", "false": "true",
@@ -28,7 +31,7 @@ var keywords = map[lexer.Kind]map[string]string{
 
 // noValues are words after which an operator has one operand only.
 var noValues = strings.Fields(
-	"return in and or not if elif else while for print yield await case typeof is lambda assert")
+	"return in and or not if elif else while for print yield await case typeof is lambda assert elsif unless mut match")
 
 // tokenReader collects the alterations of a file.
 type tokenReader struct {
@@ -69,7 +72,7 @@ func (r *tokenReader) is(i int, texts ...string) bool {
 // line reads the tokens of a line.
 func (r *tokenReader) line(from, to int) {
 	requires := func(t lexer.Token) bool { return t.Text == "require" }
-	if r.is(from, "import", "from", "export", "@") || slices.ContainsFunc(r.tokens[from:to], requires) {
+	if r.is(from, "import", "from", "export", "@", "#", "use", "using", "class") || slices.ContainsFunc(r.tokens[from:to], requires) {
 		return
 	}
 	for i := from; i < to; i++ {
@@ -112,7 +115,10 @@ func (r *tokenReader) string(i, from, to int) {
 		}
 		return
 	}
-	at := t.From + 1
+	if (r.Kind == lexer.Rust || r.Kind == lexer.Braced) && t.Text[0] == '\'' && len(t.Text) <= 4 {
+		return // a character
+	}
+	at := t.From + 1 + strings.IndexAny(t.Text, "\"'`")
 	if long := strings.Repeat(t.Text[:1], 3); r.Kind == lexer.Python && strings.HasPrefix(t.Text, long) {
 		at += 2
 	}
@@ -139,7 +145,8 @@ func (r *tokenReader) word(i int) {
 func (r *tokenReader) operator(i, first int) {
 	t := r.tokens[i]
 	spaced := t.To < len(r.data) && t.From > 0 && r.data[t.To] == ' ' && r.data[t.From-1] == ' '
-	binary := i > first && (r.tokens[i-1].Kind != 'o' || r.is(i-1, ")", "]", "}")) && !r.is(i-1, noValues...)
+	binary := i > first && (r.tokens[i-1].Kind != 'o' || r.is(i-1, ")", "]", "}") ||
+		r.Kind == lexer.Ruby && r.is(i-1, "?")) && !r.is(i-1, noValues...)
 	other := opposites[t.Text]
 	switch {
 	case t.Text == "!" && !binary && i+1 < len(r.tokens):
@@ -148,7 +155,7 @@ func (r *tokenReader) operator(i, first int) {
 		r.replace(t.From, t.To, "!=", Comparison)
 	case r.Kind == lexer.Shell && spaced && t.Text == "!=":
 		r.replace(t.From, t.To, "=", Comparison)
-	case other == "", !binary, strings.ContainsAny(t.Text, "<>") && !spaced && len(t.Text) == 1:
+	case other == "", !binary, strings.Contains(r.spaced(), t.Text) && !spaced:
 	case !t.Arith && t.Text != "&&" && t.Text != "||":
 	case t.Text == "%" && r.tokens[i-1].Kind == 's': // a format
 	case t.Text == ">" && r.is(first, "print", "printf"): // output to a file
@@ -159,13 +166,36 @@ func (r *tokenReader) operator(i, first int) {
 	}
 }
 
+// spaced are the operators that have blanks around them: otherwise they are brackets, signs, or marks of pointers.
+func (r *tokenReader) spaced() string {
+	if r.Kind == lexer.Rust || r.Kind == lexer.Ruby || r.Kind == lexer.Braced {
+		return "< > + - * / %"
+	}
+	return "< >"
+}
+
 // condition negates the condition of a line.
 func (r *tokenReader) condition(from, to int) {
 	first, last := r.tokens[from], r.tokens[to-1]
-	if r.Kind == lexer.Python {
+	switch {
+	case r.Kind == lexer.Python:
 		if r.is(from, "if", "elif", "while") && last.Text == ":" && last.Depth == first.Depth && to-from > 2 {
-			at, end := r.tokens[from+1].From, r.tokens[to-2].To
-			r.replace(at, end, "not ("+string(r.data[at:end])+")", Condition)
+			r.negate(from+1, to-1, "not (")
+		}
+		return
+	case r.Kind == lexer.Rust:
+		for r.is(from, "}", "else") {
+			from++
+		}
+		if r.is(from, "if", "while") && !r.is(from+1, "let") && last.Text == "{" && to-from > 2 {
+			r.negate(from+1, to-1, "!(")
+		}
+		return
+	case r.Kind == lexer.Ruby:
+		for i := from; i < to-1; i++ {
+			if r.is(i, "if", "elsif", "unless", "while") && !r.is(to-1, "then", "do") && balance(r.tokens[i:to]) == 0 {
+				r.negate(i+1, to, "!(")
+			}
 		}
 		return
 	}
@@ -179,11 +209,16 @@ func (r *tokenReader) condition(from, to int) {
 				return t.Text == ")" && t.Depth == r.tokens[i+1].Depth
 			})
 			if end > 0 {
-				at, end := r.tokens[i+1].To, r.tokens[i+2+end].From
-				r.replace(at, end, "!("+string(r.data[at:end])+")", Condition)
+				r.negate(i+2, i+2+end, "!(")
 			}
 		}
 	}
+}
+
+// negate puts the tokens of a condition into brackets.
+func (r *tokenReader) negate(from, to int, open string) {
+	at, end := r.tokens[from].From, r.tokens[to-1].To
+	r.replace(at, end, open+string(r.data[at:end])+")", Condition)
 }
 
 // Words that begin lines that cannot be deleted, by language; in the shell, words that no deleted line contains.
@@ -194,6 +229,11 @@ var kept = map[lexer.Kind][]string{
 		"catch finally switch async static get set public private protected readonly type interface"),
 	lexer.Shell: strings.Fields("if then else elif fi for while until do done case esac ;; in"),
 	lexer.Awk:   strings.Fields("function if for while else do BEGIN END case default"),
+	lexer.Rust:  strings.Fields("let use pub mod const static type return extern"),
+	lexer.Ruby: strings.Fields("def class module if unless elsif else end while until for case when begin rescue ensure " +
+		"require require_relative attr_reader attr_writer attr_accessor alias in then"),
+	lexer.Braced: strings.Fields("return const static final var val let auto public private protected case default if for " +
+		"while else do try catch switch goto package typedef struct enum namespace extern"),
 }
 
 // deletion makes the statement of a line ineffective, if the line is exactly one statement.
@@ -213,10 +253,16 @@ func (r *tokenReader) deletion(from, to int) {
 			return
 		}
 		instead = "pass"
-	case lexer.JavaScript:
-		if last.Text != ";" || from > 0 && !r.is(from-1, ";", "{", "}") || r.braces(line) {
+	case lexer.JavaScript, lexer.Rust, lexer.Braced:
+		declares := r.Kind == lexer.Braced && to-from > 1 && r.tokens[from+1].Kind == 'w' && !r.is(from, "throw", "delete", "echo")
+		if last.Text != ";" || from > 0 && !r.is(from-1, ";", "{", "}") || r.braces(line) || declares {
 			return
 		}
+	case lexer.Ruby:
+		if first.Depth > 0 || r.braces(line) || r.is(to-1, "do", ",", "|", "&&", "||", "+", "\\") || r.is(to, ".", "&") {
+			return
+		}
+		instead = "nil"
 	case lexer.Shell:
 		for i := from; i < to; i++ {
 			if r.is(i, kept[lexer.Shell]...) {
