@@ -54,8 +54,9 @@ func Walk(ctx context.Context, dir, below string, n int) ([]Commit, error) {
 		return nil, fmt.Errorf("%w: %s has no commits", ErrHistory, dir)
 	}
 	args := []string{
-		"log", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--raw", "--numstat", "-z", "--abbrev=64",
-		"--no-color", "--no-ext-diff", "--no-textconv", "--format=tformat:%x01%H%x1f%P%x1f%an <%ae>%x1f%ct%x1f%B%x02",
+		"--literal-pathspecs", "log", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--raw", "--numstat",
+		"-z", "--abbrev=64", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none",
+		"--encoding=UTF-8", "--format=tformat:%H%x00%P%x00%an <%ae>%x00%ct%x00%B",
 	}
 	if n > 0 {
 		args = append(args, "-n", strconv.Itoa(n))
@@ -65,16 +66,18 @@ func Walk(ctx context.Context, dir, below string, n int) ([]Commit, error) {
 		args = append(args, below)
 	}
 	out, err := repo.Read(ctx, dir, args...)
-	if err != nil {
+	switch {
+	case err != nil && strings.Contains(err.Error(), "promisor"):
+		return nil, fmt.Errorf("%w: %s is a partial clone, without all files of its history: clone it without --filter",
+			ErrHistory, dir)
+	case err != nil && strings.Contains(err.Error(), "outside repository"):
+		return nil, fmt.Errorf("%w: %s is not below %s", ErrHistory, below, dir)
+	case err != nil:
 		return nil, fmt.Errorf("read the history of %s: %w", dir, err)
+	case len(out) == 0:
+		return nil, fmt.Errorf("%w: no commit changes %s, which is a path from the root of %s", ErrHistory, below, dir)
 	}
-	var all []Commit
-	for entry := range strings.SplitSeq(string(out), "\x01") {
-		if c, ok := parse(entry); ok {
-			all = append(all, c)
-		}
-	}
-	return all, nil
+	return parse(string(out)), nil
 }
 
 // Shallow reports whether a part of the repository's history was left out when it was cloned.
@@ -84,46 +87,53 @@ func Shallow(ctx context.Context, dir string) bool {
 }
 
 // numbers matches the line counts of a file: a dash each for a binary one.
-var numbers = env.Pattern(`^\n?(\d+|-)\t(\d+|-)\t(.*)$`)
+var numbers = env.Pattern(`(?s)^(\d+|-)\t(\d+|-)\t(.*)$`)
 
-// parse reads an entry of the log.
-func parse(entry string) (Commit, bool) {
-	header, rest, ok := strings.Cut(entry, "\x02")
-	fields := strings.SplitN(header, "\x1f", 5)
-	if !ok || len(fields) < 5 {
-		return Commit{}, false
+// parse reads the log. A zero byte, which neither names nor messages contain, ends each of its parts: five of a commit,
+// and those of its changes.
+func parse(log string) (all []Commit) {
+	parts := strings.Split(log, "\x00")
+	for len(parts) > 5 {
+		seconds, _ := strconv.ParseInt(parts[3], 10, 64) // git has written it
+		parents := strings.Fields(parts[1])
+		c := Commit{
+			Hash: parts[0], Parents: len(parents), Author: strings.ToValidUTF8(parts[2], "\uFFFD"),
+			Time: time.Unix(seconds, 0).UTC(), Message: strings.TrimSpace(strings.ToValidUTF8(parts[4], "\uFFFD")),
+		}
+		if len(parents) > 0 {
+			c.Base = parents[0]
+		}
+		c.Changes, parts = changes(parts[5:])
+		all = append(all, c)
 	}
-	seconds, _ := strconv.ParseInt(fields[3], 10, 64) // git has written it
-	parents := strings.Fields(fields[1])
-	c := Commit{
-		Hash: fields[0], Parents: len(parents), Author: fields[2], Time: time.Unix(seconds, 0).UTC(),
-		Message: strings.TrimSpace(strings.ToValidUTF8(fields[4], "\uFFFD")),
-	}
-	if len(parents) > 0 {
-		c.Base = parents[0]
-	}
+	return all
+}
+
+// changes reads the changes of a commit, and returns what follows them.
+func changes(parts []string) (all []Change, rest []string) {
 	at := map[string]int{}
-	parts := strings.Split(rest, "\x00")
-	for i := 0; i < len(parts); i++ {
-		part := strings.TrimPrefix(parts[i], "\n")
-		if f := strings.Fields(part); strings.HasPrefix(part, ":") && len(f) == 5 && i+1 < len(parts) {
-			i++
-			ch := Change{Path: parts[i], Kind: kindOf(parts[i]), Status: f[4][0], Mode: f[1]}
+	for ; len(parts) > 0; parts = parts[1:] {
+		part := strings.TrimPrefix(parts[0], "\n")
+		if f := strings.Fields(part); strings.HasPrefix(part, ":") && len(f) == 5 && len(parts) > 1 {
+			parts = parts[1:]
+			ch := Change{Path: parts[0], Kind: kindOf(parts[0]), Status: f[4][0], Mode: f[1]}
 			if ch.Status == 'D' {
 				ch.Mode = f[0][1:]
 			}
-			at[ch.Path] = len(c.Changes)
-			c.Changes = append(c.Changes, ch)
+			at[ch.Path] = len(all)
+			all = append(all, ch)
 			continue
 		}
-		if m := numbers().FindStringSubmatch(part); m != nil {
-			if n, known := at[m[3]]; known {
-				ch := &c.Changes[n]
-				ch.Binary = m[1] == "-"
-				ch.Added, _ = strconv.Atoi(m[1]) // a dash is none
-				ch.Removed, _ = strconv.Atoi(m[2])
-			}
+		m := numbers().FindStringSubmatch(part)
+		if m == nil {
+			break
+		}
+		if n, known := at[m[3]]; known {
+			ch := &all[n]
+			ch.Binary = m[1] == "-"
+			ch.Added, _ = strconv.Atoi(m[1]) // a dash is none
+			ch.Removed, _ = strconv.Atoi(m[2])
 		}
 	}
-	return c, true
+	return all, parts
 }

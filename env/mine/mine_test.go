@@ -1,7 +1,6 @@
 package mine
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -121,25 +120,6 @@ func TestOnlyLayout(t *testing.T) {
 		if got := unfit[Formatting] == 1; got != tc.want || err != nil {
 			t.Errorf("from %q to %q only the layout changes: %t, %v, %v", tc.before, tc.after, got, unfit, err)
 		}
-	}
-}
-
-// What has no history says so.
-func TestNoHistory(t *testing.T) {
-	t.Parallel()
-	for dir, want := range map[string]string{t.TempDir(): "is not a git repository", history(t, ""): "has no commits"} {
-		if _, err := Walk(t.Context(), dir, "", 0); !errors.Is(err, ErrHistory) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
-	dir := history(t, "change a 1; commit one; change a 2; commit two")
-	clone := filepath.Join(t.TempDir(), "clone")
-	command := exec.CommandContext(t.Context(), "git", "clone", "-q", "--depth=1", "file://"+dir, clone)
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if Shallow(t.Context(), dir) || !Shallow(t.Context(), clone) {
-		t.Error("a shallow clone is not told from a whole one")
 	}
 }
 
@@ -418,17 +398,4 @@ func TestShows(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Whatever a log holds, reading it ends, and names no file without a path.
-func FuzzParse(f *testing.F) {
-	f.Add("abc\x1fdef\x1fa <b>\x1f12\x1fmessage\x02\x00:100644 100644 a b M\x00f.go\x001\t2\tf.go\x00")
-	f.Fuzz(func(t *testing.T, entry string) {
-		c, ok := parse(entry)
-		for _, ch := range c.Changes {
-			if !ok || ch.Status == 0 || ch.Added < 0 {
-				t.Errorf("%+v", c)
-			}
-		}
-	})
 }

@@ -62,7 +62,12 @@ func checkOut(ctx context.Context, from git, commit, dir string) error {
 		return err
 	}
 	to := git{dir: dir}
-	if _, err := to.run(ctx, nil, "init", "-q", "--template=", "--initial-branch=main"); err != nil {
+	format, err := from.line(ctx, nil, "rev-parse", "--show-object-format")
+	if err != nil {
+		return err
+	}
+	if _, err := to.run(ctx, nil, "init", "-q", "--template=", "--initial-branch=main",
+		"--object-format="+format); err != nil {
 		return err
 	}
 	pack := filepath.Join(dir, ".git", "objects", "pack", "pack")

@@ -24,16 +24,24 @@ func sh(t *testing.T, dir, line string) string {
 }
 
 // A checkout has the files and the id of its commit, and no object that another commit has added: not from later ones,
-// not from earlier ones, and not from branches, tags or stashes.
+// not from earlier ones, and not from branches, tags or stashes, nor from one that is put in its place.
 func TestCheckOut(t *testing.T) {
 	t.Parallel()
+	for _, format := range []string{"sha1", "sha256"} {
+		t.Run(format, func(t *testing.T) { checkOutOf(t, format) })
+	}
+}
+
+// checkOutOf tries a repository whose objects have names of that format.
+func checkOutOf(t *testing.T, format string) {
+	t.Helper()
 	source := t.TempDir()
-	sh(t, source, `git init -q --initial-branch=main .
+	sh(t, source, `git init -q --initial-branch=main --object-format=`+format+` .
 echo OLD >f; git add .; git commit -qm one
 echo base >f; mkdir 'a dir'; echo run >'a dir/x'; chmod +x 'a dir/x'; ln -s f link; git add .; git commit -qm two
 git tag base
 echo FIX >f; git commit -qam three; git tag v1; git checkout -qb other; echo OTHER >f; git commit -qam four
-echo STASH >f; git stash -q; git gc -q`)
+echo STASH >f; git stash -q; git replace base v1; git gc -q`)
 	commit := sh(t, source, "git rev-parse base")
 	for _, from := range []string{source, filepath.Join(source, ".git")} {
 		dir := filepath.Join(t.TempDir(), "out")

@@ -37,6 +37,7 @@ var pins = []string{
 	"-c", "protocol.allow=never",
 	"-c", "protocol.file.allow=always",
 	"-c", "commit.gpgSign=false",
+	"-c", "log.showSignature=false",
 }
 
 // git runs git commands in one directory.
@@ -87,7 +88,7 @@ func (g git) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
 }
 
 // environ returns the host's environment without the variables that redirect git and, unless g.user is set, with
-// the user's git configuration disabled.
+// the user's git configuration disabled, and with each object as its name says, whatever the repository puts in its place.
 func (g git) environ() []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -99,7 +100,7 @@ func (g git) environ() []string {
 	env = append(env, "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_LAZY_FETCH=1", "GIT_ATTR_NOSYSTEM=1",
 		"LC_ALL=C")
 	if !g.user {
-		env = append(env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull)
+		env = append(env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_NO_REPLACE_OBJECTS=1")
 	}
 	return env
 }

@@ -1,0 +1,78 @@
+package mine
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What has no history says so.
+func TestNoHistory(t *testing.T) {
+	t.Parallel()
+	for dir, want := range map[string]string{t.TempDir(): "is not a git repository", history(t, ""): "has no commits"} {
+		if _, err := Walk(t.Context(), dir, "", 0); !errors.Is(err, ErrHistory) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	dir := history(t, "change a 1; commit one; change a 2; commit two")
+	clone := filepath.Join(t.TempDir(), "clone")
+	command := exec.CommandContext(t.Context(), "git", "clone", "-q", "--depth=1", "file://"+dir, clone)
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if Shallow(t.Context(), dir) || !Shallow(t.Context(), clone) {
+		t.Error("a shallow clone is not told from a whole one")
+	}
+}
+
+// Names and messages may have any bytes but zero, and a repository's settings change nothing.
+func TestWalkOddHistory(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change a.py 'a = 1'; commit root
+odd=$(printf 'a\001\002\n\037\t"é.py'); message=$(printf 'odd \001 and \002 and \037 here')
+git commit -q --allow-empty -m empty; change "$odd" 'b = 1'; commit "$message"
+mkdir '[a]' a; change '[a]/b.py' 'b = 1'; commit literal; change a/b.py 'b = 1'; commit glob
+printf '#!/bin/sh\ntouch run\n' >.git/gpg; chmod +x .git/gpg; git config gpg.program "$PWD/.git/gpg"
+git config log.showSignature true; git config i18n.logOutputEncoding latin1; git config submodule.recurse true
+signed=$(git cat-file commit HEAD | sed '/^$/i gpgsig -----BEGIN PGP SIGNATURE-----\n -----END PGP SIGNATURE-----')
+git reset -q --hard "$(echo "$signed" | git hash-object -t commit -w --stdin)"
+git replace "HEAD~1" "HEAD~2"`)
+	commits, err := Walk(t.Context(), dir, "", 0)
+	if err != nil || len(commits) != 5 {
+		t.Fatalf("%d commits, %v, want 5", len(commits), err)
+	}
+	want := Change{Path: "a\x01\x02\n\x1f\t\"é.py", Kind: Source, Status: 'A', Mode: "100644", Added: 1}
+	if c := commits[2]; c.Message != "odd \x01 and \x02 and \x1f here" || !slices.Equal(c.Changes, []Change{want}) {
+		t.Errorf("%+v, want %+v", c, want)
+	}
+	if c := commits[0]; c.Base != commits[1].Hash || commits[1].Message != "literal" || len(commits[3].Changes) > 0 {
+		t.Errorf("%+v", commits)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "run")); err == nil {
+		t.Error("a program of the repository was run")
+	}
+	for below, want := range map[string]int{"[a]": 1, "a/b.py": 1, "none": 0, "..": 0} {
+		found, err := Walk(t.Context(), dir, below, 0)
+		if len(found) != want || errors.Is(err, ErrHistory) != (want == 0) {
+			t.Errorf("%d commits below %s, %v, want %d", len(found), below, err, want)
+		}
+	}
+}
+
+// Whatever a log holds, reading it ends, and names no file without a path.
+func FuzzParse(f *testing.F) {
+	f.Add("abc\x00def\x00a <b>\x0012\x00message\n\x00\n:100644 100644 a b M\x00f.go\x001\t2\tf.go\x00")
+	f.Fuzz(func(t *testing.T, log string) {
+		for _, c := range parse(log) {
+			for _, ch := range c.Changes {
+				if ch.Status == 0 || ch.Added < 0 {
+					t.Errorf("%+v", c)
+				}
+			}
+		}
+	})
+}
