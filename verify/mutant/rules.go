@@ -254,7 +254,8 @@ func (r *tokenReader) deletion(from, to int) {
 		}
 		instead = "pass"
 	case lexer.JavaScript, lexer.Rust, lexer.Braced:
-		declares := r.Kind == lexer.Braced && to-from > 1 && r.tokens[from+1].Kind == 'w' && !r.is(from, "throw", "delete", "echo")
+		declares := r.Kind == lexer.Braced && to-from > 1 && !r.is(from, "throw", "delete", "echo") &&
+			(r.tokens[from+1].Kind == 'w' || r.is(from+1, "*"))
 		if last.Text != ";" || from > 0 && !r.is(from-1, ";", "{", "}") || r.braces(line) || declares {
 			return
 		}

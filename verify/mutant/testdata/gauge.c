@@ -11,6 +11,7 @@ long level(struct gauge *g, const int *values, size_t n)
 	for (size_t i = 0; i < n; i++)
 		total += values[i] * 2 - 1;
 	g->last = total;
-	free(g->name);
+	struct gauge *next = g->next;
+	free(next);
 	return strcmp(g->name, "none") == 0 && total > '0' ? total : *values;
 }
