@@ -1,6 +1,7 @@
 package mine
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -25,6 +26,8 @@ type Builder struct {
 	// Repository is the absolute path of the repository, Name the first part of the ids of its tasks.
 	Repository string
 	Name       string
+	// Packages is the path of the directory with what the project has installed below itself; empty if that is Repository.
+	Packages string
 	// Machine is where sandboxes find what the project needs. Image is the image that they start from; empty for none.
 	Machine project.Machine
 	Image   string
@@ -87,6 +90,9 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	}}
 	if d.Task.Shows, err = b.shows(dir, c.Language(), in.Dir); err != nil {
 		return Draft{}, "", err
+	}
+	if len(d.Task.Shows) > 0 {
+		d.Task.Installed = cmp.Or(in.Dir, b.Packages)
 	}
 	if err := b.mend(ctx, dir, &d.Task, c.Language()); err != nil {
 		return Draft{}, "", err

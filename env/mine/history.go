@@ -53,6 +53,11 @@ func Walk(ctx context.Context, dir, below string, n int) ([]Commit, error) {
 		}
 		return nil, fmt.Errorf("%w: %s has no commits", ErrHistory, dir)
 	}
+	return log(ctx, dir, "HEAD", below, n)
+}
+
+// log returns the newest commits of a first-parent history.
+func log(ctx context.Context, dir, newest, below string, n int) ([]Commit, error) {
 	args := []string{
 		"--literal-pathspecs", "log", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--raw", "--numstat",
 		"-z", "--abbrev=64", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none",
@@ -61,7 +66,7 @@ func Walk(ctx context.Context, dir, below string, n int) ([]Commit, error) {
 	if n > 0 {
 		args = append(args, "-n", strconv.Itoa(n))
 	}
-	args = append(args, "HEAD", "--")
+	args = append(args, newest, "--")
 	if below != "" {
 		args = append(args, below)
 	}

@@ -72,7 +72,7 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 // environment of Python that is active is found without that.
 func (b Builder) shows(dir, language, installed string) (names []string, err error) {
 	for _, name := range env.Dependencies() {
-		host := filepath.Join(cmp.Or(installed, b.Repository), name)
+		host := filepath.Join(cmp.Or(installed, b.Packages, b.Repository), name)
 		_, absent := os.Stat(host)
 		_, there := os.Lstat(filepath.Join(dir, name))
 		if absent != nil || there == nil || installed == "" && !b.owns(name, language) {

@@ -105,7 +105,21 @@ type Report struct {
 	Held   int     `json:"held,omitempty"`
 	Losses []Loss  `json:"losses"`
 	Tasks  []Row   `json:"tasks"`
+	// Synthetic are the bugs that were made; nil if none were wanted.
+	Synthetic *Made `json:"synthetic,omitempty"`
 }
+
+// Made is what has become of bugs that were made. Their tasks are among those of the report.
+type Made struct {
+	Kinds     []string `json:"kinds"`
+	Bugs      int      `json:"bugs"`
+	Validated int      `json:"validated"`
+	Sound     int      `json:"sound"`
+	Losses    []Loss   `json:"losses"`
+}
+
+// Reasons counts the losses, the most common first.
+func (m Made) Reasons() []Count { return reasons(m.Losses) }
 
 // Row is a task in a report.
 type Row struct {
@@ -118,14 +132,26 @@ type Row struct {
 	Hides []string `json:"hides,omitempty"`
 }
 
-// Add adds what has become of the candidates.
-func (r *Report) Add(m *Mined) {
+// Add adds what has become of the candidates, and returns all tasks, of which those to hold out come last. A bug that was
+// made of a commit whose own task is held out is no task: who learns from it knows the other's solution.
+func (r *Report) Add(m *Mined) []env.Task {
 	r.Validated, r.Sound, r.Losses = m.Validated, len(m.Tasks), m.Losses
 	r.Held = int(r.Share*float64(r.Sound) + 0.5)
-	for _, t := range m.Tasks {
+	tasks := m.Tasks
+	if made := m.Synthetic; made != nil {
+		held := map[string]bool{}
+		for _, t := range m.Tasks[len(m.Tasks)-r.Held:] {
+			held[t.Labels["commit"]] = true
+		}
+		free := slices.DeleteFunc(slices.Clone(made.Tasks), func(t env.Task) bool { return held[t.Labels["commit"]] })
+		r.Synthetic = &Made{m.Kinds, m.Made, made.Validated, len(free), made.Losses}
+		tasks = slices.Concat(free, tasks)
+	}
+	for _, t := range tasks {
 		subject, _, _ := strings.Cut(t.Statement, "\n")
 		r.Tasks = append(r.Tasks, Row{t.ID, subject, len(t.Tests.FailToPass), len(t.Tests.PassToPass), t.Labels, t.Hides})
 	}
+	return tasks
 }
 
 // Count is a number of commits with something in common.
@@ -134,10 +160,12 @@ type Count struct {
 	N  int
 }
 
-// Reasons counts the losses, the most common first, each reason with its most common detail.
-func (r Report) Reasons() []Count {
+// Reasons counts the losses, the most common first.
+func (r Report) Reasons() []Count { return reasons(r.Losses) }
+
+func reasons(losses []Loss) []Count {
 	n := map[string]int{}
-	for _, l := range r.Losses {
+	for _, l := range losses {
 		n[string(l.Reason)]++
 	}
 	return counted(n)

@@ -45,6 +45,8 @@ type Miner struct {
 	Setup []string
 	// Note is told what a set-up does.
 	Note func(format string, args ...any)
+	// Synthetic are the kinds of bugs to make, besides those of the history: of [history.Reverting] and the like.
+	Synthetic []string
 	// Writer writes the statements that no issue gives. Without it, they are the commits' messages.
 	Writer agent.Model
 
@@ -59,6 +61,10 @@ type Mined struct {
 	Validated int
 	// Losses are the candidates that did not become tasks, the newest first.
 	Losses []Loss
+	// Made counts the bugs of these kinds that were made, Synthetic is what has become of them; nil if none were wanted.
+	Kinds     []string
+	Made      int
+	Synthetic *Mined
 }
 
 // Loss is a candidate that did not become a task.
@@ -122,8 +128,17 @@ func Describe(o run.Outcome) string {
 }
 
 // Mine judges the candidates, which are the newest first, as far as that was not done before, and checks that what is
-// left is sound.
+// left is sound. Then it makes bugs, if any are wanted, and judges these.
 func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.Watch) (*Mined, error) {
+	mined, err := m.mine(ctx, "candidates", candidates, w)
+	if err != nil || len(m.Synthetic) == 0 {
+		return mined, err
+	}
+	return mined, m.synthesize(ctx, mined, candidates, w)
+}
+
+// mine judges the candidates of one part.
+func (m *Miner) mine(ctx context.Context, part string, candidates []history.Candidate, w swe.Watch) (*Mined, error) {
 	var plan []run.Job
 	of := map[string]history.Candidate{}
 	for _, c := range candidates {
@@ -132,7 +147,7 @@ func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.
 		plan = append(plan, m.job(id))
 	}
 	if w.Begin != nil {
-		w.Begin("candidates", plan)
+		w.Begin(part, plan)
 	}
 	outcomes, err := m.engine(w, func(ctx context.Context, j run.Job) (any, error) {
 		result, err := m.candidate(ctx, of[j.Task])
@@ -253,6 +268,9 @@ func (r *Mined) sort(
 		}
 		if j.Reason == "" {
 			key := fmt.Sprint(j.Task.Tests.FailToPass, c.SourceFiles())
+			if c.Labels["synthetic"] != "" { // bugs of the same code that the same tests find
+				key += c.Sources
+			}
 			if seen[key] {
 				j.Reason = SameTests
 			}

@@ -36,7 +36,9 @@ type mineOptions struct {
 	timeout time.Duration
 	setup   []string
 	holdout string
-	issues  string
+	// synthetic are the kinds of bugs to make.
+	synthetic []string
+	issues    string
 	// statement says who writes statements that no issue gives, model with which endpoint.
 	statement string
 	model     cli.EndpointFlags
@@ -69,6 +71,10 @@ A task's statement is the issue that the commit names, if --issues has it, or
 the commit's message. With --statement model, a model writes it where there is no
 issue. Its endpoint is sent the message, the change and the tests, and what it
 writes must give nothing of them away.
+
+With --synthetic, further bugs are made and judged in the same way: mutate makes
+the changes of sound tasks wrong in a line, and revert takes changes back from
+today's code whose own time does not run here. The label synthetic says so.
 
 A second run with the same folder judges only what is new: later commits, and with
 --more, earlier ones.
@@ -114,10 +120,13 @@ func newMine(d Deps) *cobra.Command {
 	f.DurationVar(&o.timeout, "test-timeout", 10*time.Minute, "longest `TIME` for a run of a candidate's tests")
 	f.StringVar(&o.holdout, "holdout", "",
 		"keep this `SHARE` of the tasks, the newest (20%), in the folder DIR-held (default: as before)")
+	f.StringSliceVar(&o.synthetic, "synthetic", nil, "also make bugs by `KINDS`: "+strings.Join(syntheticKinds(), ","))
 	f.StringVar(&o.out, "out", "", "keep the tasks in `DIR` (default: tasks/NAME)")
 	f.BoolVar(&o.json, "json", false, "print the report as a line of JSON")
 	return cmd
 }
+
+func syntheticKinds() []string { return []string{history.Reverting, history.Mutating} }
 
 // The values of --statement.
 const (
@@ -139,9 +148,16 @@ func (o *mineOptions) share(last float64) (float64, error) {
 
 func (o *mineOptions) check() error {
 	_, err := o.share(0)
+	for _, kind := range o.synthetic {
+		if !slices.Contains(syntheticKinds(), kind) {
+			return fmt.Errorf("invalid --synthetic %q: must be one or more of %s", kind, strings.Join(syntheticKinds(), ","))
+		}
+	}
 	switch {
 	case err != nil:
 		return err
+	case slices.Contains(o.synthetic, history.Mutating) && o.mutants == 0:
+		return errors.New("--synthetic mutate takes the wrong solutions of --mutants, of which there are none")
 	case o.workers < 1 || o.mutants < 0 || o.commits < 0:
 		return errors.New("--workers must be at least 1, --mutants and --commits must not be negative")
 	case o.bounds.Files < 1 || o.bounds.Lines < 1 || o.bounds.Bytes < 1:
@@ -181,6 +197,9 @@ func runMine(ctx context.Context, d Deps, o mineOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if m.report.Share > 0 && slices.Contains(o.synthetic, history.Reverting) {
+		return cli.Usagef("--synthetic revert and --holdout: today's code has the solutions of the tasks that are held out")
+	}
 	mined, err := m.judge(ctx, candidates)
 	if err != nil {
 		if cli.Interrupted(ctx, err) {
@@ -189,8 +208,8 @@ func runMine(ctx context.Context, d Deps, o mineOptions) (err error) {
 		}
 		return err
 	}
-	m.report.Add(mined)
-	if err := m.folder.Write(mined.Tasks, m.report); err != nil {
+	tasks := m.report.Add(mined)
+	if err := m.folder.Write(tasks, m.report); err != nil {
 		return err
 	}
 	m.progress.plan("", 0)
@@ -199,7 +218,7 @@ func runMine(ctx context.Context, d Deps, o mineOptions) (err error) {
 	} else {
 		m.summary()
 	}
-	if len(mined.Tasks) == 0 {
+	if len(tasks) == 0 {
 		return cli.Exit(cli.ExitUnsolved)
 	}
 	return nil
@@ -310,7 +329,7 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 			TestTimeout: m.o.timeout,
 		},
 		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants, Issues: issues,
-		Writer: writer, Setup: m.report.Setup, Note: m.progress.note,
+		Writer: writer, Setup: m.report.Setup, Note: m.progress.note, Synthetic: m.o.synthetic,
 	}
 	m.progress.note("%s: %s, of which %s may become tasks", m.report.Repository,
 		cli.Plural(m.report.Commits, "commit"), cli.Plural(len(candidates), "candidate"))
@@ -346,6 +365,9 @@ func (m *mining) summary() {
 	}
 	fmt.Fprint(out, stage("commits", r.Commits, r.UnfitReasons()), stage("candidates", r.Candidates, r.Reasons()),
 		stage("validated", r.Validated, nil), stage("sound", r.Sound, nil))
+	if made := r.Synthetic; made != nil {
+		fmt.Fprint(out, stage("bugs made", made.Bugs, made.Reasons()), stage("sound", made.Sound, nil))
+	}
 	wanted := r.Wanted()
 	for i, w := range wanted {
 		if i == 5 {

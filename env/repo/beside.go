@@ -1,0 +1,67 @@
+package repo
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Beside makes dir a bare repository with the objects of another one, unless it is one already, and with its HEAD. Commits
+// can be made there that the other repository must not have.
+func Beside(ctx context.Context, repository, dir string) error {
+	from, to := git{dir: repository}, git{dir: dir}
+	head, err := from.line(ctx, nil, "rev-parse", "--verify", "HEAD^{commit}")
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, "HEAD")); err != nil {
+		format, err := from.line(ctx, nil, "rev-parse", "--show-object-format")
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if _, err := to.run(ctx, nil, "init", "-q", "--bare", "--template=", "--object-format="+format); err != nil {
+			return err
+		}
+	}
+	objects, err := from.path(ctx, "objects")
+	if err != nil {
+		return err
+	}
+	if objects, err = filepath.Abs(objects); err != nil {
+		return err
+	}
+	info := filepath.Join(dir, "objects", "info")
+	if err := os.MkdirAll(info, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(info, "alternates"), []byte(objects+"\n"), 0o644); err != nil {
+		return err
+	}
+	_, err = to.run(ctx, nil, "update-ref", "--no-deref", "HEAD", head)
+	return err
+}
+
+// FirstTwo makes a commit of the tree before that has no parent, and one of the tree after on top of it, which it returns.
+// The same trees, time and message always give the same commits.
+func FirstTwo(ctx context.Context, dir, before, after string, at time.Time, message string) (string, error) {
+	g := git{dir: dir}
+	for _, who := range []string{"AUTHOR", "COMMITTER"} {
+		g.env = append(g.env, "GIT_"+who+"_NAME=deepswe", "GIT_"+who+"_EMAIL=deepswe@localhost",
+			"GIT_"+who+"_DATE="+at.UTC().Format(time.RFC3339))
+	}
+	first, err := g.line(ctx, strings.NewReader("The state before\n"), "commit-tree", before)
+	if err != nil {
+		return "", err
+	}
+	return g.line(ctx, strings.NewReader(message), "commit-tree", after, "-p", first)
+}
+
+// TreeOf returns the name of a commit's tree.
+func TreeOf(ctx context.Context, dir, commit string) (string, error) {
+	return git{dir: dir}.line(ctx, nil, "rev-parse", "--verify", commit+"^{tree}")
+}
