@@ -191,7 +191,7 @@ func (p *parser) primary() expr {
 			return constant(false)
 		case "none", "None":
 			return constant(nil)
-		case "cycler", "joiner", "lipsum":
+		case "cycler", "joiner", "lipsum", "self":
 			p.refuse("the global %s is not known here", t.text)
 		}
 		p.names.note(t.text, read)

@@ -185,7 +185,7 @@ func (s *state) listFilter(name string, v any, a []any) any {
 			items = d.items()
 		}
 		if name == "items" {
-			return &iterator{items}
+			return &iterator{rest: items}
 		}
 		s.sort(items, s.folded(func(v any) any { return v.(tuple)[0] }), false)
 		return List(items)
@@ -200,7 +200,11 @@ func (s *state) listFilter(name string, v any, a []any) any {
 		return undefined{"the first of no items"}
 	}
 	_, once := v.(*iterator)
-	items := slices.Clone(s.items(v))
+	read := s.items
+	if name == "unique" {
+		read = s.take
+	}
+	items := slices.Clone(read(v))
 	switch name {
 	case "join":
 		if a[1] != nil {
@@ -227,7 +231,7 @@ func (s *state) listFilter(name string, v any, a []any) any {
 		s.sort(items, s.folded(itself), name == "max")
 	case "unique":
 		seen, key := NewDict(), s.folded(itself)
-		return &iterator{slices.DeleteFunc(items, func(v any) bool {
+		return &iterator{rest: slices.DeleteFunc(items, func(v any) bool {
 			k := key(v)
 			_, known := seen.Get(k)
 			s.put(seen, k, true)
@@ -238,7 +242,7 @@ func (s *state) listFilter(name string, v any, a []any) any {
 		if isType[string](v) {
 			return s.slice(v, [3]any{nil, nil, int64(-1)})
 		} else if !once {
-			return &iterator{items}
+			return &iterator{rest: items}
 		}
 		return List(items)
 	case "list":
@@ -265,23 +269,34 @@ func (s *state) getter(path any) func(any) any {
 	}
 	return func(v any) any {
 		for part := range strings.SplitSeq(text, ".") {
+			if isType[*namespace](v) {
+				s.fail("a filter by the attribute of a namespace") // Python reads it later
+			}
 			v = s.item(v, part)
 		}
 		return v
 	}
 }
 
+// lazily returns the items of a filter that Python applies only when they are read.
+func (s *state) lazily(v any, c call) []any {
+	if slices.ContainsFunc(slices.Concat(c.args, c.named), isType[*iterator]) {
+		s.fail("a filter of each item with a generator")
+	}
+	return s.take(v)
+}
+
 func (s *state) mapped(v any, c call) any {
-	items := slices.Clone(s.items(v))
+	items := slices.Clone(s.lazily(v, c))
 	if len(c.args) == 0 && slices.Contains(c.names, "attribute") {
-		return &iterator{s.each(items, s.getter(s.bind("map", c, "attribute")[0]))}
+		return &iterator{rest: s.each(items, s.getter(s.bind("map", c, "attribute")[0]))}
 	}
 	name, _ := append(c.args, nil)[0].(string)
 	if name == "" {
 		s.fail("map without a filter")
 	}
 	rest := call{c.args[1:], c.names, c.named}
-	return &iterator{s.each(items, func(v any) any { return s.filter(name, v, rest) })}
+	return &iterator{rest: s.each(items, func(v any) any { return s.filter(name, v, rest) })}
 }
 
 func (s *state) selected(name string, v any, c call) any {
@@ -301,7 +316,8 @@ func (s *state) selected(name string, v any, c call) any {
 		return &iterator{}
 	}
 	wanted := strings.HasPrefix(name, "select")
-	return &iterator{slices.DeleteFunc(slices.Clone(s.items(v)), func(v any) bool { return keep(get(v)) != wanted })}
+	items := slices.Clone(s.lazily(v, c))
+	return &iterator{rest: slices.DeleteFunc(items, func(v any) bool { return keep(get(v)) != wanted })}
 }
 
 // folded returns the key by which strings are sorted without regard to their case.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -165,6 +166,7 @@ func TestUnknown(t *testing.T) {
 		"{{ x.encode('utf-8') }}":                        "the method encode",
 		"{{ x.__class__ }}":                              "the attribute \"__class__\"",
 		"{{ cycler('a') }}":                              "the global cycler",
+		"{{ self is defined }}":                          "the global self",
 		"{% for x in y recursive %}{% endfor %}":         "a recursive loop",
 		"{% macro m() %}{{ varargs }}{% endmacro %}":     "varargs in a macro",
 		"{{ f(*args) }}":                                 "* in a call",
@@ -193,14 +195,47 @@ func TestBounds(t *testing.T) {
 		"{{ strftime_now('%U') }}":                        "strftime_now with %U",
 		"{{ 9999999999 * 9999999999 }}":                   "9999999999 * 9999999999",
 		"{{ 'ß' | upper }}":                               "beyond ASCII",
+		"{{ big * 0 }}":                                   "* 0",
 		"{% for x in [1] %}{{ tools }}{% endfor %}{% if x %}{% set tools = 1 %}{% endif %}": "assigned later",
+
+		"{{ 9223372036854775807 < 9223372036854775808.0 }}": "the order of",
+
+		"{% set a = 'ab' | map('upper') %}{% set b = a | map('lower') %}{{ a | list }}": "something else reads",
+
+		"{% set a = 'ab' | map('upper') %}{% for c in a %}{{ a | list }}{% endfor %}": "something else reads",
+
+		"{% set a = 'ab' | unique %}{{ 'xy' | map('default', a) | list }}": "with a generator",
+
+		"{% set a = namespace(x=1) %}{{ [a] | map(attribute='x') | list }}": "of a namespace",
+
+		"{% set a = namespace(x=1) %}{% macro m() %}{% set a.x = 2 %}{% endmacro %}{% for i in 'a' if m() %}{% endfor %}": "changes a namespace",
 	} {
 		template, err := jinja.Parse(source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := template.Render(jinja.NewDict("tools", nil), now); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := template.Render(jinja.NewDict("tools", nil, "big", math.Inf(1)), now); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", source, err, want)
+		}
+	}
+}
+
+// What Python reads as JSON beside JSON itself is told apart from what it does not read either.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{`{"a": NaN}`, `[-Infinity]`, `"\ud83d"`, `"\\\uD83D x\uDE00"`, `"\ude00\ud83d"`, `["NaN", NaN]`} {
+		if _, err := jinja.JSON([]byte(text)); !errors.Is(err, jinja.ErrUnknown) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{`"NaN"`, `"\ud83d\ude00"`, `"\\ud83d"`, `"\u00e9\n"`, strings.Repeat("9", 4300)} {
+		if _, err := jinja.JSON([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{`NaN,`, `{"a": nan}`, `"\ud83d`, strings.Repeat("9", 4301)} {
+		if _, err := jinja.JSON([]byte(text)); err == nil || errors.Is(err, jinja.ErrUnknown) {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

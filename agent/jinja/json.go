@@ -4,13 +4,39 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// JSON reads a value as Python's json.loads does.
+// escape finds one of JSON's, or a pair of them that is one character.
+var (
+	escape     = regexp.MustCompile(`\\(u[dD][89abAB]..\\u[dD][c-fC-F]|u[dD][89a-fA-F]|.)`)
+	beyondJSON = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?Infinity|NaN`)
+)
+
+// pythons reports whether Python reads a text as JSON with a value that is none here: NaN, an infinity by name, or half
+// of a character of 32 bits.
+func pythons(raw []byte) bool {
+	plain := beyondJSON.ReplaceAllFunc(raw, func(found []byte) []byte {
+		if found[0] == '"' {
+			return found
+		}
+		return []byte("0")
+	})
+	half := func(e []byte) bool { return len(e) == len(`\ud8`) }
+	return json.Valid(plain) && (len(plain) != len(raw) || slices.ContainsFunc(escape.FindAll(raw, -1), half))
+}
+
+// JSON reads a value as Python's json.loads does. The error wraps [ErrUnknown] where that would read one that is none
+// here.
 func JSON(raw []byte) (any, error) {
+	if pythons(raw) {
+		return nil, fmt.Errorf("%w: JSON with NaN, Infinity, or half of a character", ErrUnknown)
+	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
 	v, err := decode(d)
@@ -34,6 +60,10 @@ func decode(d *json.Decoder) (any, error) {
 		}
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 			return n, nil
+		}
+		const most = 4300 // digits of a number in Python
+		if len(strings.TrimPrefix(text, "-")) > most {
+			return nil, fmt.Errorf("a number of more than %d digits", most)
 		}
 		return bigint(text), nil
 	case json.Delim:

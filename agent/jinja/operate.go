@@ -157,6 +157,7 @@ func (s *state) number(op string, a, b any) any {
 	j, whole2 := whole(b)
 	const exact = 1 << 31 // beyond, results may not fit
 	whole := whole1 && whole2 && max(x, -x, y, -y) < exact
+	result := math.NaN() // Python compares that by identity at times, so it is refused
 	switch {
 	case whole1 && whole2 && !whole:
 	case whole && op == "+":
@@ -172,14 +173,17 @@ func (s *state) number(op string, a, b any) any {
 		}
 		return (i - rest) / j
 	case op == "/" && y != 0:
-		return x / y
+		result = x / y
 	case whole:
 	case op == "+":
-		return x + y
+		result = x + y
 	case op == "-":
-		return x - y
+		result = x - y
 	case op == "*":
-		return x * y
+		result = x * y
+	}
+	if !math.IsNaN(result) {
+		return result
 	}
 	s.fail("%v %s %v", a, op, b)
 	return nil
@@ -203,18 +207,18 @@ func (s *state) compare(op string, a, b any) bool {
 
 // order compares numbers and strings.
 func (s *state) order(a, b any) int {
-	i, whole1 := whole(a)
-	j, whole2 := whole(b)
-	x, y := real(a), real(b)
+	i, whole1 := same(a).(int64)
+	j, whole2 := same(b).(int64)
+	n := cmp.Compare(real(a), real(b))
 	switch {
 	case isType[string](a) && isType[string](b):
 		return strings.Compare(a.(string), b.(string))
-	case !isNumber(a) || !isNumber(b) || math.IsNaN(x) || math.IsNaN(y):
-		s.fail("the order of %s and %s", kind(a), kind(b))
 	case whole1 && whole2:
 		return cmp.Compare(i, j)
+	case !isNumber(a) || !isNumber(b), n == 0 && !s.equal(a, b): // a large whole number is rounded here, and not in Python
+		s.fail("the order of %s and %s", kind(a), kind(b))
 	}
-	return cmp.Compare(x, y)
+	return n
 }
 
 // contains is Python's in.

@@ -242,6 +242,9 @@ func (p *parser) attribute(name, attribute string) func(*scope, any) {
 		if !ok {
 			s.fail("%s is not a namespace", name)
 		}
+		if s.keeping > 0 {
+			s.fail("the condition of a loop changes a namespace")
+		}
 		ns.vars.Set(attribute, v)
 	}
 }
@@ -318,7 +321,7 @@ func (p *parser) loop() stmt {
 		otherwise = func(s *scope) flow { return inner(alone(s)) }
 	}
 	return func(s *scope) flow {
-		l := &loop{state: s.state, items: s.items(from(s))}
+		l := &loop{state: s.state, items: s.take(from(s))}
 		if keep != nil {
 			s.keeping++
 			l.items = slices.DeleteFunc(slices.Clone(l.items), func(v any) bool {

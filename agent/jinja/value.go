@@ -3,6 +3,7 @@ package jinja
 import (
 	"math"
 	"slices"
+	"strconv"
 	"unicode"
 	"unicode/utf8"
 )
@@ -20,8 +21,12 @@ type (
 	bigint string
 	// view are the keys, values or items of a dict, or a range of numbers. It can be iterated over.
 	view []any
-	// iterator gives its values once, as a generator of Python. They are computed in advance.
-	iterator  struct{ rest []any }
+	// iterator gives its values once, as a generator of Python. They are computed in advance. It is taken by what reads it
+	// only bit by bit in Python: then whatever else reads it would get other values.
+	iterator struct {
+		rest  []any
+		taken bool
+	}
 	namespace struct{ vars *Dict }
 	method    struct {
 		of   any
@@ -54,8 +59,12 @@ func same(key any) any {
 		}
 		return int64(0)
 	case float64:
-		if k == math.Trunc(k) && math.Abs(k) < 1<<62 {
+		switch {
+		case k != math.Trunc(k) || math.IsInf(k, 0):
+		case k >= -1<<63 && k < 1<<63:
 			return int64(k)
+		default:
+			return bigint(strconv.FormatFloat(k, 'f', 0, 64))
 		}
 	case markup:
 		return string(k)
@@ -218,18 +227,7 @@ func (s *state) equal(a, b any) bool {
 	case view, method, function:
 		s.fail("a comparison with %s", kind(a))
 	}
-	if !hashable(b) {
-		return false
-	}
-	if isNumber(a) && isNumber(b) {
-		i, whole1 := whole(a)
-		j, whole2 := whole(b)
-		if whole1 && whole2 {
-			return i == j
-		}
-		return real(a) == real(b)
-	}
-	return same(a) == same(b)
+	return hashable(b) && same(a) == same(b)
 }
 
 // isSpace reports what Python takes for a space.
@@ -239,7 +237,9 @@ func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f 
 func (s *state) iterate(v any) func() (any, bool) {
 	it, ok := v.(*iterator)
 	if !ok {
-		it = &iterator{s.items(v)}
+		it = &iterator{rest: s.items(v)}
+	} else if it.taken {
+		s.fail("a generator that something else reads, too")
 	}
 	return func() (any, bool) {
 		if len(it.rest) == 0 {
@@ -259,11 +259,23 @@ func iterable(v any) bool {
 	return false
 }
 
+// take returns all items of a value that Python would read one after the other, while other things happen.
+func (s *state) take(v any) []any {
+	items := s.items(v)
+	if it, ok := v.(*iterator); ok {
+		it.taken = true
+	}
+	return items
+}
+
 // items returns all of a value's items.
 func (s *state) items(v any) []any {
 	var items []any
 	switch v := v.(type) {
 	case *iterator:
+		if v.taken {
+			s.fail("a generator that something else reads, too")
+		}
 		items, v.rest = v.rest, nil
 	case undefined:
 	case string:
