@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,8 +78,12 @@ type Options struct {
 // jinja's. Like the template it trusts what messages say: a mark in their text is a mark. Arguments of calls that are
 // no JSON object become an empty one, as vLLM has it.
 func (t *Template) Render(messages []trajectory.Message, o Options) (string, error) {
+	turns, err := conversation(messages)
+	if err != nil {
+		return "", err
+	}
 	vars := jinja.NewDict(
-		"messages", conversation(messages), "tools", nil, "documents", nil, "add_generation_prompt", o.Reply)
+		"messages", turns, "tools", nil, "documents", nil, "add_generation_prompt", o.Reply)
 	template := t.plain
 	if len(o.Tools) > 0 {
 		template = t.native
@@ -102,7 +107,7 @@ func (t *Template) Render(messages []trajectory.Message, o Options) (string, err
 }
 
 // conversation has messages as transformers hands them to templates.
-func conversation(messages []trajectory.Message) jinja.List {
+func conversation(messages []trajectory.Message) (jinja.List, error) {
 	out := jinja.List{}
 	for _, m := range messages {
 		d := jinja.NewDict()
@@ -115,6 +120,9 @@ func conversation(messages []trajectory.Message) jinja.List {
 			calls := jinja.List{}
 			for _, c := range m.ToolCalls {
 				arguments, err := jinja.JSON([]byte(c.Arguments))
+				if errors.Is(err, jinja.ErrUnknown) {
+					return nil, fmt.Errorf("the arguments of a call: %w", err)
+				}
 				if _, ok := arguments.(*jinja.Dict); !ok || err != nil {
 					arguments = jinja.NewDict()
 				}
@@ -134,7 +142,7 @@ func conversation(messages []trajectory.Message) jinja.List {
 		}
 		out = append(out, d)
 	}
-	return out
+	return out, nil
 }
 
 // describe returns a tool as OpenAI's function object.
