@@ -229,7 +229,9 @@ func (r *reader) objects(body string) bool {
 }
 
 var (
-	callName      = regexp.MustCompile(`"name"\s*:\s*"([^"\\]*)"`)
+	callName = regexp.MustCompile(`"name"\s*:\s*"([^"\\]*)"`)
+	// wholeCall begins a reply that is a call. Other replies may be JSON with names, too.
+	wholeCall     = regexp.MustCompile(`^\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"([^"\\]*)"\s*,\s*"parameters"\s*:`)
 	callArguments = regexp.MustCompile(`"(?:arguments|parameters)"\s*:\s*`)
 )
 
@@ -244,7 +246,11 @@ func readCall(body, key string) (name, id, arguments string, ok bool) {
 		_, has := call[key]
 		return name, id, arguments, has || key == "arguments"
 	}
-	found := callName.FindStringSubmatch(body)
+	begin := callName
+	if key == "parameters" {
+		begin = wholeCall
+	}
+	found := begin.FindStringSubmatch(body)
 	if found == nil {
 		return "", "", "", false
 	}

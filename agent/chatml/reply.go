@@ -80,7 +80,7 @@ var recipient = regexp.MustCompile(`(?:^|\s)to=([^\s<\x{FFFD}]+)`)
 func (c channels) read(text string, turn int) trajectory.Message {
 	m := trajectory.Message{Role: trajectory.RoleAssistant}
 	var thoughts, texts []string
-	for _, one := range strings.Split(text, c.start) {
+	for i, one := range strings.Split(text, c.start) {
 		head, body, written := strings.Cut(one, c.message)
 		body, _, _ = strings.Cut(body, c.end)
 		body = plain(body)
@@ -91,7 +91,7 @@ func (c channels) read(text string, turn int) trajectory.Message {
 			if one != "" {
 				texts = append(texts, plain(one))
 			}
-		case to != nil:
+		case to != nil && (i == 0 || strings.HasPrefix(head, "assistant")): // others may have readers, too: results have
 			m.ToolCalls = append(m.ToolCalls, trajectory.ToolCall{ID: callID(turn, len(m.ToolCalls)),
 				Name: cmp.Or(strings.TrimPrefix(to[1], "functions."), to[1]), Arguments: strings.TrimSpace(body)})
 		case strings.HasPrefix(channel, "analysis"):
