@@ -231,7 +231,8 @@ func (r *reader) objects(body string) bool {
 var (
 	callName = regexp.MustCompile(`"name"\s*:\s*"([^"\\]*)"`)
 	// wholeCall begins a reply that is a call. Other replies may be JSON with names, too.
-	wholeCall     = regexp.MustCompile(`^\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"([^"\\]*)"\s*,\s*"parameters"\s*:`)
+	wholeCall = regexp.MustCompile(
+		`^\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"([^"\\]*)"\s*,\s*"parameters"\s*:`)
 	callArguments = regexp.MustCompile(`"(?:arguments|parameters)"\s*:\s*`)
 )
 
