@@ -191,8 +191,8 @@ func (p *parser) primary() expr {
 			return constant(false)
 		case "none", "None":
 			return constant(nil)
-		case "cycler", "joiner", "lipsum", "self":
-			p.refuse("the global %s is not known here", t.text)
+		case "cycler", "joiner", "lipsum", "self", "varargs", "kwargs", "caller":
+			p.refuse("the name %s is not known here", t.text)
 		}
 		p.names.note(t.text, read)
 		return func(s *scope) any { return s.lookup(t.text) }

@@ -364,13 +364,15 @@ func (p *parser) macro() stmt {
 	p.store(m.name)
 	m.prepare = p.own(true, func() {
 		p.want("(")
-		var parameters []string
 		for !p.skip(")") {
 			if len(m.parameters) > 0 {
 				p.want(",")
 			}
 			name := p.want(kindName).text
-			m.parameters, parameters = append(m.parameters, name), append(parameters, name)
+			if name == "caller" || slices.Contains(m.parameters, name) {
+				p.refuse("the parameter %s", name)
+			}
+			m.parameters = append(m.parameters, name)
 			var value expr
 			if p.skip("=") {
 				value = p.expression(true)
@@ -379,13 +381,8 @@ func (p *parser) macro() stmt {
 			}
 			m.defaults = append(m.defaults, value)
 		}
-		p.declare(parameters)
+		p.declare(m.parameters)
 		m.run, _ = p.block("endmacro")
-		for _, name := range []string{"varargs", "kwargs", "caller"} {
-			if _, ok := p.names.first[name]; ok && !slices.Contains(parameters, name) {
-				p.refuse("%s in a macro", name)
-			}
-		}
 	})
 	return func(s *scope) flow {
 		own := *m
