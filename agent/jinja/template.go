@@ -145,14 +145,14 @@ func (m *macro) call(s *state, c call) any {
 	in := m.prepare(m.scope)
 	values := s.bind("macro "+m.name, c, m.parameters...)
 	for i, name := range m.parameters {
-		v := values[i]
-		if v == nil && !c.given(i, name) {
-			v = undefined{"parameter '" + name + "' was not provided"}
-			if m.defaults[i] != nil {
-				v = m.defaults[i](in)
-			}
+		if in.vars[name] = values[i]; !c.given(i, name) {
+			in.vars[name] = undefined{"parameter '" + name + "' was not provided"}
 		}
-		in.vars[name] = v
+	}
+	for i, name := range m.parameters { // defaults see all parameters, those that come later as well
+		if m.defaults[i] != nil && !c.given(i, name) {
+			in.vars[name] = m.defaults[i](in)
+		}
 	}
 	line := s.line
 	text := s.capture(in, m.run)
