@@ -19,6 +19,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -75,8 +76,12 @@ func run(args []string) int {
 	return cli.ExitCode(err)
 }
 
+// echo is less than a person needs to press Ctrl-C again.
+const echo = 200 * time.Millisecond
+
 // interrupts turns the signals that ask to stop into a context that ends with the first one, and a channel that is
-// closed with the second. A third one leaves at once.
+// closed with the second. A third one leaves at once. What comes within an echo of the one before is the same one:
+// timeout(1) signals its command and then the group that the command is in.
 func interrupts(errOut io.Writer) (context.Context, <-chan struct{}, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	abandon := make(chan struct{})
@@ -87,12 +92,18 @@ func interrupts(errOut io.Writer) (context.Context, <-chan struct{}, func()) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {
-		for n := 1; ; n++ {
+		var last time.Time
+		for n := 0; ; {
 			select {
 			case <-done:
 				return
 			case <-signals:
 			}
+			if time.Since(last) < echo {
+				continue
+			}
+			last = time.Now()
+			n++
 			switch n {
 			case 1:
 				cli.Say(errOut, "stopping (once more to leave at once)")
