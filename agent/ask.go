@@ -19,7 +19,7 @@ func (r *rollout) ask(ctx context.Context) (Reply, error) {
 	if !undecided || !errors.Is(err, ErrToolsUnsupported) {
 		return reply, err
 	}
-	r.log.Warn("the endpoint does not support tool calls: continuing in XML", "model", r.ModelName, "error", err)
+	r.log.Warn("the endpoint does not support tool calls: continuing in XML", "error", err)
 	r.emit(Event{Kind: EventFallback, Text: XML{}.Name()})
 	if err := r.open(XML{}); err != nil {
 		return Reply{}, fmt.Errorf("%w: %w", errFallback, err)

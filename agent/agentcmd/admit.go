@@ -257,7 +257,7 @@ func (o *solveOptions) fillFrom(c cli.Config) {
 		o.Format = cmp.Or(c.Format, o.Format)
 	}
 	if !o.Given("context") && c.Context != 0 {
-		o.Context = c.Context
+		o.Context = int(c.Context)
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -84,6 +86,7 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 	}
 	checks = append(checks,
 		func() []env.Finding { return checkEndpoint(ctx, d.World, o.baseURL, o.model) }, checkDisk,
+		func() []env.Finding { return checkRuns(filepath.Dir(d.RunDir("x"))) },
 		func() []env.Finding { return checkGit(ctx) })
 	if !o.agent.Own() {
 		checks = append(checks, func() []env.Finding { return checkAgent(ctx, d.World, o.agent) })
@@ -312,6 +315,26 @@ func checkDisk() []env.Finding {
 		findings = append(findings, f)
 	}
 	return findings
+}
+
+// checkRuns tries whether runs can be kept in a directory, which need not exist yet, and finds what keeps them from it.
+func checkRuns(dir string) []env.Finding {
+	there := dir
+	for {
+		if _, err := os.Stat(there); !errors.Is(err, fs.ErrNotExist) || there == filepath.Dir(there) {
+			break
+		}
+		there = filepath.Dir(there)
+	}
+	f, err := os.CreateTemp(there, ".try-*")
+	if err != nil {
+		return []env.Finding{failure("runs", fmt.Errorf("no run can be kept in %s: %w", dir, err),
+			"make it a directory that you can write, or export XDG_STATE_HOME=DIR")}
+	}
+	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+		return []env.Finding{failure("runs", err, "")}
+	}
+	return nil
 }
 
 func sameDisk(a, b string) bool {

@@ -211,14 +211,19 @@ func explain(r attempt.Result, l agent.Limits) string {
 			return fmt.Sprintf("the prompt alone does not fit into %s: serve the model with a longer one, or shorten the issue",
 				window)
 		}
-		return fmt.Sprintf("the conversation has filled %s; --context allows more, up to what the endpoint serves", window)
+		return fmt.Sprintf("the conversation has filled %s, or what the endpoint has of it; --context allows more, up to what "+
+			"the endpoint serves", window)
 	case agent.MaxCost:
 		return fmt.Sprintf("the cost limit of %.2f is reached; --max-cost allows more", l.Cost)
 	case agent.Timeout:
 		return fmt.Sprintf("the time limit of %s is reached; --timeout allows more", l.Wall)
 	case agent.FormatErrors:
-		return fmt.Sprintf("the last replies contained no valid call; if the model uses another format than %s, use --format",
-			out.Format)
+		other := agent.XML{}.Name()
+		if out.Format == other {
+			other = agent.Native{}.Name()
+		}
+		return fmt.Sprintf("the last replies contained no valid call in the format %s; to try the other one: --format %s",
+			out.Format, other)
 	case agent.Exhausted:
 		return "the commands have used up the sandbox's own memory or disk, which ended it; its changes are lost"
 	case agent.Stuck:
@@ -227,7 +232,7 @@ func explain(r attempt.Result, l agent.Limits) string {
 		switch {
 		case r.PatchErr != nil || len(r.Patch.Diff) > 0:
 		case r.Patch.Ignored > 0:
-			return fmt.Sprintf("the only changes are %d new files that .gitignore leaves out", r.Patch.Ignored)
+			return "nothing has changed but files that are ignored or generated: " + cli.Plural(r.Patch.Ignored, "new file")
 		case len(r.Patch.Omitted) == 0:
 			return "the agent submitted without having changed a file"
 		}

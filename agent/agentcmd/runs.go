@@ -26,6 +26,9 @@ deliver its patch, and deepswe solve --resume RUN goes on with it.`
 // shownRuns is how many runs are listed without --all.
 const shownRuns = 20
 
+// mostIssue is how many columns of an issue are shown at most.
+const mostIssue = 80
+
 // runLine is a run in the list, and a line of --json.
 type runLine struct {
 	Type    string    `json:"type"` // "run"
@@ -188,7 +191,7 @@ func widthOf(d Deps) int {
 }
 
 // printRuns prints the list. On a terminal, columns are shortened so that rows fit, and the issue gets the width that
-// the others leave. In a pipe everything is printed in full.
+// the others leave. In a pipe everything is printed in full, but for the issue.
 func printRuns(out io.Writer, lines []runLine, width int) error {
 	rows := [][]string{{"DATE", "RUN", "REPOSITORY", "ISSUE", "MODEL", "STATUS"}}
 	for _, l := range lines {
@@ -211,6 +214,9 @@ func printRuns(out io.Writer, lines []runLine, width int) error {
 		}
 	}
 	const repo, issue, model, last = 2, 3, 4, 5
+	for _, row := range rows {
+		row[issue] = cli.Cut(row[issue], mostIssue) // an issue can be one long line
+	}
 	if width > 0 {
 		fit(rows, width-1, repo, issue, model, last)
 	}

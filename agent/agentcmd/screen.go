@@ -220,9 +220,8 @@ func (s *screen) event(e agent.Event) {
 		s.Line(s.row(e.Step, s.styles.bad.Render("!"), "told the model: "+cli.FirstLine(e.Text, s.Width()-24)))
 	case agent.EventCompaction:
 		s.Line(s.row(e.Step, " ", s.styles.dim.Render(cli.Cut(e.Text, s.Width()-7))))
-	case agent.EventFallback:
-		s.Line(s.row(e.Step, " ", "the endpoint takes no tool calls: going on in the format "+e.Text))
-	case agent.EventStart, agent.EventDifference, agent.EventStop:
+	case agent.EventFallback, // which the log says, with the reason
+		agent.EventStart, agent.EventDifference, agent.EventStop:
 	}
 }
 

@@ -5,12 +5,14 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"deepswe/agent/attempt"
 	"deepswe/agent/cli"
+	"deepswe/agent/llm"
 	"deepswe/env"
 	"deepswe/env/forge"
 )
@@ -141,6 +143,7 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
   deepswe solve https://github.com/owner/repo/pull/9 --pr
   deepswe solve --issue-file issue.md -k 8 --verifier hybrid
   deepswe solve --issue-file issue.md --image python:3.12 --json`,
+		Args: refuseLooseValue,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all {
 				return cmd.Help()
@@ -179,6 +182,23 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 	f.BoolVar(&all, "help-all", false, "help for all flags")
 	relateFlags(d, cmd)
 	return cmd
+}
+
+// refuseLooseValue refuses --apply ask, which would be --apply and a word of the issue: the value of a flag that may go
+// without one is behind a "=".
+func refuseLooseValue(cmd *cobra.Command, args []string) error {
+	for flag, values := range map[string][]string{
+		"apply":  {applyAll, applyAsk, "true", "false"},
+		"pr":     {string(forge.Auto), string(forge.Branch), string(forge.Fork), string(forge.AGit)},
+		"tokens": {string(llm.Auto), string(llm.Extend), string(llm.Template)},
+	} {
+		for _, word := range args {
+			if cmd.Flags().Changed(flag) && slices.Contains(values, word) {
+				return cli.Usagef("--%s %s: to fix: --%s=%s (%q would be part of the issue)", flag, word, flag, word, word)
+			}
+		}
+	}
+	return nil
 }
 
 // relateFlags says which flags exclude each other, and completes those that name a run.

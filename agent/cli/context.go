@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gopkg.in/yaml.v3"
 )
 
 // contextValue is the value of --context: a number of tokens, or several if the command accepts them.
@@ -73,6 +75,18 @@ func (v *tokensValue) Set(text string) error {
 const mostTokens = 1 << 30
 
 // parseTokens reads a number of tokens; k is 1024 of them.
+// tokens is a length in a configuration, which is written as on the command line.
+type tokens int
+
+func (t *tokens) UnmarshalYAML(node *yaml.Node) error {
+	n, err := parseTokens(node.Value)
+	if err != nil {
+		return fmt.Errorf("line %d: context: %w", node.Line, err)
+	}
+	*t = tokens(n)
+	return nil
+}
+
 func parseTokens(word string) (int, error) {
 	digits, thousands := strings.CutSuffix(strings.ToLower(word), "k")
 	n, err := strconv.Atoi(digits)

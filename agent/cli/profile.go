@@ -74,7 +74,7 @@ func parse[T any](data []byte, profiles func(T) []Profile) (v T, err error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(&v); err != nil && !errors.Is(err, io.EOF) {
-		return v, err
+		return v, plainYAML(err)
 	}
 	for _, p := range profiles(v) {
 		if err := p.check(); err != nil {

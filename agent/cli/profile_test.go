@@ -49,7 +49,10 @@ func TestProfileOf(t *testing.T) {
 		"profiles: [{models: [a], format: yaml}]":     "choose xml or tools",
 		"profiles: [{models: [a], thoughts: some}]":   "choose kept or dropped",
 		"profiles: [{models: [a], context: -1}]":      "must not be negative",
-		"profiles: [{models: [a], temperatur: 0.15}]": "field temperatur not found",
+		"profiles: [{models: [a], temperatur: 0.15}]": `line 1: unknown key "temperatur"`,
+		"base_url: a\nmodl: b\nprices: 3":             "line 2: unknown key \"modl\": the keys are base_url, model, ",
+		"prices: {b: {input: much}}":                  "line 1: invalid value `much`",
+		"context: -5":                                 `line 1: context: invalid number of tokens "-5"`,
 	} {
 		if _, err := parseConfig([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", text, err)

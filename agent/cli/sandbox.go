@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 
@@ -171,6 +172,9 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 	if !ok {
 		return nil, Usagef("--env %s is not available here", c.Env)
 	}
+	if err := tryTemp(); err != nil {
+		return nil, err
+	}
 	p, err := k.Open(ctx, w.Logger(), c)
 	auto := cmp.Or(c.Env, EnvAuto) == EnvAuto
 	switch {
@@ -190,6 +194,15 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 			"image (requires Docker), and --env host works on a scratch copy with no isolation at all", err)
 	}
 	return nil, &ExitError{Code: ExitSandbox, Err: err}
+}
+
+// tryTemp tries the directory of temporary files, which all sandboxes need on this side.
+func tryTemp() error {
+	dir, err := os.MkdirTemp("", "deepswe-try-*")
+	if err != nil {
+		return Usagef("temporary files: %w; to fix: export TMPDIR=DIR, a directory that can be written", err)
+	}
+	return os.Remove(dir)
 }
 
 // SandboxFlags are the flags that select where commands run. In the configuration of a training run they are keys.

@@ -45,7 +45,7 @@ func (w World) Settings() ([]Setting, error) {
 	}
 	length := ""
 	if c.Context != 0 {
-		length = strconv.Itoa(c.Context)
+		length = strconv.Itoa(int(c.Context))
 	}
 	prices, pods := "", ""
 	if c.Prices != nil {
@@ -97,9 +97,6 @@ func (c Config) check(w World) error {
 	if _, known := agent.FormatNamed(c.Format); c.Format != "" && c.Format != autoFormat && !known {
 		return Usagef("format: choose auto, xml or tools")
 	}
-	if c.Context < 0 {
-		return Usagef("context must not be negative")
-	}
 	_, err := parseSize("image_budget", c.ImageBudget)
 	_, derr := parseSize("disk", c.Disk)
 	return errors.Join(err, derr)
@@ -114,6 +111,9 @@ func (w World) SetConfig(key, value string) error {
 	}
 	if full, err := filepath.EvalSymlinks(path); err == nil {
 		path = full // a link stays one
+	}
+	if !slices.Contains(keysOf(Config{}), key) {
+		return Usagef("unknown key %q: the keys are %s", key, strings.Join(keysOf(Config{}), ", "))
 	}
 	if key == "prices" || key == "kubernetes" || key == "profiles" {
 		return Usagef("%s is more than one value: write it into %s", key, path)
@@ -134,7 +134,7 @@ func (w World) SetConfig(key, value string) error {
 	}
 	c, err := parseConfig(data)
 	if err != nil {
-		return Usagef("%s: %w", key, err)
+		return Usagef("configuration %s: %w", path, err)
 	}
 	if err := c.check(w); err != nil {
 		return err

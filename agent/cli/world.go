@@ -146,7 +146,7 @@ type Config struct {
 	Env     string `yaml:"env"`
 	Image   string `yaml:"image"`
 	Format  string `yaml:"format"`
-	Context int    `yaml:"context"`
+	Context tokens `yaml:"context"`
 	// Prices are the prices of models, by their names in requests.
 	Prices *Prices `yaml:"prices"`
 	// Profiles come before those that are built in.

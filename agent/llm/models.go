@@ -219,7 +219,7 @@ func (c *Client) notServed(ctx context.Context, model string) string {
 	case len(served) == 0:
 		return "the endpoint serves no model; load one"
 	case slices.ContainsFunc(served, func(m ServedModel) bool { return m.ID == model }):
-		return "check --base-url: the endpoint lists the model, but has no chat completions there"
+		return "the endpoint lists the model: check --base-url, and that the key may use it, or choose another with --model"
 	}
 	return "set --model to one that the endpoint serves: " + list(served)
 }

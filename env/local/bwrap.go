@@ -45,8 +45,8 @@ var _ env.Overlayer = (*Bwrap)(nil)
 func NewBwrap(o Options) (*Bwrap, error) {
 	program, err := exec.LookPath("bwrap")
 	if err != nil {
-		return nil, fmt.Errorf("bwrap sandboxes: bubblewrap is not installed: to fix: "+
-			"apt-get install bubblewrap (or dnf, pacman, apk): %w", err)
+		return nil, fmt.Errorf("bwrap sandboxes: bubblewrap is not installed (%w): to fix: "+
+			"apt-get install bubblewrap (or dnf, pacman, apk)", err)
 	}
 	common, err := newBase("bwrap", o)
 	if err != nil {

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// strangeKey and strangeValue are what the YAML library says of the user's words, in words of its own.
+var (
+	strangeKey   = regexp.MustCompile(`field (\S+) not found in type (\S+)`)
+	strangeValue = regexp.MustCompile("cannot unmarshal !!\\w+ (?s)(`.*`) into .*")
+)
+
+// plainYAML says what is wrong in a document without the names of our types, a line for each.
+func plainYAML(err error) error {
+	var wrong *yaml.TypeError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	var lines []string
+	for _, said := range wrong.Errors {
+		if m := strangeKey.FindStringSubmatch(said); m != nil {
+			said = strings.Replace(said, m[0], fmt.Sprintf("unknown key %q", m[1]), 1)
+			if m[2] == reflect.TypeFor[Config]().String() {
+				said += ": the keys are " + strings.Join(keysOf(Config{}), ", ")
+			}
+		}
+		lines = append(lines, strangeValue.ReplaceAllString(said, "invalid value $1"))
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+// keysOf returns the keys of a struct in a YAML document, in order.
+func keysOf(v any) []string {
+	var keys []string
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+		keys = append(keys, f.Tag.Get("yaml"))
+	}
+	return keys
+}
