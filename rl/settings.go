@@ -2,6 +2,7 @@ package rl
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -11,6 +12,9 @@ import (
 
 	"deepswe/agent/trajectory"
 )
+
+// ErrNoSetting reports a key that no setting of an algorithm has.
+var ErrNoSetting = errors.New("is not a setting of an algorithm")
 
 // setting is one switch of an algorithm under the name that --set and the configuration use. A get of a zero value
 // returns the name of the default, and set of what get returned changes nothing.
@@ -49,9 +53,8 @@ func (a *Algorithm) Set(key, value string) error {
 			keys = append(keys, s.key)
 		}
 	}
-	return fmt.Errorf("%q is not a setting of an algorithm; there are %s, and filter.REASON and reward_factor.REASON "+
-		"with a REASON of %s",
-		key, strings.Join(keys, ", "), list(trajectory.StopReasons()))
+	return fmt.Errorf("%q %w; there are %s, and filter.REASON and reward_factor.REASON with a REASON of %s",
+		key, ErrNoSetting, strings.Join(keys, ", "), list(trajectory.StopReasons()))
 }
 
 // ownMaps makes the maps some that no copy of the algorithm shares.

@@ -133,6 +133,7 @@ func TestSet(t *testing.T) {
 	for set, want := range map[string]string{
 		"trainer.blind=true": "blind is for", "trainer.batch=0": "batch is 0", "trainer.passes=-1": "passes is -1",
 		"trainer.imitation_rate=2": "imitation_rate is 2",
+		"stepps=3":                 `"stepps=3": unknown key "stepps" in the configuration, which has name, seed, steps`,
 	} {
 		if _, err := config.Load([]byte(least), Parts(), set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", set, err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"deepswe/rl"
 )
 
 // Sections of a configuration whose keys depend on other keys.
@@ -107,7 +109,9 @@ func override(root *yaml.Node, setting string) (*yaml.Node, error) {
 	}
 	path := strings.Split(key, ".")
 	fields, _ := yamlFields(reflect.TypeFor[document]())
-	if own := fields[path[0]]; own == nil || len(path) > 1 && own.Kind() == reflect.Int { // steps.free is no part of steps
+	own := fields[path[0]]
+	mistyped := own == nil && len(path) == 1 && errors.Is(new(rl.Algorithm).Set(key, value), rl.ErrNoSetting)
+	if own == nil && !mistyped || len(path) > 1 && own.Kind() == reflect.Int { // steps.free is no part of steps
 		key = switches + key
 	}
 	if name, ok := strings.CutPrefix(key, switches); ok {
