@@ -16,8 +16,8 @@ import (
 	"deepswe/env/hub"
 )
 
-const dataHelp = `Fetch a published dataset from a hub, for --tasks. Without a name, list those that
-are known.
+const dataHelp = `Fetch a published dataset from a hub, for --tasks. Without a name, list those
+that are known.
 
 The hub is the one that you name (--hub, or HF_ENDPOINT); it must speak the API
 of Hugging Face. HF_TOKEN is sent to it, and nowhere else. A transfer that

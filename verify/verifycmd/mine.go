@@ -59,25 +59,26 @@ the change is made wrong, a line at a time (--mutants): how many of these wrong
 solutions the tests notice is a label of the task.
 
 Where these programs and packages do not suffice, the commit's own manifests and
-lock files say what is installed, with the network, in a sandbox of its own, once
-for all commits with the same ones (--setup none: never; --setup COMMAND: how).
+lock files say what is installed, with the network, in a sandbox of its own,
+once for all commits with the same ones (--setup none: never; --setup COMMAND:
+how).
 
 The folder (--out) has tasks.jsonl, and report.html with all that was left out,
-and why. The tasks name this repository and a commit; a sandbox gets the files of
-that commit, without any history. Nothing of it leaves this machine, except with
---statement model.
+and why. The tasks name this repository and a commit; a sandbox gets the files
+of that commit, without any history. Nothing of it leaves this machine, except
+with --statement model.
 
 A task's statement is the issue that the commit names, if --issues has it, or
-the commit's message. With --statement model, a model writes it where there is no
-issue. Its endpoint is sent the message, the change and the tests, and what it
-writes must give nothing of them away.
+the commit's message. With --statement model, a model writes it where there is
+no issue. Its endpoint is sent the message, the change and the tests, and what
+it writes must give nothing of them away.
 
 With --synthetic, further bugs are made and judged in the same way: mutate makes
 the changes of sound tasks wrong in a line, and revert takes changes back from
 today's code whose own time does not run here. The label synthetic says so.
 
-A second run with the same folder judges only what is new: later commits, and with
---more, earlier ones.
+A second run with the same folder judges only what is new: later commits, and
+with --more, earlier ones.
 
 EXIT STATUS
   0 done · 2 wrong usage, or no history · 3 no task was found ·
