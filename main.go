@@ -71,7 +71,11 @@ func run(args []string) int {
 		err = cli.Usage(err) // an unknown command, flag or argument
 	}
 	if err != nil && err.Error() != "" && !errors.Is(err, cli.ErrReaderGone) {
-		cli.Say(screen, err.Error())
+		message := err.Error()
+		if before, ok := strings.CutSuffix(message, context.Canceled.Error()); ok && ctx.Err() != nil {
+			message = before + "interrupted"
+		}
+		cli.Say(screen, message)
 	}
 	return cli.ExitCode(err)
 }
