@@ -117,6 +117,8 @@ func exact(s *agent.Sample, prompt []int32) error {
 	switch {
 	case s == nil:
 		return fmt.Errorf("%w: it has no token ids or no logprobs, and tokens were asked for; vLLM gives both", errUnusable)
+	case len(s.CompletionIDs) == 0:
+		return fmt.Errorf("%w: it has no token at all", errUnusable)
 	case !slices.Equal(s.PromptIDs, prompt):
 		return fmt.Errorf("%w: the server read another prompt (%d tokens) than it was sent (%d)", errUnusable,
 			len(s.PromptIDs), len(prompt))

@@ -176,6 +176,12 @@ func TestAnswersThatCannotBeTrainedOn(t *testing.T) {
 		}), "--generation-config vllm"},
 		"Python's infinity": {llmtest.Body(200, "application/json",
 			`{"choices":[{"text":"x","logprobs":{"token_logprobs":[-Infinity]}}]}`), "no number (-Infinity)"},
+		"above 0": {edit(func(c map[string]any) {
+			c["logprobs"] = map[string]any{"token_logprobs": []any{-1.0, 3.5, -1.0, -1.0}}
+		}), "logprob 3.5"},
+		"no token": {edit(func(c map[string]any) {
+			c["token_ids"], c["logprobs"] = []int32{}, map[string]any{"token_logprobs": []any{}}
+		}), "no token at all"},
 		"no ids": {edit(func(c map[string]any) { delete(c, "token_ids") }), "no token ids"},
 		"another prompt": {edit(func(c map[string]any) { c["prompt_token_ids"] = []int32{1, 2} }),
 			"read another prompt (2 tokens)"},

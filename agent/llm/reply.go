@@ -139,6 +139,9 @@ const hintFiltered = "the server's logprobs are not those of what it samples fro
 // impossible is the number that vLLM returns for the logarithm of 0.
 const impossible = -9999
 
+// certain is the largest logarithm of a probability, with the error of low precision.
+const certain = 0.01
+
 // text is the content that came so far.
 func (g completion) text() string {
 	if len(g.Choices) == 0 {
@@ -217,7 +220,7 @@ func (g completion) tokens(log *slog.Logger) (*agent.Sample, error) {
 		if p.Logprob == nil {
 			return nil, fmt.Errorf("%w: token %d has no logprob", errUnusable, i)
 		}
-		if *p.Logprob <= impossible || *p.Logprob != *p.Logprob {
+		if *p.Logprob <= impossible || *p.Logprob > certain || *p.Logprob != *p.Logprob {
 			return nil, fmt.Errorf("%w: token %d has the logprob %v; %s", errUnusable, i, *p.Logprob, hintFiltered)
 		}
 		t.Logprobs[i] = *p.Logprob

@@ -18,7 +18,8 @@ import (
 const (
 	firstPause   = 500 * time.Millisecond
 	longestPause = 30 * time.Second
-	// longestAsked caps the wait that a server asks for.
+	// longestAsked caps the wait that a server asks for. So does the number of retries: who has few of them can ask
+	// another server.
 	longestAsked = 2 * time.Minute
 )
 
@@ -71,7 +72,7 @@ func (c *Client) retry(ctx context.Context, p patience, send func(context.Contex
 		if failed.repeat == never || attempt > retries || silences > 2 {
 			return failed
 		}
-		wait := pause(attempt, failed.after)
+		wait := pause(attempt, min(failed.after, firstPause<<min(retries, 8)))
 		c.o.Log.WarnContext(ctx, fmt.Sprintf("%s: trying again in %s (attempt %d of %d failed)",
 			failed.brief(), wait.Round(100*time.Millisecond), attempt, retries+1))
 		if err := c.sleep(ctx, wait); err != nil {

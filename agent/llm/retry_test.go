@@ -233,6 +233,19 @@ func TestRetryAfterIsHonouredAndCapped(t *testing.T) {
 	}
 }
 
+// Who has few retries can ask another server, and does not wait for one that wants much more time than they take.
+func TestRetryAfterIsShortForFewRetries(t *testing.T) {
+	var w waits
+	c := dial(t, llmtest.New(llmtest.RateLimited(time.Hour), llmtest.Text("ok")), llm.Options{MaxRetries: 2})
+	c.SetSleep(w.sleep)
+	if _, err := c.Complete(t.Context(), ask("x")); err != nil {
+		t.Fatal(err)
+	}
+	if len(w) != 1 || w[0] > 3*time.Second {
+		t.Errorf("paused %v", w)
+	}
+}
+
 // The key and the conversation stay with the endpoint that they are for.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {

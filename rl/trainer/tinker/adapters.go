@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +39,7 @@ type adapters struct {
 	codec  Codec
 	prefix string // of the names of this trainer's adapters
 	dir    string
+	limits limits
 	// file names the servers that sample; empty if they do not change. key is that of new ones.
 	file, key string
 	// probing limits the time in which a server must list its models.
@@ -57,6 +57,9 @@ type adapters struct {
 	homes    map[string]*replica // by rollout
 	next     int
 	changed  chan struct{} // closed when a server comes or goes
+	reminded time.Time     // when it was last said that none samples
+	// slowest is the most seconds that a token of a reply has taken.
+	slowest float64
 }
 
 // adapter is one version of the policy on all servers.
@@ -68,9 +71,10 @@ type adapter struct {
 	unloaded  bool
 }
 
-func newAdapters(c *Client, codec Codec, o Samplers) (*adapters, error) {
+func newAdapters(c *Client, codec Codec, l limits, o Samplers) (*adapters, error) {
 	a := &adapters{
-		client: c, codec: codec, prefix: "deepswe-" + nonce(), dir: o.Dir, homes: map[string]*replica{},
+		client: c, codec: codec, prefix: "deepswe-" + nonce(), dir: o.Dir, limits: l,
+		homes:   map[string]*replica{},
 		changed: make(chan struct{}), probing: min(max(c.patience/10, time.Second), longestProbe),
 	}
 	urls := o.URLs
@@ -148,11 +152,7 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	a.versions = append(a.versions, v)
 	ready := a.answering()
 	a.mu.Unlock()
-	each(ready, func(s *replica) {
-		if err := a.load(ctx, s, v); err != nil && ctx.Err() == nil {
-			a.markDown(s, err)
-		}
-	})
+	a.loadAll(ctx, ready, v)
 	if err := a.await(ctx, func() bool { return len(a.having(v)) > 0 }); err != nil {
 		return nil, err
 	}
@@ -164,6 +164,26 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	a.mu.Unlock()
 	a.unloadIdle(ctx, false)
 	return v, nil
+}
+
+// loadAll loads a version into servers at once. Once one has it, the others get as long again. Who is later is put aside,
+// and loads it there.
+func (a *adapters) loadAll(ctx context.Context, servers []*replica, v *adapter) {
+	loading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begun := time.Now()
+	each(servers, func(s *replica) {
+		err := a.load(loading, s, v)
+		switch {
+		case err == nil:
+			time.AfterFunc(max(loadPatience, time.Since(begun)), cancel)
+		case ctx.Err() == nil && loading.Err() != nil:
+			a.markDown(s, fmt.Errorf("%w: the sampler %s takes longer than others to load an adapter",
+				agent.ErrModelUnavailable, s.url))
+		case ctx.Err() == nil:
+			a.markDown(s, err)
+		}
+	})
 }
 
 // answering returns the servers that get turns. The caller holds a.mu.
@@ -232,90 +252,6 @@ func (a *adapters) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	a.unloadIdle(ctx, true)
-}
-
-// Complete samples a turn. If this version has been unloaded, the newest samples it, as the reply's version shows. A
-// server that fails is marked down and another asked. If servers answer and fail at this turn alone, it fails, too.
-func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
-	a, start := v.of, time.Now()
-	for failures := 0; ; {
-		own, s, err := a.beginTurn(ctx, v, r)
-		if err != nil {
-			return agent.Reply{}, err
-		}
-		reply, err := a.turn(ctx, own, s, r)
-		if err == nil || ctx.Err() != nil || !atFault(err) {
-			return reply, err
-		}
-		a.markDown(s, err)
-		a.mu.Lock()
-		all := len(a.replicas)
-		a.mu.Unlock()
-		if failures++; failures > all && time.Since(start) > a.client.patience {
-			return reply, err
-		}
-	}
-}
-
-// beginTurn waits for a server and begins a turn on it. The wait does not count towards the rollout's time limit.
-func (a *adapters) beginTurn(ctx context.Context, v *adapter, r agent.Request) (own *adapter, s *replica, err error) {
-	find := func() bool {
-		if own, s = a.pick(v, r.Rollout); s == nil {
-			return false
-		}
-		own.calls++
-		s.beginTurn()
-		return true
-	}
-	a.mu.Lock()
-	found := find()
-	a.mu.Unlock()
-	if found {
-		return own, s, nil
-	}
-	if r.Waiting != nil {
-		defer r.Waiting()()
-	}
-	return own, s, a.await(ctx, find)
-}
-
-// turn samples a turn that has begun.
-func (a *adapters) turn(ctx context.Context, v *adapter, s *replica, r agent.Request) (agent.Reply, error) {
-	start := time.Now()
-	reply, err := v.ask(ctx, s, r)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	v.calls--
-	s.calls--
-	s.moved = time.Now()
-	if err == nil {
-		took := time.Since(start).Seconds()
-		s.pace = cmp.Or(s.pace, took)*0.8 + took*0.2
-		s.pause = firstPause
-	}
-	return reply, err
-}
-
-// ask samples from one server. One that was restarted loads the adapter again. Where prompts are written with a codec,
-// the reply is read from its ids, because the server's tokenizer may differ.
-func (v *adapter) ask(ctx context.Context, s *replica, r agent.Request) (agent.Reply, error) {
-	ctx, done := v.of.while(ctx, s)
-	defer done()
-	model, err := v.client(s)
-	if err != nil {
-		return agent.Reply{}, err
-	}
-	reply, err := model.Complete(ctx, r)
-	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Status == http.StatusNotFound {
-		if err := v.of.load(ctx, s, v); err != nil {
-			return agent.Reply{}, err
-		}
-		reply, err = model.Complete(ctx, r)
-	}
-	if err == nil && reply.Tokens != nil && v.of.codec != nil {
-		reply.Message = v.of.codec.Reply(reply.Tokens.CompletionIDs, r)
-	}
-	return reply, alive(ctx, err)
 }
 
 // check samples sequences from every server that answers. The Group of a row is its server.

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepswe/env"
@@ -30,8 +31,10 @@ const (
 	// pollTimeout limits one long poll. Servers hold polls for up to 300 s, but a dead connection should be noticed
 	// earlier.
 	pollTimeout = 45 * time.Second
-	// callTimeout limits every other request. The longest is the upload of a chunk.
+	// callTimeout limits every other request, together with the patience, and leastCall is the least limit. The longest is
+	// the upload of a chunk.
 	callTimeout = 5 * time.Minute
+	leastCall   = 10 * time.Second
 	// maxPause is how long to wait for a paused account.
 	maxPause = time.Hour
 	// maxBackoff is the longest time between two tries.
@@ -68,6 +71,9 @@ type Client struct {
 	http, once *http.Client
 	// backoff is the first pause between two tries.
 	backoff time.Duration
+
+	// accepted is set once the server has taken a request.
+	accepted atomic.Bool
 
 	mu sync.Mutex
 	// recent and before hold the request IDs of the latest operations: when recent is full, it becomes before.
@@ -235,7 +241,7 @@ func (c *Client) request(ctx context.Context, method, path string, body content,
 	}
 	t := c.newTries()
 	for {
-		a, sent, err := c.send(ctx, h, method, path, body, callTimeout)
+		a, sent, err := c.send(ctx, h, method, path, body, c.callLimit())
 		switch {
 		case ctx.Err() != nil:
 			if sent && !repeatable {
@@ -243,6 +249,7 @@ func (c *Client) request(ctx context.Context, method, path string, body content,
 			}
 			return fmt.Errorf("%s: %w", path, ctx.Err())
 		case err == nil && a.status < 300:
+			c.accepted.Store(true)
 			if out == nil {
 				return nil
 			}
@@ -252,7 +259,7 @@ func (c *Client) request(ctx context.Context, method, path string, body content,
 			if !repeatable {
 				return lost(c.failure(path, a, err))
 			}
-		case err == nil && a.status == http.StatusTooManyRequests:
+		case err == nil && (a.status == http.StatusTooManyRequests || c.denies(a)):
 			// The request was not executed.
 		case err == nil && a.status < 500:
 			return c.refused(path, a)
@@ -265,6 +272,9 @@ func (c *Client) request(ctx context.Context, method, path string, body content,
 		c.log.Debug("trainer: request sent again", "operation", path, "status", a.status, "error", err)
 	}
 }
+
+// callLimit returns how long one try may take, so that there are several within the patience.
+func (c *Client) callLimit() time.Duration { return min(callTimeout, max(leastCall, c.patience/3)) }
 
 // errGarbled reports a response that is none of the server's, such as a proxy's page with a status of success.
 var errGarbled = errors.New("its response does not follow the protocol")
@@ -298,10 +308,13 @@ func (c *Client) failure(path string, a answer, err error) error {
 		return &Error{Operation: path, Status: a.status, Kind: errServer, Detail: err.Error()}
 	case err != nil:
 		return &Error{Operation: path, Kind: errUnavailable, Detail: err.Error()}
-	case a.status == http.StatusTooManyRequests:
-		return &Error{Operation: path, Status: a.status, Kind: errRateLimited, Detail: detailOf(a.body)}
 	}
-	return &Error{Operation: path, Status: a.status, Kind: errServer, Detail: detailOf(a.body)}
+	return &Error{Operation: path, Status: a.status, Kind: kindOf(a.status, false), Detail: detailOf(a.body)}
+}
+
+// denies reports whether the server does not take a key that it has taken before, as a gateway may for a while.
+func (c *Client) denies(a answer) bool {
+	return c.accepted.Load() && kindOf(a.status, false) == ErrAccess
 }
 
 // tries controls the repetitions of a request.

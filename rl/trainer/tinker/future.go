@@ -66,7 +66,11 @@ func (c *Client) wait(ctx context.Context, p promise, out any) error {
 		if ctx.Err() != nil {
 			return p.lost(fmt.Errorf("%s: wait for the result: %w", p.operation, ctx.Err()))
 		}
-		switch read(a, err) {
+		outcome := read(a, err)
+		if err == nil && c.denies(a) {
+			outcome = failing
+		}
+		switch outcome {
 		case ended:
 			if a.status >= 300 {
 				return p.refused(a)
@@ -152,7 +156,7 @@ func (p promise) decode(a answer, out any) error {
 		return p.lost(&Error{Operation: p.operation, Kind: ErrOperation, Detail: w.Category + ": " + w.Error})
 	}
 	if out == nil {
-		return nil
+		out = new(struct{}) // what is not read is still a result
 	}
 	if err := decode(a, out); err != nil {
 		return p.lost(&Error{Operation: p.operation, Status: a.status, Kind: errServer, Detail: err.Error()})

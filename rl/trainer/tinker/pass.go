@@ -18,6 +18,9 @@ type limits struct {
 	vocabulary, length int
 }
 
+// lacks reports whether the server's model does not have an id.
+func (l limits) lacks(id int32) bool { return id < 0 || l.vocabulary > 0 && int(id) >= l.vocabulary }
+
 // check returns an error for a row that a server would misread, or that would break it.
 func (l limits) check(r *rl.Row) error {
 	n := len(r.IDs)
@@ -39,7 +42,7 @@ func (l limits) check(r *rl.Row) error {
 		return invalidf(at, "%d ids and %d advantages: want the same number", n, len(r.Advantages))
 	}
 	for t, id := range r.IDs {
-		if id < 0 || l.vocabulary > 0 && int(id) >= l.vocabulary {
+		if l.lacks(id) {
 			return invalidf(at, "token %d has the id %d, and the trainer's model has %d ids: it is from another model or "+
 				"tokenizer", t, id, l.vocabulary)
 		}

@@ -1,18 +1,16 @@
 package tinker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"net/http"
+	"maps"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"deepswe/agent"
-	"deepswe/agent/llm"
 	"deepswe/rl"
 )
 
@@ -27,10 +25,9 @@ type replica struct {
 	// calls are the turns under way, pace the seconds of one since the last publication; 0 is not known.
 	calls int
 	pace  float64
-	// moved is when a turn has last ended, or begun beside no other. stuck is set for a server that gives no replies, left
-	// for one that is no longer named.
-	moved       time.Time
-	stuck, left bool
+	// moved is when a turn has last ended, or begun beside no other. left is set for a server that is no longer named.
+	moved time.Time
+	left  bool
 	// life ends when the server has not answered for long. With it end the requests that it has accepted.
 	life context.Context
 	end  context.CancelCauseFunc
@@ -121,10 +118,13 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 func (a *adapters) list(ctx context.Context, s *replica) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.probing)
 	defer cancel()
-	return s.loaded(ctx, a.dir)
+	roots, err := s.loaded(ctx)
+	maps.DeleteFunc(roots, func(_, root string) bool { return filepath.Dir(root) != a.dir })
+	return slices.Collect(maps.Keys(roots)), err
 }
 
-// join lets a server have turns again. Before, it loads what is sampled and unloads what this or a killed run has left.
+// join lets a server have turns again. Before, it loads what is sampled, samples a token of it, and unloads what this or
+// a killed run has left.
 func (a *adapters) join(ctx context.Context, s *replica) error {
 	names, err := a.list(ctx, s)
 	if err != nil {
@@ -146,13 +146,13 @@ func (a *adapters) join(ctx context.Context, s *replica) error {
 			a.client.log.Debug("adapter not unloaded", "sampler", s.url, "adapter", name, "error", err)
 		}
 	}
-	for {
+	for sampled := false; ; {
 		a.mu.Lock()
 		// The last is the newest, which may be about to be published.
 		i := slices.IndexFunc(a.versions, func(v *adapter) bool {
 			return !s.has[v] && (v == a.current || v == a.versions[len(a.versions)-1])
 		})
-		if i < 0 && !s.stuck {
+		if i < 0 && (sampled || a.current == nil) {
 			a.admit(s)
 			a.mu.Unlock()
 			return nil
@@ -162,6 +162,7 @@ func (a *adapters) join(ctx context.Context, s *replica) error {
 			if err := a.samples(ctx, s); err != nil {
 				return err
 			}
+			sampled = true
 			continue
 		}
 		v := a.versions[i]
@@ -185,7 +186,7 @@ func (a *adapters) admit(s *replica) {
 func (a *adapters) load(ctx context.Context, s *replica, v *adapter) error {
 	ctx, done := a.while(ctx, s)
 	defer done()
-	if err := s.load(ctx, a.client.newTries(), v.name, v.dir); err != nil {
+	if err := a.loadListed(ctx, s, v); err != nil {
 		return alive(ctx, err)
 	}
 	a.mu.Lock()
@@ -193,6 +194,29 @@ func (a *adapters) load(ctx context.Context, s *replica, v *adapter) error {
 	s.has[v] = !v.unloaded
 	a.broadcast()
 	return nil
+}
+
+// loadListed loads a version until the server lists it. What a server says to a request for loading proves nothing: it
+// may have another adapter of that name.
+func (a *adapters) loadListed(ctx context.Context, s *replica, v *adapter) error {
+	for try := 1; ; try++ {
+		if err := s.load(ctx, a.client.newTries(), v.name, v.dir); err != nil {
+			return err
+		}
+		listing, cancel := context.WithTimeout(ctx, a.probing)
+		roots, err := s.loaded(listing)
+		cancel()
+		if err != nil || roots[v.name] == v.dir {
+			return err
+		}
+		if try == 2 {
+			return fmt.Errorf("%w: the sampler %s says that it has loaded %s from %s, and does not list it",
+				agent.ErrModelUnavailable, s.url, v.name, v.dir)
+		}
+		if err := s.unload(ctx, v.name); err != nil {
+			return fmt.Errorf("%w: %w", agent.ErrModelUnavailable, err)
+		}
+	}
 }
 
 // while returns a context that also ends with the server's life.
@@ -251,8 +275,10 @@ func (a *adapters) broadcast() {
 // await waits until found, which is called with a.mu held, reports a server. The wait has an end: no server may sample
 // for so long, and before the first publication none may refuse all.
 func (a *adapters) await(ctx context.Context, found func() bool) error {
-	late := time.NewTimer(a.client.patience)
+	begun := time.Now()
+	late, remind := time.NewTimer(a.client.patience), time.NewTicker(remindEvery)
 	defer late.Stop()
+	defer remind.Stop()
 	for {
 		a.mu.Lock()
 		if found() {
@@ -272,6 +298,8 @@ func (a *adapters) await(ctx context.Context, found func() bool) error {
 		}
 		select {
 		case <-changed:
+		case <-remind.C:
+			a.remind(time.Since(begun), failed)
 		case <-late.C:
 			return fmt.Errorf("%w for %s: %w", rl.ErrUnsampled, a.client.patience, failed)
 		case <-ctx.Done():
@@ -282,76 +310,19 @@ func (a *adapters) await(ctx context.Context, found func() bool) error {
 	}
 }
 
-// How turns are given to servers. A rollout stays where its conversation is cached unless another server would answer
-// much earlier.
-const (
-	slack      = 4    // calls that make no difference
-	leastPace  = 0.25 // seconds below which all are equally fast
-	equal      = 1.5
-	worthwhile = 3
-)
+// remindEvery is the time between two warnings that no server samples.
+const remindEvery = time.Minute
 
-// pick returns the server for a turn of a version, or of the current one where no server has it; nil if there is none.
-// The caller holds a.mu.
-func (a *adapters) pick(v *adapter, rollout string) (*adapter, *replica) {
-	if !slices.ContainsFunc(a.replicas, func(s *replica) bool { return s.ready(v) }) {
-		v = a.current
+// remind warns that no server samples. Of the many turns that wait for one, the first says so.
+func (a *adapters) remind(waited time.Duration, failed error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.reminded) < remindEvery/2 {
+		return
 	}
-	fastest := math.Inf(1)
-	for _, s := range a.replicas {
-		if s.ready(v) && s.pace > 0 {
-			fastest = min(fastest, s.pace)
-		}
-	}
-	if math.IsInf(fastest, 1) {
-		fastest = leastPace
-	}
-	delay := func(s *replica) float64 {
-		if !s.ready(v) {
-			return math.Inf(1)
-		}
-		return max(cmp.Or(s.pace, fastest), leastPace) * float64(s.calls+slack)
-	}
-	least := math.Inf(1)
-	for _, s := range a.replicas {
-		least = min(least, delay(s))
-	}
-	if math.IsInf(least, 1) {
-		return v, nil
-	}
-	if home := a.homes[rollout]; home != nil && delay(home) <= worthwhile*least {
-		return v, home
-	}
-	for {
-		s := a.replicas[a.next%len(a.replicas)]
-		a.next++
-		if delay(s) > equal*least {
-			continue
-		}
-		if rollout != "" {
-			if len(a.homes) >= maxHomes {
-				clear(a.homes)
-			}
-			a.homes[rollout] = s
-		}
-		return v, s
-	}
-}
-
-// maxHomes is the most rollouts to remember a server for.
-const maxHomes = 1 << 16
-
-// atFault reports whether an error is the server's, so that another server may answer.
-func atFault(err error) bool {
-	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Status >= 400 && failed.Status < 500 {
-		switch failed.Status {
-		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,
-			http.StatusTooManyRequests:
-		default:
-			return false
-		}
-	}
-	return errors.Is(err, agent.ErrModelUnavailable) || errors.Is(err, ErrSampler)
+	a.reminded = time.Now()
+	a.client.log.Warn("no sampler answers", "for", waited.Round(time.Second), "the run stops after", a.client.patience,
+		"error", failed)
 }
 
 // each calls do for several servers at once and waits for all.

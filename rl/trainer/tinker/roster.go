@@ -1,8 +1,6 @@
 package tinker
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
@@ -21,8 +19,8 @@ func readRoster(file string) ([]string, error) {
 		return nil, fmt.Errorf("samplers: %w", err)
 	}
 	var urls []string
-	for in := bufio.NewScanner(bytes.NewReader(data)); in.Scan(); {
-		if line := strings.TrimSpace(in.Text()); line != "" && line[0] != '#' {
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
 			urls = append(urls, line)
 		}
 	}
@@ -101,8 +99,14 @@ func (a *adapters) welcome(ctx context.Context, s *replica) {
 	a.tending.Go(func() { a.tend(ctx, s) })
 }
 
-// dismiss unloads what a server has that is no longer named.
+// dismiss unloads what a server has that is no longer named, unless it is again.
 func (a *adapters) dismiss(ctx context.Context, s *replica) {
+	a.mu.Lock()
+	again := slices.ContainsFunc(a.replicas, func(other *replica) bool { return other.url == s.url })
+	a.mu.Unlock()
+	if again {
+		return
+	}
 	names, err := a.list(ctx, s)
 	for _, name := range names {
 		err = s.unload(ctx, name)

@@ -93,6 +93,8 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 	defer cancel()
+	silent := time.AfterFunc(c.patience, cancel)
+	defer silent.Stop()
 	where := "training_runs/" + u.Host + "/checkpoints/" + path.Base(u.Path) + "/archive"
 	r, err := c.newRequest(ctx, http.MethodGet, where, content{})
 	if err != nil {
@@ -107,11 +109,25 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // the status says enough
 		return c.refused("archive", answer{status: resp.StatusCode, body: text})
 	}
-	err = weights.Unpack(resp.Body, dir)
+	err = weights.Unpack(heard{resp.Body, func() { silent.Reset(min(pollTimeout, c.patience)) }}, dir)
 	if errors.Is(err, weights.ErrArchive) {
 		return fmt.Errorf("%w; to fix: look at what %s has saved, or at a proxy before it", err, c.base.Redacted())
 	}
 	return err
+}
+
+// heard reads, and says so.
+type heard struct {
+	io.Reader
+	say func()
+}
+
+func (h heard) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	if n > 0 {
+		h.say()
+	}
+	return n, err
 }
 
 // takeAdapter downloads what was saved for sampling under an address, and deletes it on the server.
@@ -131,7 +147,10 @@ func (c *Client) downloadAdapter(ctx context.Context, address, dir string) error
 	t := c.newTries()
 	for n := 1; ; n++ {
 		err := c.Adapter(ctx, address, dir)
-		again := errors.Is(err, errUnavailable) || errors.Is(err, errRateLimited) || errors.Is(err, errServer) ||
+		if n < downloads {
+			t.reset() // one that stalls has used up the patience
+		}
+		again := errors.Is(err, errUnavailable) || errors.Is(err, ErrAccess) || errors.Is(err, errRateLimited) || errors.Is(err, errServer) ||
 			errors.Is(err, weights.ErrArchive) && n < downloads
 		if !again || ctx.Err() != nil || !t.again(ctx, 0) {
 			return err

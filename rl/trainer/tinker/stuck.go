@@ -42,13 +42,12 @@ func (a *adapters) samples(ctx context.Context, s *replica) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if asking.Err() == nil || ctx.Err() != nil {
-		s.stuck, s.moved = false, time.Now()
+		s.moved = time.Now()
 		return err
 	}
 	if calls > 0 && time.Since(s.moved) < mostStill*a.probing { // a turn has ended meanwhile
 		return nil
 	}
-	s.stuck = true
 	return fmt.Errorf("%w for %s", errStuck, mostStill*a.probing)
 }
 

@@ -107,7 +107,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 			return nil, invalidf("open the trainer", "samplers load adapters, and rank 0 makes none; to fix: set trainer.rank, "+
 				"or omit trainer.samplers")
 		}
-		a, err := newAdapters(o.Client, o.Codec, o.Samplers)
+		a, err := newAdapters(o.Client, o.Codec, t.limits, o.Samplers)
 		if err != nil {
 			return nil, err
 		}

@@ -304,7 +304,7 @@ func TestRefusalsBeforeExecution(t *testing.T) {
 func TestErrorsAreToldApart(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]error{
-		400: tinker.ErrOperation, 404: tinker.ErrUnknown, 410: tinker.ErrExpired, 401: tinker.ErrAccess,
+		400: tinker.ErrOperation, 404: tinker.ErrUnknown, 410: tinker.ErrExpired,
 		409: tinker.ErrConflict, 422: tinker.ErrInvalid,
 	} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -101,8 +100,8 @@ func (s *vllm) unload(ctx context.Context, name string) error {
 	return err
 }
 
-// loaded asks for the names of the server's adapters that are below a directory.
-func (s *vllm) loaded(ctx context.Context, dir string) ([]string, error) {
+// loaded asks for the server's adapters: their directories by name.
+func (s *vllm) loaded(ctx context.Context) (map[string]string, error) {
 	status, text, err := s.do(ctx, http.MethodGet, "models", nil)
 	switch {
 	case err != nil:
@@ -121,13 +120,13 @@ func (s *vllm) loaded(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w; to fix: give the address of vLLM's OpenAI endpoint", ErrSampler, s.url, err)
 	}
-	var names []string
+	roots := map[string]string{}
 	for _, m := range reply.Data {
-		if m.Parent != "" && filepath.Dir(m.Root) == dir {
-			names = append(names, m.ID)
+		if m.Parent != "" {
+			roots[m.ID] = m.Root
 		}
 	}
-	return names, nil
+	return roots, nil
 }
 
 // do sends one request to a path below the endpoint's address.

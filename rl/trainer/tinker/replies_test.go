@@ -1,0 +1,244 @@
+package tinker_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deepswe/agent"
+	"deepswe/rl/trainer/tinker"
+	"deepswe/rl/trainer/trainertest"
+)
+
+// spoiler is in front of a sampler. Where spoil is set, it may answer in the sampler's place, or change its answer to a
+// completion.
+type spoiler struct {
+	*trainertest.VLLM
+	url    string
+	spoil  atomic.Pointer[func(w http.ResponseWriter, r *http.Request, body string) (answered bool)]
+	change atomic.Pointer[func(answer, choice map[string]any)]
+}
+
+func spoiled(t *testing.T, s *trainertest.Server) *spoiler {
+	t.Helper()
+	v := &spoiler{VLLM: trainertest.NewVLLM(t, s, codec(t))}
+	target, err := url.Parse(strings.TrimSuffix(v.URL, "/v1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.ModifyResponse, proxy.ErrorLog = v.modify, log.New(io.Discard, "", 0)
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if spoil := v.spoil.Load(); spoil == nil || !(*spoil)(w, r, string(body)) {
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(func() {
+		front.CloseClientConnections()
+		front.Close()
+	})
+	v.url = front.URL + "/v1"
+	return v
+}
+
+func (v *spoiler) modify(r *http.Response) error {
+	change := v.change.Load()
+	if change == nil || r.StatusCode != http.StatusOK || r.Request.URL.Path != "/v1/completions" {
+		return nil
+	}
+	var answer map[string]any
+	if err := json.NewDecoder(r.Body).Decode(&answer); err != nil {
+		return err
+	}
+	(*change)(answer, answer["choices"].([]any)[0].(map[string]any))
+	data, err := json.Marshal(answer)
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+	r.Header.Del("Content-Length")
+	return err
+}
+
+// besides opens a trainer with a sampler that works and one that is spoiled.
+func besides(t *testing.T, patience time.Duration) (*tinker.Trainer, *trainertest.VLLM, *spoiler) {
+	t.Helper()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	good, bad := trainertest.NewVLLM(t, s, codec(t)), spoiled(t, s)
+	on := tinker.Samplers{URLs: []string{good.URL, bad.url}, Dir: filepath.Join(t.TempDir(), "adapters")}
+	trainer, err := openPatient(t, s, on, patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	return trainer, good, bad
+}
+
+// A sampler whose replies cannot be the version's gets no turns as long as it gives such, and no such reply is a turn.
+func TestRepliesOfAnotherModel(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(answer, choice map[string]any){
+		"another model":        func(answer, _ map[string]any) { answer["model"] = "base" },
+		"an id that is none":   func(_, choice map[string]any) { choice["token_ids"].([]any)[0] = 1 << 20 },
+		"a negative id":        func(_, choice map[string]any) { choice["token_ids"].([]any)[0] = -1 },
+		"another prompt":       func(_, choice map[string]any) { choice["prompt_token_ids"] = []int{1} },
+		"no token":             func(_, choice map[string]any) { choice["token_ids"] = []int{} },
+		"too few logprobs":     func(_, choice map[string]any) { choice["logprobs"] = map[string]any{"token_logprobs": []int{}} },
+		"a logprob above zero": func(_, choice map[string]any) { first(choice)[0] = 3.5 },
+		"no logprobs":          func(_, choice map[string]any) { delete(choice, "logprobs") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trainer, _, bad := besides(t, 20*time.Second)
+			p := publish(t, trainer)
+			bad.change.Store(&change)
+			asked(t, p.Model)
+			ready(t, trainer, 1)
+			if err := learn(t, trainer); err != nil {
+				t.Fatal(err)
+			}
+			asked(t, publish(t, trainer).Model)
+			bad.change.Store(nil)
+			ready(t, trainer, 2)
+		})
+	}
+}
+
+// first returns the logprobs of a choice.
+func first(choice map[string]any) []any {
+	return choice["logprobs"].(map[string]any)["token_logprobs"].([]any)
+}
+
+// A request that a sampler never answers, or asks to repeat much later, is given to another one, although the sampler
+// goes on with others.
+func TestRepliesThatNeverCome(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"silence": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"half of it": func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, `{"object": "text_comp`)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		},
+		"in a day": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "86400")
+			w.WriteHeader(http.StatusTooManyRequests)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trainer, _, bad := besides(t, 2*time.Second)
+			p := publish(t, trainer)
+			var lost atomic.Int32
+			spoil := func(w http.ResponseWriter, r *http.Request, body string) bool {
+				if r.URL.Path != "/v1/completions" || strings.Contains(body, `"max_tokens":1,`) || lost.Add(1) > 3 {
+					return false
+				}
+				answer(w, r)
+				return true
+			}
+			bad.spoil.Store(&spoil)
+			begun := time.Now()
+			var all sync.WaitGroup
+			for i := range 12 {
+				all.Go(func() {
+					_, err := p.Model.Complete(t.Context(), agent.Request{
+						Messages: []agent.Message{{Role: agent.RoleUser, Content: "1"}}, Tokens: true, Rollout: fmt.Sprint(i),
+						Sampling: agent.OnPolicy(new(1.0)), MaxTokens: 8,
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			if took := time.Since(begun); lost.Load() == 0 || took > time.Minute {
+				t.Errorf("%d requests were lost, for %s", lost.Load(), took)
+			}
+		})
+	}
+}
+
+// A sampler has what it lists, not what it says to have loaded. Where it has another adapter of the name, that is
+// replaced.
+func TestAdaptersThatAreListed(t *testing.T) {
+	t.Parallel()
+	trainer, _, bad := besides(t, 20*time.Second)
+	lies := func(w http.ResponseWriter, r *http.Request, _ string) bool {
+		if r.URL.Path != "/v1/load_lora_adapter" {
+			return false
+		}
+		_, _ = io.WriteString(w, "Success: LoRA adapter added successfully.")
+		return true
+	}
+	bad.spoil.Store(&lies)
+	asked(t, publish(t, trainer).Model)
+	ready(t, trainer, 1)
+	old := func(_ http.ResponseWriter, r *http.Request, body string) bool {
+		var b struct {
+			Name string `json:"lora_name"`
+		}
+		if r.URL.Path == "/v1/load_lora_adapter" && json.Unmarshal([]byte(body), &b) == nil && len(bad.Loaded()) == 0 {
+			bad.Put(b.Name, "/elsewhere/old")
+			bad.spoil.Store(nil)
+		}
+		return false
+	}
+	bad.spoil.Store(&old)
+	ready(t, trainer, 2)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, trainer) // compares both with the trainer
+	if n := trainer.Gauges()["samplers/ready"]; n != 2 {
+		t.Errorf("%v samplers are ready", n)
+	}
+}
+
+// A publication does not wait for a sampler that takes long to load what others have.
+func TestSlowToLoad(t *testing.T) {
+	t.Parallel()
+	trainer, _, bad := besides(t, 20*time.Second)
+	publish(t, trainer)
+	hangs := func(_ http.ResponseWriter, r *http.Request, _ string) bool {
+		if r.URL.Path != "/v1/load_lora_adapter" {
+			return false
+		}
+		<-r.Context().Done()
+		return true
+	}
+	bad.spoil.Store(&hangs)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	asked(t, publish(t, trainer).Model)
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// An archive that stalls is asked for again, and so is a server that does not take the key for a while.
+func TestStalledArchive(t *testing.T) {
+	t.Parallel()
+	s, trainer, _, _ := samplers(t, 1)
+	s.Inject("archive", trainertest.Fault{Delay: time.Minute}, trainertest.Fault{Status: 401})
+	s.Inject("forward", trainertest.Fault{Status: 401}, trainertest.Fault{Status: 403})
+	s.Inject("retrieve_future", trainertest.Fault{Status: 401})
+	begun := time.Now()
+	publish(t, trainer)
+	if took := time.Since(begun); took > 30*time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
