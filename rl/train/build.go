@@ -144,8 +144,8 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 		return nil, err
 	}
 	l := &loop{
-		site: site{dir: in.dir, log: o.World.Log, now: o.Now}, guard: guard{settings: c.Guards}, steps: c.Steps,
-		every: c.Checkpoint.Every,
+		site:  site{dir: in.dir, log: o.World.Log, now: o.Now, abandon: o.World.Abandon},
+		guard: guard{settings: c.Guards}, steps: c.Steps, every: c.Checkpoint.Every,
 	}
 	l.keeper = keeper{site: &l.site, rollouts: c.Rollouts, stages: in.stages, keep: c.Checkpoint.Keep}
 	defer func() {

@@ -82,7 +82,12 @@ func (m *imitation) step(ctx context.Context, step int, from place) (learned, er
 	start := m.now()
 	batch := m.batch(step)
 	o := m.rates(step)
-	stats, done, err := imitate(context.WithoutCancel(ctx), m.trainer, examples.Complete(batch, m.settings.Mean), o)
+	finishing, cancel := m.finishing(ctx)
+	defer cancel()
+	stats, done, err := imitate(finishing, m.trainer, examples.Complete(batch, m.settings.Mean), o)
+	if err != nil && ctx.Err() != nil {
+		err = torn{fmt.Errorf("%w: %w", run.ErrInterrupted, err)}
+	}
 	if err != nil {
 		return learned{}, err
 	}
@@ -124,7 +129,9 @@ func (m *imitation) measure(ctx context.Context, step int, values map[string]flo
 		return nil
 	}
 	if step > 0 {
-		ctx = context.WithoutCancel(ctx) // the update is done, and no state has a step that is not measured
+		var cancel context.CancelFunc
+		ctx, cancel = m.finishing(ctx) // the update is done, and no state has a step that is not measured
+		defer cancel()
 	}
 	start := m.now()
 	all := make([]*examples.Example, len(m.data.Held))

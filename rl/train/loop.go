@@ -25,6 +25,22 @@ type site struct {
 	observer Observer
 	log      *slog.Logger
 	now      func() time.Time
+	// abandon is closed when the user asks a second time to stop.
+	abandon <-chan struct{}
+}
+
+// finishing returns a context for what is finished although the run is stopped, because half of it is of no use. It ends
+// when the user asks a second time.
+func (s *site) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		select {
+		case <-s.abandon:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // emit writes a point to all who watch.
@@ -172,7 +188,9 @@ func (l *loop) takeStep(ctx context.Context, c course, s *state) error {
 	}
 	if step == l.steps || step%l.every == 0 || c.beside.due(step) {
 		// A checkpoint is always completed. The trainer has timeouts of its own.
-		return l.keeper.save(context.WithoutCancel(ctx), s)
+		saving, cancel := l.finishing(ctx)
+		defer cancel()
+		return l.keeper.save(saving, s)
 	}
 	return nil
 }
@@ -196,7 +214,9 @@ func (l *loop) salvage(ctx context.Context, s *state, cause error) error {
 	if part || !errors.Is(cause, run.ErrInterrupted) && !errors.Is(cause, errGuard) || s.weights() == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	ctx, done := l.finishing(ctx)
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
 	defer cancel()
 	if err := l.keeper.save(ctx, s); err != nil {
 		return fmt.Errorf("save before the end: %w", err)

@@ -209,6 +209,40 @@ func breakTrainer(ctx context.Context, s *trainertest.Server, random *rand.Rand)
 	}
 }
 
+// A run that is asked twice to stop leaves a trainer that never answers in the middle of an update, and is resumed.
+func TestStoppedTwiceInAnUpdate(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"forward_backward", "optim_step"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			s, vllms, text := residueOnVLLM(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			abandon, asked := make(chan struct{}), time.Now()
+			o := Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)}
+			o.World.Abandon = abandon
+			o.Observer = func(string, int) Observer {
+				return &stopAt{step: 2, stop: func() {
+					s.Inject(path, trainertest.Fault{Delay: 10 * time.Minute})
+					asked = time.Now().Add(2 * time.Second)
+					time.AfterFunc(2*time.Second, cancel)
+					time.AfterFunc(3*time.Second, func() { close(abandon) })
+				}}
+			}
+			c := mustLoad(t, text, append(on(vllms...), "checkpoint.every=1")...)
+			_, err := Start(ctx, c, o)
+			if took := time.Since(asked); !errors.Is(err, run.ErrInterrupted) || took > 10*time.Second {
+				t.Errorf("after %s: %v", took, err)
+			}
+			o.Resume, o.World.Abandon, o.Observer = true, nil, nil
+			got, err := Start(t.Context(), c, o)
+			if err != nil || len(got.Points) != 6 {
+				t.Errorf("resumed: %d steps, %v", len(got.Points), err)
+			}
+		})
+	}
+}
+
 // A run that is stopped while no sampler takes a publication keeps the step, and goes on with two of the samplers.
 func TestStoppedAtAPublication(t *testing.T) {
 	t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepswe/agent/cli"
+	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
@@ -82,7 +83,11 @@ func Start(ctx context.Context, c config.Config, o Options) (_ Result, err error
 	best, losses := -1, 0
 	for {
 		err = in.once(ctx, &r)
-		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil {
+		lost := errors.Is(err, rl.ErrTrainerLost)
+		if lost && ctx.Err() != nil && !errors.Is(err, run.ErrInterrupted) {
+			err = fmt.Errorf("%w: %w", run.ErrInterrupted, err)
+		}
+		if !lost || ctx.Err() != nil {
 			return r, err
 		}
 		// Finished rollouts are in the journals, so the steps since the checkpoint are repeated exactly.

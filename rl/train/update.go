@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -21,6 +22,9 @@ func (p *practice) step(ctx context.Context, step int, from place) (learned, err
 	}
 	values, err := u.make(ctx, from)
 	if err != nil && u.begun {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", run.ErrInterrupted, err)
+		}
 		err = torn{err}
 	}
 	if err != nil {
@@ -94,7 +98,9 @@ func (u *update) make(ctx context.Context, from place) (map[string]float64, erro
 	if err := u.learn(ctx, from); err != nil {
 		return nil, err
 	}
-	return u.values(context.WithoutCancel(ctx))
+	ctx, cancel := u.finishing(ctx)
+	defer cancel()
+	return u.values(ctx)
 }
 
 // learn makes all optimizer steps. With a staleness of 0, no later group is admitted, and all of this step's are
@@ -234,7 +240,8 @@ func (u *update) again(ctx context.Context) error {
 func (u *update) forward(
 	ctx context.Context, rows []rl.Row, rollouts []rl.Rollout, estimated bool,
 ) (rl.Stats, error) {
-	ctx = context.WithoutCancel(ctx) // an update that has begun is finished, because half of one could not be saved
+	ctx, cancel := u.finishing(ctx)
+	defer cancel()
 	if u.updates+u.skipped == 0 {
 		if err := u.probe.takeRows(ctx, u.trainer, rows, rollouts, u.publisher.policy.Version); err != nil {
 			return rl.Stats{}, err
@@ -251,7 +258,9 @@ func (u *update) optimize(ctx context.Context, scale float64) error {
 	defer u.since(u.now(), &u.computed)
 	o := u.optimizer.Settings(u.number)
 	o.Scale = scale
-	done, err := u.trainer.Step(context.WithoutCancel(ctx), o)
+	ctx, cancel := u.finishing(ctx)
+	defer cancel()
+	done, err := u.trainer.Step(ctx, o)
 	switch {
 	case err != nil:
 		return err
