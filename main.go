@@ -179,7 +179,7 @@ func newRoot(begun *bool, w cli.World) (*cobra.Command, error) {
 	return root, nil
 }
 
-// agentDepsOf returns what the agent's commands need of other rooms.
+// agentDepsOf returns what the agent's commands need from higher floors.
 func agentDepsOf(w cli.World, demo fs.FS) agentcmd.Deps {
 	return agentcmd.Deps{
 		World: w, Demo: demo, Race: verifycmd.Race,

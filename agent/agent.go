@@ -139,7 +139,7 @@ type Outcome struct {
 	Answer string
 	// Format is the name of the action format that was used last.
 	Format string
-	// Steps counts the model's replies; FormatErrors counts those among them of which nothing could be run.
+	// Steps counts the model's replies; FormatErrors counts those with nothing that could be run.
 	Steps        int
 	FormatErrors int
 	// Usage is the sum over all replies: a token in the prompt of several replies is counted for each of them.

@@ -8,8 +8,8 @@ type Setup struct {
 	Commands []string
 	// Env are variables of the commands, each as KEY=VALUE.
 	Env []string
-	// Aside are the paths of the repository that it ignores and the sandbox shows. What a set-up changes there stays
-	// changed; what it changes of the repository's other files does not.
+	// Aside are paths that the repository ignores and the sandbox shows. What a set-up changes there is kept; what it
+	// changes elsewhere in the repository is not.
 	Aside []string
 	// Dir is an empty directory on this machine for the result, if the provider keeps that in files.
 	Dir string

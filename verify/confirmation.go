@@ -163,7 +163,7 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog
 	c.Tests, c.Evidence = map[string]Strength{}, OutsideEvidence
 	for id := range x.decisive() {
 		if by[id] == "" && !x.told {
-			continue // it is spoilt, and may be no fix
+			continue // its mutation is spoilt, and it may not be a test to fix
 		}
 		if c.Tests[id] = cmp.Or(by[id], NoEvidence); !c.Tests[id].Suffices(c.Evidence) {
 			c.Evidence = c.Tests[id]
@@ -283,7 +283,7 @@ func (m mixing) pattern(c canary.Canary, x mixture, draw uint64) int {
 
 const (
 	// DefaultOdds are the odds against a guess that a reward needs by default. In training, two runs reach them if a task
-	// has several tests to fix. Three runs would reach at least 4.5, at 1.68 runs for each patch in place of 1.34.
+	// has several tests to fix. Three runs would reach at least 4.5, but take 1.68 runs for each patch instead of 1.34.
 	DefaultOdds = 1.5
 	// mostRuns is the maximum number of runs with wrong tests.
 	mostRuns = 8

@@ -54,8 +54,8 @@ type mixture struct {
 	// runs is the number of runs with wrong tests. passed is set if a run came before in which all tests were right.
 	runs   int
 	passed bool
-	// wrong are the indices of the canaries in this run. record is the path to which those among them write whose
-	// literals are withheld, and written is what they wrote.
+	// wrong are the indices of the canaries in this run. record is the path to which those with withheld literals write,
+	// and written is what they wrote.
 	wrong   []int
 	record  string
 	written []byte

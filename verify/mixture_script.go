@@ -13,13 +13,13 @@ import (
 	"deepswe/env"
 )
 
-// beginAnew makes the repository one without history.
+// beginAnew leaves the repository no history.
 const beginAnew = `
 rm -rf .git
 git init -q . && git add -A && git -c user.name=deepswe -c user.email=deepswe@localhost commit -qm 'Before the tests'`
 
-// forgetRight removes what says what tests expect that are wrong now: what Python has compiled and, where the
-// repository has had them before, its history. It returns the script that continues after a wrong test.
+// forgetRight removes what shows the right expectations of tests that are wrong now: what Python has compiled and, if
+// the repository had those tests before, its history. It returns the script that continues after a wrong test.
 func (t *trial) forgetRight(ctx context.Context, script string) (string, error) {
 	dirs := map[string]bool{}
 	for _, c := range t.mixed.set.Canaries {

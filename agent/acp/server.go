@@ -16,7 +16,7 @@ var ErrNoSession error = &Error{codeNotFound, "there is no such session"}
 // BadParams returns an error that blames the parameters of a request.
 func BadParams(err error) error { return &Error{codeParams, err.Error()} }
 
-// Host has the sessions.
+// Host holds the sessions.
 type Host interface {
 	// Open begins a session in a folder, and returns its ID and what may be chosen in it.
 	Open(ctx context.Context, cwd string) (string, []ConfigOption, error)

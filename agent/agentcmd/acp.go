@@ -61,7 +61,7 @@ func newACP(d Deps) *cobra.Command {
 	}
 }
 
-// acpHost has the sessions of an editor, which are runs of solve.
+// acpHost holds the sessions of an editor, which are runs of solve.
 type acpHost struct {
 	d     Deps
 	flags []string // of solve

@@ -68,7 +68,7 @@ type beginning struct {
 
 	option        // the chosen one, without an address if there is none
 	key    string // a new one
-	format string // what the trial of a tool call calls for; empty for the model's own
+	format string // xml if no tool call came back from the trial; empty for the model's own
 }
 
 func (b *beginning) width() int { return cli.ScreenOf(b.d.Err).Width() }

@@ -28,7 +28,7 @@ type place struct {
 	target   string   // the repository on this machine
 	snapshot *repo.Snapshot
 	test     testCommand
-	// machine has the directories in which commands of the sandbox find what is installed for all projects.
+	// machine holds the directories in which commands of the sandbox find what is installed for all projects.
 	machine project.Machine
 	// container is the repository's devcontainer.json; nil if it is not used.
 	container *devcontainer.Config

@@ -167,7 +167,7 @@ func deliveredWords(applied bool, branch string) string {
 	return ""
 }
 
-// deliveries returns those after the last work on the patch that were not taken back.
+// deliveries returns the deliveries since the last work on the patch that were not taken back.
 func (s *solveRun) deliveries() []delivery {
 	var all []delivery
 	for _, n := range s.sinceWork() {

@@ -223,7 +223,7 @@ func (g *gate) redeem(token string) bool {
 	return true
 }
 
-// same compares secrets in a time that tells nothing about them.
+// same compares secrets in a time that does not depend on them.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

@@ -106,7 +106,7 @@ func (r *reader) name() string {
 	return strings.TrimSpace(name)
 }
 
-// value reads what is left of a call, and its end. JSON may have the mark at the end in a string.
+// value reads what is left of a call, and its end. In JSON, a string may contain the end mark.
 func (r *reader) value() string {
 	d := json.NewDecoder(strings.NewReader(r.rest))
 	var value json.RawMessage

@@ -104,8 +104,8 @@ func (c *Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
 	if r.Fresh < 1 || r.Fresh > len(r.Messages) {
 		return nil, errors.New("a request whose fresh messages are not among its messages")
 	}
-	// The text after the reply is that after a stand-in. It has to be what the conversation itself ends with, too: some
-	// templates put results elsewhere.
+	// A word stands in for the reply, and the text after it is what follows the reply. The whole conversation has to end
+	// with that text as well: some templates put results elsewhere.
 	word := standIn
 	for strings.Contains(whole, word) {
 		word += "."

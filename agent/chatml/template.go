@@ -27,7 +27,7 @@ func Names() []string { return []string{Qwen25, Qwen3} }
 //go:embed templates
 var own embed.FS
 
-// Named returns one of these templates.
+// Named returns the built-in template with the name.
 func Named(name string) (*Template, error) {
 	if !slices.Contains(Names(), name) {
 		return nil, fmt.Errorf("unknown chat template %q: want one of %s", name, strings.Join(Names(), ", "))

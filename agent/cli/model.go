@@ -42,7 +42,7 @@ type ModelChoice struct {
 	Patience time.Duration
 }
 
-// Patience is how long an evaluation or a training run waits for a server that is gone: it loads a large model again in
+// Patience is how long an evaluation or a training run waits for a server that is gone: loading a large model takes
 // less.
 const Patience = 30 * time.Minute
 

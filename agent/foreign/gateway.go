@@ -58,7 +58,7 @@ const (
 type refusal struct {
 	reason agent.StopReason // MaxSteps, MaxContext or ModelError; empty for a request that is wrong
 	text   string
-	// tokens are those of the prompt, as far as they are known, and context how many there may be.
+	// tokens counts those of the prompt, if that is known; context is the most that there may be.
 	tokens, context int
 	streamed        bool // a stream was asked for
 }

@@ -19,7 +19,7 @@ import (
 type dialect interface {
 	// read reads a request.
 	read(body []byte) (request, error)
-	// whole is the answer to a request that asks for no stream, events are its pieces where it does. The id is unique.
+	// whole is the answer to a request that asks for no stream; events are its pieces in a stream. The id is unique.
 	whole(r request, answer agent.Reply, id string) any
 	events(r request, answer agent.Reply, id string) []event
 	// refuse is the status and body of a refusal.

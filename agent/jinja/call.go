@@ -161,7 +161,7 @@ var (
 		split splitlines startswith strip swapcase title translate upper zfill`)
 	dictMethods = strings.Fields("copy fromkeys get items keys values clear pop popitem setdefault update")
 	listMethods = strings.Fields("copy count index append clear extend insert pop remove reverse sort")
-	// numberMethods are all that numbers have, none of which is known here.
+	// numberMethods are the methods of numbers, none of which is implemented.
 	numberMethods = strings.Fields(`as_integer_ratio bit_count bit_length conjugate denominator from_bytes fromhex hex imag
 		is_integer numerator real to_bytes`)
 	// unsafe are the methods that the sandbox hides.
@@ -337,7 +337,7 @@ func (s *state) cased(v, name string) string {
 func (s *state) format(v string, args []any) string {
 	parts := strings.Split(v, "{}")
 	if len(parts)-1 > len(args) {
-		s.fail("format of %d arguments", len(args))
+		s.fail("format with %d arguments for %d {}", len(args), len(parts)-1)
 	}
 	var b strings.Builder
 	for i, part := range parts {

@@ -33,7 +33,7 @@ func isType[T any](v any) bool {
 
 func isText(v any) bool { return isType[string](v) || isType[markup](v) }
 
-// tests are those that are known here.
+// tests are the tests that are implemented.
 var tests = map[string]*check{
 	"defined":   is(func(v any) bool { return !isUndefined(v) }),
 	"undefined": is(isUndefined),

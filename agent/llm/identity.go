@@ -25,15 +25,15 @@ type Identity struct {
 	Tokens string `json:"tokens,omitempty"`
 }
 
-// Change says what of a server is another than before; empty where nothing is.
+// Change says what has changed on a server; empty if nothing has.
 func (i Identity) Change(now Identity) string {
 	switch {
 	case now.Model == "" && i.Model != "":
 		return "it no longer serves the model " + i.Model
 	case i.Model != now.Model:
-		return fmt.Sprintf("it now serves the model %s, and before %s", now.Model, i.Model)
+		return fmt.Sprintf("it now serves the model %s, and served %s before", now.Model, i.Model)
 	case i.Context != now.Context:
-		return fmt.Sprintf("the model's context now has %d tokens, and before %d", now.Context, i.Context)
+		return fmt.Sprintf("the model's context now has %d tokens, and had %d before", now.Context, i.Context)
 	case i.Tokens != now.Tokens:
 		return "the same text now has other tokens: another tokenizer or another chat template"
 	}

@@ -76,7 +76,7 @@ type Client struct {
 	// versionless is set once the server turned out not to report the version of its weights.
 	versionless atomic.Bool
 	pinned      atomic.Pointer[Identity]
-	changed     atomic.Pointer[Error] // what was another than pinned when the server came back
+	changed     atomic.Pointer[Error] // how the server that came back differs from pinned
 	outage      outage
 }
 
@@ -237,7 +237,7 @@ func (c *Client) send(ctx context.Context, x *exchange) error {
 	return err
 }
 
-// api is go-openai over one exchange. It is a small struct: connections belong to c.http.
+// api returns a go-openai client for one exchange. It is cheap: connections belong to c.http.
 func (c *Client) api(x *exchange) *openai.Client {
 	cfg := openai.DefaultConfig(c.o.APIKey)
 	cfg.BaseURL = c.base

@@ -292,7 +292,7 @@ func (t *Tokenizer) readTokens(f *file) error {
 			return err
 		}
 		if id, ok := f.Model.Vocabulary[a.Content]; ok && id != a.ID {
-			return fmt.Errorf("the added token %q has the id %d, and %d in the vocabulary", a.Content, a.ID, id)
+			return fmt.Errorf("the added token %q has the id %d, but %d in the vocabulary", a.Content, a.ID, id)
 		}
 		t.added[a.Content] = a.ID
 	}

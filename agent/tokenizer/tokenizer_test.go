@@ -180,7 +180,7 @@ func TestBrokenFiles(t *testing.T) {
 		"a foreign merge": {`{"model":{"vocab":{"a":0},"merges":["a b"]},` + rest + `}`, "not all of it is in the vocabulary"},
 		"an odd merge":    {`{"model":{"vocab":{"a":0},"merges":["a"]},` + rest + `}`, "want two tokens"},
 		"two ids": {`{"added_tokens":[{"id":1,"content":"a"}],"model":{"vocab":{"a":0},"merges":[]},` + rest + `}`,
-			"and 0 in the vocabulary"},
+			"but 0 in the vocabulary"},
 	} {
 		if _, err := tokenizer.Parse([]byte(tt.file)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error = %v", name, err)

@@ -31,7 +31,7 @@ type Event struct {
 	Kind Kind      `json:"kind"`
 	// Chain numbers the conversation that the event belongs to, where a rollout has several; see [Stop].
 	Chain int `json:"chain,omitempty"`
-	// Tools are the definitions that a conversation has which begins with this message, if others than the header's.
+	// Tools are the definitions of the conversation that begins with this message, if they differ from the header's.
 	Tools []json.RawMessage `json:"tools,omitzero"`
 
 	Header      *Header      `json:"header,omitempty"`
@@ -97,7 +97,7 @@ type Stop struct {
 	// Chains describe the conversations of the rollout in the order in which they are read, the main one first. There
 	// are none where a rollout is one conversation.
 	Chains []Chain `json:"chains,omitempty"`
-	// Counts has what else was counted, by names of whoever played the rollout.
+	// Counts holds further counts, by names that whoever played the rollout has chosen.
 	Counts map[string]int `json:"counts,omitempty"`
 }
 

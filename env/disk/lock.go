@@ -39,7 +39,7 @@ func ReadHolder(path string) (h Holder, l Liveness, err error) {
 		return h, Dead, err
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		return h, Dead, fs.ErrNotExist // given up
+		return h, Dead, fs.ErrNotExist // released
 	}
 	if err := json.Unmarshal(data, &h); err != nil {
 		return h, Unknown, fmt.Errorf("read lock %s: %w", path, err)

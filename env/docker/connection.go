@@ -19,7 +19,7 @@ import (
 // quiet is how long after a daemon went down its further failures are not logged as warnings.
 const quiet = 10 * time.Second
 
-// connection is a daemon as far as it answers: what it says about itself, and whether it is up.
+// connection is what is known of a daemon: what it says about itself, and whether it is up.
 type connection struct {
 	p    *Provider
 	host string

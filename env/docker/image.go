@@ -27,7 +27,7 @@ type image struct {
 // pullsAtOnce limits concurrent pulls and builds on each daemon.
 const pullsAtOnce = 3
 
-// images are those of a daemon: what references mean, who pulls and builds, and what is in an image.
+// images are a daemon's images: what references mean, who pulls and builds, and what is in an image.
 type images struct {
 	d         *daemon
 	own       ownImages

@@ -14,13 +14,13 @@ import (
 // Address names an issue or a pull request, as its web page does, or the repository alone if Number is 0.
 type Address struct {
 	scheme, host string
-	// names are the parts of the path up to the repository: on a server below a path, that path comes first.
+	// names are the elements of the path up to the repository, including the server's own path, if it has one.
 	names []string
 	// Number is the issue's or the pull request's.
 	Number int
-	// Pull is set for a pull request. On GitHub, an issue's address may be that of one as well.
+	// Pull is set for a pull request. On GitHub, an issue's address may also name a pull request.
 	Pull bool
-	// kind is what the form of the address tells; empty if several have it.
+	// kind is the only kind of forge with addresses of this form; empty if there are several.
 	kind Kind
 }
 

@@ -24,7 +24,8 @@ type Task struct {
 	CloneURL, Branch string
 }
 
-// Task reads an issue, or the open threads and failed checks of an open pull request. One without any is an error.
+// Task reads an issue, or the open threads and failed checks of an open pull request. A pull request without either is
+// an error.
 func (c *Client) Task(ctx context.Context, a Address) (Task, error) {
 	if !a.Pull {
 		i, err := c.Issue(ctx, a)

@@ -19,8 +19,8 @@ type Options struct {
 	// Getenv reads the variables that hold tokens, and those that say which server a token is of; nil means that there
 	// are none.
 	Getenv func(string) string
-	// API replaces the API's URL (DEEPSWE_GITHUB_API), for proxies and tests. By default it follows from the web page's.
-	// One that ends in /api/v1 is Gitea's, in /api/v4 GitLab's, any other GitHub's.
+	// API replaces the API's URL (DEEPSWE_GITHUB_API), for proxies and tests. By default, it is derived from the web
+	// page's URL. One that ends in /api/v1 is Gitea's, in /api/v4 GitLab's, any other GitHub's.
 	API string
 	// Sleep waits before a retry; nil means env.Sleep.
 	Sleep func(ctx context.Context, d time.Duration) error

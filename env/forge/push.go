@@ -23,7 +23,7 @@ var (
 	behind = env.Pattern(`(?i)non-fast-forward|fetch first|stale info|cannot lock ref|\[rejected\]`)
 )
 
-// push pushes the commit, and waits until a new fork takes it, or a server that fails. It never forces.
+// push pushes the commit. It retries while a new fork does not take it yet, and when the server fails. It never forces.
 func (d *Draft) push(ctx context.Context) error {
 	r, err := d.s.remote(d.from.CloneURL)
 	if err != nil {

@@ -50,7 +50,7 @@ type customs struct {
 	signOff  bool
 }
 
-// readCustoms reads them from the repository in dir. Links are not followed.
+// readCustoms reads the customs of the repository in dir at a commit. Links are not followed.
 func readCustoms(ctx context.Context, dir, commit string, kind Kind) (customs, error) {
 	var c customs
 	files, err := repo.Changes(ctx, dir, repo.EmptyTree, commit)

@@ -36,7 +36,7 @@ type pod struct {
 	Status     *podStatus `json:"status,omitempty"`
 }
 
-// imageOf returns the image of a container. The cluster may have added containers, also before ours.
+// imageOf returns the image of a container. The cluster may have added containers, even before ours.
 func (p *pod) imageOf(container string) string {
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		if c.Name == container {

@@ -16,7 +16,7 @@ import (
 
 // Installation is what was installed for the tests of some candidates.
 type Installation struct {
-	// Dir has the directories that tasks show. Variables say where tools find them.
+	// Dir holds the directories that tasks show. Variables say where tools find them.
 	Dir       string
 	Variables []string
 }

@@ -213,7 +213,7 @@ func mlflowFlat(prefix string, config map[string]any) (all []mlflowPair) {
 		default:
 			text, ok := value.(string)
 			if !ok {
-				data, _ := json.Marshal(value) // a configuration has a form in JSON
+				data, _ := json.Marshal(value) // a configuration can always be encoded
 				text = string(data)
 			}
 			text = strings.ToValidUTF8(text[:min(len(text), mlflowText)], "")

@@ -190,7 +190,7 @@ func (h *Handler) cards(r *loaded) []plot.Card {
 	return cards
 }
 
-// charts are those of the run's report.
+// charts returns the charts of the run's report.
 func (r *loaded) charts() []template.HTML {
 	var charts []plot.Chart
 	var rep swe.EvaluationReport

@@ -104,7 +104,7 @@ func (h *Handler) packAll(r *loaded) (all []packed, longest int, err error) {
 			return all, longest, err
 		}
 	}
-	return nil, 0, nil // which is not reached
+	return nil, 0, nil // not reached
 }
 
 // pack compresses the pages of a run's rollouts, until they are too large.

@@ -240,7 +240,7 @@ type trainerTime struct {
 	class    string
 }
 
-// trainerTimes returns those of a step, and of others that ended after a time.
+// trainerTimes returns the trainer's times of a step, and of other steps that ended after a time.
 func trainerTimes(points []metrics.Point, step int, after time.Time) (all []trainerTime) {
 	for _, p := range points {
 		seconds := func(name string) time.Duration { return time.Duration(p.Values[name] * float64(time.Second)) }

@@ -28,7 +28,7 @@ func (o *pushOptions) check(d Deps) (err error) {
 	}
 	owner, name, _ := strings.Cut(o.name, "/")
 	if owner == "" || name == "" || strings.ContainsAny(name, "/?#% ") {
-		return fmt.Errorf("invalid --push %q (for example acme/fixer)", o.name)
+		return fmt.Errorf("invalid --push %q: must be OWNER/NAME, such as acme/fixer", o.name)
 	}
 	if o.hub = cmp.Or(o.hub, d.Getenv("HF_ENDPOINT")); o.hub == "" {
 		return errors.New("--push needs a hub: give --hub URL (for example https://huggingface.co), or set HF_ENDPOINT")

@@ -16,7 +16,7 @@ import (
 // Deps are the dependencies of the commands.
 type Deps struct {
 	cli.World
-	// Configs has the bundled configurations: files named NAME.yaml.
+	// Configs holds the bundled configurations: files named NAME.yaml.
 	Configs fs.FS
 }
 

@@ -67,7 +67,7 @@ func (r *runView) playing(step int, phase string, done, total int) {
 	r.step, r.phase, r.done, r.total = step, phase, done, total
 }
 
-// point has the numbers of a finished step.
+// point holds the numbers of a finished step.
 func (r *runView) point(p metrics.Point) {
 	v := r.view
 	v.Lock()

@@ -16,7 +16,7 @@ import (
 
 // tasks assigns tasks to groups. It is used by the loop only.
 type tasks struct {
-	// settings are those of the step that the last group was admitted for.
+	// settings are in force at the step that the last group was admitted for.
 	settings config.Curriculum
 	order    order // used without a curriculum
 

@@ -108,7 +108,7 @@ type learned struct {
 // flushTimeout limits the saving that is done after the run's context has ended.
 const flushTimeout = 2 * time.Minute
 
-// torn is the error of an update of which the trainer holds a part, so that its weights belong to no step.
+// torn is the error of an update that the trainer has made in part, so that its weights belong to no step.
 type torn struct{ error }
 
 func (t torn) Unwrap() error { return t.error }

@@ -17,7 +17,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// prefixesDir has the beginnings of earlier rollouts.
+// prefixesDir holds the beginnings of earlier rollouts.
 const prefixesDir = "prefixes"
 
 // prefix is what all rollouts of a group begin with: the first replies of an earlier rollout, whose log File names.

@@ -30,7 +30,7 @@ type scorer interface {
 	SameTokenizer(ctx context.Context, ids []int32, passage string) error
 }
 
-// teacherPatience is how long a teacher that is gone is waited for.
+// teacherPatience is how long to wait for a teacher that does not answer.
 const teacherPatience = 10 * time.Minute
 
 // teacherWorkers is how many rows a teacher scores at once.

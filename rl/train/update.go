@@ -308,7 +308,7 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	return values, err
 }
 
-// outcomes returns those of all groups, in the order of admission.
+// outcomes returns the outcomes of all groups, in the order of admission.
 func (u *update) outcomes() []run.Outcome {
 	sortGroups(u.groups)
 	return outcomesOf(u.groups)

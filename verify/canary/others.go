@@ -95,12 +95,12 @@ func otherDecimals(text string, least int, r *chance) []string {
 	}
 	least = -versions
 	switch scale := math.Pow10(digits); {
-	case 0 < f && f < 1 && 0 < digits && digits < 10: // a share, or a probability, stays one
+	case 0 < f && f < 1 && 0 < digits && digits < 10: // a share or a probability stays below 1
 		shares := &chance{Rand: r.Rand}
 		return mapped(otherNumbers(int(math.Round(f*scale)), 1, int(scale)-1, shares), func(n int) string {
 			return strconv.FormatFloat(float64(n)/scale, 'f', digits, 64)
 		})
-	case f >= 0: // and an amount does not become a debt
+	case f >= 0: // and an amount does not become negative
 		least = max(-versions, -int(f))
 	}
 	return mapped(otherNumbers(0, least, versions, r), func(by int) string {

@@ -81,10 +81,10 @@ func (w *goWithholder) condition(n *ast.IfStmt) {
 	ast.Inspect(n.Body, w.hush)
 }
 
-// verbs matches what a message has to have for its arguments.
+// verbs matches the verbs of a format string.
 var verbs = env.Pattern(`%[-+# 0-9.*\[\]]*[a-zA-Z%]`)
 
-// hush leaves only the verbs of a message, which may say what is expected.
+// hush leaves only the verbs of a message, because the rest may say what is expected.
 func (w *goWithholder) hush(n ast.Node) bool {
 	c, ok := n.(*ast.CallExpr)
 	if !ok {

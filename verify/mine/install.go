@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// erasDir has what was installed for eras, below the miner's directory.
+	// erasDir holds what was installed for eras, below the miner's directory.
 	erasDir = "eras"
-	// LogsDir has the logs of tests that do not run here and of set-ups that fail, below the miner's directory.
+	// LogsDir holds the logs of tests that do not run here and of set-ups that fail, below the miner's directory.
 	LogsDir = "logs"
 )
 

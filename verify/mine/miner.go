@@ -127,8 +127,8 @@ func Describe(o run.Outcome) string {
 		len(tests.PassToPass))
 }
 
-// Mine judges the candidates, which are the newest first, as far as that was not done before, and checks that what is
-// left is sound. Then it makes bugs, if any are wanted, and judges these.
+// Mine judges those of the candidates, newest first, that no earlier run has judged, and checks that the tasks left are
+// sound. Then it makes bugs, if any are wanted, and judges these.
 func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.Watch) (*Mined, error) {
 	mined, err := m.mine(ctx, "candidates", candidates, w)
 	if err != nil || len(m.Synthetic) == 0 {

@@ -128,7 +128,7 @@ func (e *Evaluation) tryMutant(ctx context.Context, j run.Job, m mutant.Mutant) 
 }
 
 // mutantEvaluator returns the evaluator for the mutants of a task: one strict run of the tests. Mutants that do not end
-// are common, so that the limit is not much longer than the evaluation of the solution took.
+// are common, so the limit is not much longer than the evaluation of the solution took.
 func (e *Evaluation) mutantEvaluator(t env.Task) *verify.Evaluator {
 	limit := cmp.Or(e.Evaluator.Timeout, t.Tests.Timeout, verify.EvaluationTimeout)
 	if gold, ok := e.Dir.Find(run.Job{Task: t.ID, Group: soundnessGroup(Gold, t.ID)}); ok && gold.Times.Reward > 0 {

@@ -112,7 +112,7 @@ type Finder struct{ languages map[string]language }
 // New returns a Finder.
 func New() *Finder { return &Finder{languages()} }
 
-// longest is the length of a line in bytes that is searched.
+// longest is how many bytes of a line are searched.
 const longest = 2000
 
 // Added returns the telltales in the lines of a file that it did not have before, in their order. There are none in

@@ -156,12 +156,12 @@ func rebenchMaven(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-// timedGradle differs from SWE-bench's format in the duration.
+// timedGradle is SWE-bench's format with an optional duration after the status.
 var timedGradle = lineFormat{
 	expr: Pattern(`^(?P<name>[^>].+?)\s+(?P<mark>PASSED|FAILED)(?:\s+\(\d+(?:\.\d+)?s\))?$`),
 }
 
-// timedPHPUnit differs from SWE-bench's format in the duration.
+// timedPHPUnit is SWE-bench's format with a duration in the names, which it removes.
 func timedPHPUnit(log string, t Task) (*Results, error) {
 	r, err := phpunit(log, t)
 	if err != nil {

@@ -135,7 +135,7 @@ const (
 	byModel   = "model"
 )
 
-// share is the part of the tasks to hold out, which is that of the last time unless the flag is given.
+// share returns the share of the tasks to hold out: last, that of the run before, unless --holdout is given.
 func (o *mineOptions) share(last float64) (float64, error) {
 	if o.holdout == "" {
 		return last, nil

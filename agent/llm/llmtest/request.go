@@ -27,7 +27,7 @@ type Request struct {
 	Logprobs            bool `json:"logprobs"`
 	ReturnTokenIDs      bool `json:"return_token_ids"`
 
-	// PromptIDs are those of a prompt in tokens. Messages are then what they say.
+	// PromptIDs is a prompt given in tokens. Messages are then what it says.
 	PromptIDs     []int32 `json:"-"`
 	dropsThoughts bool
 }

@@ -24,7 +24,7 @@ type Config struct {
 	Environment EnvironmentSettings `yaml:"-"`
 	Trainer     TrainerSettings     `yaml:"-"`
 
-	// Limits are those of training rollouts where a stage has others than the environment's settings.
+	// Limits are the limits of training rollouts where a stage overrides the environment's settings.
 	Limits part.Limits `yaml:"-"`
 
 	// Contexts are the limits of the rollouts' contexts in tokens, by their keys in the section of the environment, which

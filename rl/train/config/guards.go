@@ -16,7 +16,7 @@ type Curriculum struct {
 	// rounds, until its rollouts differ again. With an Every of 0 it never comes again.
 	After int `yaml:"after" least:"1"`
 	Every int `yaml:"every" least:"0"`
-	// MaxRate demotes a task as well that more than this share of its rollouts solve.
+	// MaxRate also demotes a task if more than this share of its rollouts solve it.
 	MaxRate float64 `yaml:"max_rate" most:"1"`
 	// Exhausted is what happens when every task is demoted.
 	Exhausted Action `yaml:"exhausted"`

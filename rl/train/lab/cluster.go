@@ -36,7 +36,7 @@ func newCluster(l config.Latencies, r config.Rollouts) *cluster {
 // rollout is one that a worker plays.
 type rollout struct {
 	turns int
-	// times are those of a reply and its calls, turn by turn.
+	// times are how long a reply and its calls take, turn by turn.
 	times []time.Duration
 	// grading is how long its patch is graded; one that is ungraded has none.
 	grading  time.Duration

@@ -119,7 +119,7 @@ func measuredRollout(turns int, t run.Times, graded bool) rollout {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// latencies returns those that the run's trainer would have for steps of other sizes. What l says stays.
+// latencies fills the gaps in l with what the run's trainer would take for steps of other sizes.
 func (m *Measured) latencies(l config.Latencies, s sizes) config.Latencies {
 	graded, grading := m.graded()
 	one := float64(m.passes) / m.sizes.passes(l.WithDefaults().Forward) / (graded * float64(m.sizes.rollouts))

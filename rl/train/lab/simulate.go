@@ -127,7 +127,7 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 	if m != nil {
 		s.draw = m.replay()
 	}
-	if keys["trainer.name"] == "tinker" { // which is taken to sum gradients unless it is known not to
+	if keys["trainer.name"] == "tinker" { // assumed to sum gradients unless it is known not to
 		_, s.streamed = c.RL().Total(0)
 		s.streamed = s.streamed && keys["trainer.normalisation"] != "mean"
 		s.engine.pauses = own
@@ -138,7 +138,7 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 		g.clock, g.limit = &s.clock, limit
 	}
 	if keys["environment.census"] == "check" {
-		mutants, _ := strconv.Atoi(keys["environment.census_mutants"]) // the configuration was loaded
+		mutants, _ := strconv.Atoi(keys["environment.census_mutants"]) // valid, because the configuration was loaded
 		rounds := math.Ceil(float64(l.Tasks*(2+mutants)) / float64(c.Rollouts.Workers))
 		s.sums.check = time.Duration(rounds * float64(l.Grading))
 	}

@@ -67,7 +67,7 @@ type EnvironmentOptions struct {
 	Workers int
 	// Grades reports whether training rollouts that end for the reason need a reward.
 	Grades func(agent.StopReason) bool
-	// Limits returns those of a training rollout where a stage of the run has others than the environment's settings.
+	// Limits returns the limits of a training rollout where a stage of the run overrides the environment's settings.
 	Limits func(run.Job) Limits
 	// Prefix returns what a training rollout begins with. It is nil where each begins with its task.
 	Prefix func(run.Job) Prefix

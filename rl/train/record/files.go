@@ -43,7 +43,7 @@ func JournalPath(dir *run.Dir, step int, s part.Split) string {
 // GroupName names a group by the step that it was admitted for and its slot there.
 func GroupName(step, slot int) string { return fmt.Sprintf("%s.%d", StepName(step), slot) }
 
-// StepOf returns the step that a group was admitted for; 0 if the name is none that [GroupName] makes.
+// StepOf returns the step that a group was admitted for; 0 if [GroupName] makes no such name.
 func StepOf(group string) int {
 	step, _, _ := strings.Cut(group, ".")
 	n, _ := strconv.Atoi(step)

@@ -92,7 +92,7 @@ func (p *Trainer) WarmStart(ctx context.Context, all []Demonstration, o Imitatio
 	return losses, nil
 }
 
-// imitate makes an update of the mean cross-entropy of the rows' tokens, and returns it with the number of tokens.
+// imitate makes an update on the mean cross-entropy of the rows' trained tokens. It returns that mean and their number.
 func (p *Trainer) imitate(ctx context.Context, rows []rl.Row, rate float64) (loss float64, tokens int, err error) {
 	for _, row := range rows {
 		for _, m := range row.Mask {

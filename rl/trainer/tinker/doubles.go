@@ -20,7 +20,7 @@ import (
 // doubles looks for operations of a model that the server has executed twice.
 type doubles struct {
 	on bool
-	// from is the number of the model's newest operation up to which there was a look.
+	// from is the number of the newest operation of the model that was checked.
 	from int64
 	// rate is the learning rate of the last step, and sent the gradient of the next one, or of the last one if nothing
 	// was sent since.

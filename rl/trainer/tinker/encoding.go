@@ -170,8 +170,9 @@ func (e *encoding) refit(refused []datum) bool {
 // content is the body of a request.
 type content struct {
 	data []byte
-	// kind is its type, coding how it is compressed, and accept the type that the response may have beside JSON.
-	kind, coding, accept string // JSON, not, and none when empty
+	// kind is the content type, or empty for JSON; coding the compression, or empty; accept a type that the response may
+	// have besides JSON, or empty.
+	kind, coding, accept string
 }
 
 func (b content) header() http.Header {

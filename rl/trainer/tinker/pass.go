@@ -165,7 +165,7 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 	return out, failed
 }
 
-// post posts one request of a pass. What was refused as too large keeps its number for the next.
+// post posts one request of a pass. A request that is refused as too large leaves its number to the next one.
 func (m *Model) post(ctx context.Context, path string, in passInput, changes bool) (promise, error) {
 	p, err := m.accept(path, changes, func(repeatable bool) (accepted, error) {
 		r := passRequest{model: m.id, sequence: m.sequence, forwardOnly: path == pathForward, input: in}

@@ -272,8 +272,8 @@ func (a *adapters) broadcast() {
 	a.changed = make(chan struct{})
 }
 
-// await waits until found, which is called with a.mu held, reports a server. The wait has an end: no server may sample
-// for so long, and before the first publication none may refuse all.
+// await waits until found, which is called with a.mu held, reports a server. It fails when the client's patience ends
+// and, before the first publication, as soon as all servers refuse.
 func (a *adapters) await(ctx context.Context, found func() bool) error {
 	begun := time.Now()
 	late, remind := time.NewTimer(a.client.patience), time.NewTicker(remindEvery)

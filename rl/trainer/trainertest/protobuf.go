@@ -14,13 +14,13 @@ import (
 	"deepswe/env/wire"
 )
 
-// Wire is what a server reads passes from, and whether their results can be protobuf.
+// Wire is the encoding of the passes that a server reads. With JSON, their results are never protobuf.
 type Wire int
 
-// The servers' ways.
+// What servers use.
 const (
 	JSON     Wire = iota // SkyRL 0.3.0
-	Either               // its source
+	Either               // SkyRL's source since
 	Protobuf             // TuFT
 )
 

@@ -284,7 +284,7 @@ func (s *Server) poll(r *http.Request, id string) (int, any) {
 	return 200, s.encoded(r, f)
 }
 
-// get answers what is not posted.
+// get answers requests with a method other than POST.
 func (s *Server) get(r *http.Request, path string) (int, any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -129,7 +129,7 @@ func spelled(token string, inPieces bool) string {
 // Bound says that a score is only known to be at one side of its value.
 type Bound string
 
-// The bounds.
+// How a score relates to P(YES) / (P(YES) + P(NO)).
 const (
 	Exact   Bound = ""
 	AtLeast Bound = "at_least"

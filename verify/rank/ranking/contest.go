@@ -28,8 +28,7 @@ type contest struct {
 	// failures says why a candidate has no judgement, or lacks a result.
 	failures []string
 
-	// verdicts says which tests count, and counts says the same for each baseline by the test's name. Before filtering,
-	// all count.
+	// verdicts says which tests count; counts says so for each baseline, by the test's name. Before filtering, all count.
 	verdicts []suite.Verdict
 	counts   []map[string]bool
 	choice   rank.Choice
@@ -179,8 +178,8 @@ func (c *contest) filter(rule rank.Rule) {
 	}
 }
 
-// everywhere reports whether no patch that is left lacks the result of a script of reproduction tests because of a
-// failure, which must not count against it.
+// everywhere reports whether a script may count. If a failure cost one of the patches left its result, a script of
+// reproduction tests counts for none, so that the failure is not held against that patch.
 func (c *contest) everywhere(script int, left []int) bool {
 	return c.baselines[script].Script.Kind == suite.Regression || !slices.ContainsFunc(left, func(i int) bool {
 		patch := c.patches[i]
