@@ -71,7 +71,7 @@ func (a Action) wellFormed() bool {
 	return false
 }
 
-// problem returns the reading of a reply of which nothing can be run.
+// problem returns the reading of a reply with nothing that can be run.
 func problem(p Problem, advice string) Reading { return Reading{Problem: p, Advice: advice} }
 
 // FormatNamed returns the format with the given name; ok is false for an unknown name.

@@ -42,7 +42,7 @@ type rollout struct {
 	invalid    int  // consecutive format errors
 	before     int  // replies before the rollout was reopened, which do not count against the limit
 	opened     bool // the header and first messages are recorded
-	// declined is what is told about calls of a recorded turn that are not run, by their IDs.
+	// declined has, by ID, what the model is told instead of the results of recorded calls that are not run.
 	declined map[string]string
 	// replaying is set while recorded turns are replayed, and differs once a call of one has had another result.
 	replaying bool

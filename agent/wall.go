@@ -21,7 +21,7 @@ type WallClock struct {
 	paused int
 }
 
-// StartWall returns a context that ends with errWall after so much time.
+// StartWall returns a context that ends with errWall after limit, not counting pauses.
 func StartWall(ctx context.Context, limit time.Duration) (context.Context, *WallClock) {
 	ctx, end := context.WithCancelCause(ctx)
 	w := &WallClock{end: end, left: limit, since: time.Now()}

@@ -33,7 +33,7 @@ type Task struct {
 	BaseCommit string `json:"base_commit,omitempty"`
 	// Statement is the issue's text.
 	Statement string `json:"statement"`
-	// Repository is the git repository on this machine, as an absolute path, of which sandboxes get a copy of BaseCommit;
+	// Repository is the absolute path of a git repository on this machine. Sandboxes get a copy of its BaseCommit. It is
 	// empty if the image or the preparation contains the files.
 	Repository string `json:"repository,omitempty"`
 	// Labels say what is known about the task, for choosing and counting. They decide nothing.

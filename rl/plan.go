@@ -314,15 +314,15 @@ func (a Algorithm) Divisor(b Batch) float64 {
 	return float64(b.Dispositions[Trained] + b.Dispositions[Masked])
 }
 
-// Total is the divisor of a batch of so many rollouts if all of them have rows. sure is false if it depends on what the
+// Total is the divisor of a batch of rollouts if all of them have rows. sure is false if it depends on what the
 // rollouts are like.
 func (a Algorithm) Total(rollouts int) (total float64, sure bool) {
 	drops := a.DropUniform || slices.Contains(slices.Collect(maps.Values(a.Filter)), Drop)
 	return float64(rollouts), a.Aggregation != tokenMean && !drops
 }
 
-// scale is the share of each trained token of a rollout with own of them, in a batch with so many rollouts and tokens.
-// Without a trained token it is 0.
+// scale is the share of each trained token of a rollout with own of them, in a batch with these numbers of rollouts and
+// trained tokens. Without a trained token it is 0.
 func (m Aggregation) scale(rollouts, maxLength, tokens, own int) float64 {
 	divisor := 0.0
 	switch m {

@@ -43,7 +43,7 @@ type mixing struct {
 	before *before
 }
 
-// mixture describes the tests of a run of which some were made wrong.
+// mixture describes the tests of a run in which some were made wrong.
 type mixture struct {
 	set canary.Set
 	// fixes are the tests that fail without a fix; told is false if that is not known.

@@ -30,7 +30,7 @@ type testSources struct {
 	own    map[string]file // are to be installed
 	seen   map[string]bool
 	found  []canary.Source
-	// all is false if what the tests come with says more than what was found: there are more files, or some that are no
+	// all is false if what the tests come with says more than what was found: there are more files, or some that are not
 	// text.
 	all bool
 }
@@ -110,7 +110,7 @@ func (s *testSources) read(ctx context.Context, names []string) error {
 	return nil
 }
 
-// add adds a file. What a source with zero bytes says is not looked at, nor what is no regular file.
+// add adds a file. It leaves out what is not a regular file, and a source with zero bytes.
 func (s *testSources) add(name string, data []byte, regular bool) {
 	if !regular || s.writer.Holds(name) && bytes.ContainsRune(data, 0) {
 		s.all = false

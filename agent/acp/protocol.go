@@ -74,7 +74,7 @@ type PlanEntry struct {
 	Status   string `json:"status"`
 }
 
-// Plan returns a plan of these parts, of which those before the part with the given index are done.
+// Plan returns a plan of these parts. Those before index now are done.
 func Plan(parts []string, now int) PlanUpdate {
 	p := PlanUpdate{Update: "plan"}
 	for i, part := range parts {
@@ -167,7 +167,7 @@ type Session struct {
 	Updated string `json:"updatedAt,omitempty"` // RFC 3339
 }
 
-// Select returns an option with these values, of which one is chosen.
+// Select returns an option to choose one of these values.
 func Select(id, name, category, current string, values ...string) ConfigOption {
 	o := ConfigOption{ID: id, Name: name, Category: category, Type: "select", Current: current}
 	for _, v := range values {

@@ -22,8 +22,8 @@ type Host interface {
 	Open(ctx context.Context, cwd string) (string, []ConfigOption, error)
 	// Prompt works on what the user says, and returns why the turn ended. Where ctx ends, it is Cancelled.
 	Prompt(ctx context.Context, t *Turn, text string) (StopReason, error)
-	// Replay takes a session up that may be of another process, and tells what happened in it, if t is not nil. It returns
-	// what may be chosen.
+	// Replay resumes a session, which may be another process's, and reports what happened in it, if t is not nil. It
+	// returns what may be chosen.
 	Replay(ctx context.Context, id string, t *Turn) ([]ConfigOption, error)
 	// List returns the sessions of a folder, or of all if it is empty, the newest first.
 	List(ctx context.Context, cwd string) ([]Session, error)
@@ -130,7 +130,7 @@ func (s *server) notified(m incoming) {
 	}
 }
 
-// params are those of all requests.
+// params has the parameters of all kinds of requests.
 type params struct {
 	Session string            `json:"sessionId"`
 	Cwd     string            `json:"cwd"`

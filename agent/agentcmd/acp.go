@@ -79,7 +79,7 @@ func (h *acpHost) options(further ...string) (*solveOptions, *cobra.Command, err
 	}
 	o.keepParsed(cmd)
 	if rest := cmd.Flags().Args(); len(rest) > 0 {
-		return nil, nil, fmt.Errorf("%q is no flag of solve", rest[0])
+		return nil, nil, fmt.Errorf("%q is not a flag of solve", rest[0])
 	}
 	return o, cmd, cmd.ValidateFlagGroups()
 }

@@ -80,7 +80,7 @@ func (c *conclusion) offerPatch(ctx context.Context, t *acp.Turn, id string, rep
 // offeredText is the content of a file for people.
 func offeredText(data []byte) string {
 	if !utf8.Valid(data) {
-		return fmt.Sprintf("%d bytes that are no text\n", len(data))
+		return fmt.Sprintf("%d bytes that are not text\n", len(data))
 	}
 	return string(data)
 }

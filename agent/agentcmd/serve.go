@@ -77,7 +77,7 @@ func pathOf(d Deps, arg string) (string, error) {
 	return arg, nil
 }
 
-// runAt is pathOf for what is not the directory of another program.
+// runAt is pathOf, but refuses the directory of another program.
 func runAt(d Deps, arg string) (string, error) {
 	path, err := pathOf(d, arg)
 	if err != nil {

@@ -111,7 +111,7 @@ func (i installing) choosePlan(
 	case given == cli.SetupAuto && isolated:
 		return setupPlan{commands: commands, fresh: true}, nil
 	case len(steps) == 0 || !isolated || i.o.json || !interactive(i.d.World):
-		return none, nil // what is due is said
+		return none, nil // the user is told what is due
 	}
 	yes, err := i.agrees(ctx, question{Setup: steps})
 	if errors.Is(err, errNoAnswer) || err == nil && !yes {

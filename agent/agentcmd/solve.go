@@ -128,7 +128,7 @@ EXIT STATUS
 
 func newSolve(d Deps) *cobra.Command { return solveCommand(d, new(solveOptions)) }
 
-// solveCommand is the command, with the place where its flags go.
+// solveCommand returns the command, whose flags set o.
 func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{

@@ -168,7 +168,7 @@ func (s *solving) planAttempt(ctx context.Context, job *assignment, model cli.Li
 	for _, due := range p.due {
 		p.Notes = append(p.Notes, due.note())
 	}
-	if !s.o.demo { // which is the same everywhere
+	if !s.o.demo { // the demo is the same on every machine
 		p.Notes = append(p.Notes, askForTest)
 	}
 	p.Examine = setup.sandboxExaminer()
@@ -190,7 +190,7 @@ func (s *solving) setCost(a *attempt.Attempt, model string) error {
 // readProject reads the project's own rules, and finds the folder of the repository that the user works in.
 func (s *solving) readProject(p *plan) error {
 	if s.o.demo {
-		return nil // which is the same everywhere
+		return nil // the demo is the same on every machine
 	}
 	target, err := filepath.EvalSymlinks(p.at.target)
 	if err != nil {

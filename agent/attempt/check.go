@@ -18,7 +18,7 @@ import (
 // checkTimeout bounds one run of the tests.
 const checkTimeout = 30 * time.Minute
 
-// cheapCheck is how long a run of the tests on the old code may take to be repeated where tests fail.
+// cheapCheck is the longest run of the tests on the old code that is repeated when tests fail.
 const cheapCheck = time.Minute
 
 // checkOutput is the maximum number of bytes of the tests' output that are kept, from either end.

@@ -22,7 +22,7 @@ type Codec struct {
 	answer, call ending
 	ends         []int32
 	hand         *hand
-	// now is what all prompts of a run tell as the time, if they tell it.
+	// now is the time that all prompts of a run give, if their template gives one.
 	now time.Time
 	// native says why calls are not read as the template writes them; nil if they are.
 	native error

@@ -27,7 +27,7 @@ type hand struct {
 	thought [2]string
 	// open says that prompts begin the thought.
 	open bool
-	// spelled says that marks of thoughts are no tokens: then they count only at the beginning of a reply.
+	// spelled says that marks of thoughts are not tokens: then they count only at the beginning of a reply.
 	spelled bool
 	calls   *notation
 	// channels are the marks of a notation with channels.

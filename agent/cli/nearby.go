@@ -147,7 +147,7 @@ func (s *ModelServer) measure(ctx context.Context, client *llm.Client) {
 	measuring.Wait()
 }
 
-// errNoModels says that what listens is no server of models: many programs use the same ports.
+// errNoModels says that what listens does not serve models: many programs use the same ports.
 var errNoModels = errors.New("it lists no models")
 
 // direct carries requests without a proxy, which is another host.

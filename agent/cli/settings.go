@@ -154,7 +154,7 @@ func withKey(data []byte, key, value string) ([]byte, error) {
 	}
 	top := document.Content[0]
 	if top.Kind != yaml.MappingNode {
-		return nil, errors.New("it is no mapping of keys to values")
+		return nil, errors.New("it is not a mapping of keys to values")
 	}
 	at := 0
 	for at < len(top.Content) && top.Content[at].Value != key {

@@ -28,7 +28,7 @@ type request struct {
 	dropped int
 }
 
-// text returns a text in the forms that agents send: a string, null, or a list of parts. Parts that are no text cannot
+// text returns a text in the forms that agents send: a string, null, or a list of parts. Parts that are not text cannot
 // be shown to the model.
 func (r *request) text(content any) string {
 	parts, isList := content.([]any)

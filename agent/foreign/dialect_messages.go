@@ -68,7 +68,7 @@ func (messages) read(body []byte) (request, error) {
 	return r, nil
 }
 
-// add adds the content as messages of which each is of one kind: a text, or the result of a call.
+// add adds the content as messages of one kind each: a text, or the result of a call.
 func (r *request) add(role string, content blocks) {
 	var own *agent.Message // the text that is read
 	for _, part := range content {

@@ -99,7 +99,7 @@ func (g *gateway) put(e trajectory.Event) error {
 	return nil
 }
 
-// emit tells of progress. The caller holds g.mu.
+// emit reports progress. The caller holds g.mu.
 func (g *gateway) emit(e agent.Event) {
 	if g.OnEvent != nil {
 		e.Time, e.Step = g.now(), g.out.Steps

@@ -32,7 +32,7 @@ type reply struct {
 	seq  int64 // of its event
 }
 
-// chain is a line of calls of which each continues the one before.
+// chain is a line of calls, each of which continues the one before.
 type chain struct {
 	id int
 	// from is the reply that it branches off; nil for a conversation of its own.

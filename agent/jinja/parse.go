@@ -331,7 +331,7 @@ func (p *parser) loop() stmt {
 			})
 			s.keeping--
 		}
-		ended := false // jinja2 does not count an iteration that is left or continued
+		ended := false // jinja2 does not count an iteration that break or continue ends
 		for i, item := range l.items {
 			s.line = line
 			s.spend(iteration)

@@ -4,7 +4,7 @@ package jinja
 // assigns: blocks inside it see such a name as undefined until then, even where the conversation has one of that name.
 type symbols struct {
 	parent *symbols
-	// first tells of each name what happens to it first.
+	// first says what happens to each name first.
 	first map[string]use
 }
 
@@ -35,7 +35,8 @@ func (s *symbols) knows(name string) bool {
 	return false
 }
 
-// hidden returns what a block takes its names for when it begins, where that is not what they are outside.
+// hidden returns the names that a block assigns and no block around it knows: they hide the outer variables from the
+// start.
 func (s *symbols) hidden() map[string]use {
 	names := map[string]use{}
 	for name, how := range s.first {

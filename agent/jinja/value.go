@@ -13,7 +13,7 @@ type (
 	// List is a list of Python.
 	List  []any
 	tuple []any
-	// undefined is what a variable or attribute is that does not exist.
+	// undefined is the value of a variable or attribute that does not exist.
 	undefined struct{ why string }
 	// markup is a text that was escaped, or declared safe. It can only be written.
 	markup string

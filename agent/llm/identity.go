@@ -45,8 +45,8 @@ func (c *Client) Identify(ctx context.Context) (Identity, error) {
 	return c.identify(ctx, c.patience(agent.Request{}))
 }
 
-// Pin makes a server that was gone and is another one when it comes back an error, which wraps
-// [agent.ErrModelChanged]. Only waiting requests find out, see [Options.Patience].
+// Pin makes requests that wait for a server fail with an error that wraps [agent.ErrModelChanged] if the one that comes
+// back has another identity. Only waiting requests find out, see [Options.Patience].
 func (c *Client) Pin(i Identity) { c.pinned.Store(&i) }
 
 func (c *Client) identify(ctx context.Context, p patience) (Identity, error) {

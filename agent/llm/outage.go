@@ -48,9 +48,9 @@ func (o *outage) end() {
 	}
 }
 
-// awaitServer waits until the server answers again, until it has been gone for so long. One of the waiting requests
-// looks for it at a time. The error is ctx's own, that the server has changed (see [Client.Pin]), or the failure that
-// began the wait.
+// awaitServer waits until the server answers again, or has been gone for as long as patience. One of the waiting
+// requests looks for it at a time. The error is ctx's own, that the server has changed (see [Client.Pin]), or the
+// failure that began the wait.
 func (c *Client) awaitServer(ctx context.Context, patience time.Duration, failed *Error) error {
 	back, gone, first := c.outage.join()
 	if first {

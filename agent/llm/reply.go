@@ -123,7 +123,7 @@ func decodeInto(raw []byte, into any) error {
 	case strings.TrimSpace(string(raw)) == "":
 		return io.ErrUnexpectedEOF
 	case infinite().Match(raw):
-		return fmt.Errorf("%w: it has a logprob that is no number (%s); %s", errUnusable, infinite().FindSubmatch(raw)[1],
+		return fmt.Errorf("%w: it has a logprob that is not a number (%s); %s", errUnusable, infinite().FindSubmatch(raw)[1],
 			hintFiltered)
 	}
 	return fmt.Errorf("%w in %q", err, readable(string(raw)))

@@ -225,7 +225,7 @@ func (c *Client) cut(ctx context.Context, r agent.Request, read agent.Usage) *Er
 	for _, t := range r.Tools {
 		offered += countWords(t.Description)
 	}
-	got += got / 8 // for what is no word to a tokenizer
+	got += got / 8 // tokenizers split some words
 	if got >= spoken+offered {
 		c.counted.Store(true)
 		return nil

@@ -250,7 +250,7 @@ func Release(ctx context.Context) {
 	}
 }
 
-// release reports whether there was a place to give up.
+// release gives the place back. It reports whether the worker held one.
 func (w *worker) release() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

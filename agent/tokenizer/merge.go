@@ -8,7 +8,7 @@ type mergeTable struct {
 }
 
 type mergeSlot struct {
-	pair uint64 // both ids and 1; 0 is empty
+	pair uint64 // pairOf; 0 is an empty slot
 	rank int32
 	id   int32
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Chain is one conversation of a rollout: calls of the model of which each continues the one before.
+// Chain is one conversation of a rollout: calls of the model, each of which continues the one before.
 type Chain struct {
 	// ID is the number in the events.
 	ID   int       `json:"id"`

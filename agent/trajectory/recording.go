@@ -79,7 +79,7 @@ func Record(events []Event) (*Recording, error) {
 	return r, nil
 }
 
-// Beginning returns the events of a rollout up to what answered so many of its replies, as the past of another one,
+// Beginning returns the events of a rollout up to the results of its first replies, as the past of another rollout,
 // which goes on from there.
 func Beginning(events []Event, replies int) []Event {
 	var begun []Event

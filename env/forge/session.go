@@ -147,7 +147,7 @@ func (s *session) request(
 	}
 }
 
-// statusError is a response that is no success.
+// statusError is an unsuccessful response.
 type statusError struct {
 	status int
 	text   string

@@ -51,7 +51,7 @@ func Datasets() ([]Dataset, error) {
 // ErrNoHub reports that files of a dataset are not there, and that no hub is named.
 var ErrNoHub = errors.New("its files are not there, and no hub is named")
 
-// lockName is the file in a dataset's directory that says where it is from; its ending is none of those of records.
+// lockName is the file in a dataset's directory that says where it is from; its ending is not one of a record file's.
 const lockName = "SOURCE.lock"
 
 const newest = "main"
@@ -117,7 +117,7 @@ func (d Dataset) Bring(ctx context.Context, c *Client, hub, dir string) (s Sourc
 // keep verifies a file, which it fetches if it is missing and a hub is named, and completes what is known of it.
 func (d Dataset) keep(ctx context.Context, c *Client, hub, dir, revision string, f *Kept) error {
 	if !filepath.IsLocal(f.Path) {
-		return fmt.Errorf("%q is no path below a directory", f.Path)
+		return fmt.Errorf("%q is not a path below a directory", f.Path)
 	}
 	known := ""
 	if revision == "" || revision == d.Revision {

@@ -188,7 +188,7 @@ func (p *push) store(ctx context.Context, files []upload) error {
 		if up := o.Actions.Upload; o.Error.Message != "" {
 			err = fmt.Errorf("the hub answers: %s", o.Error.Message)
 		} else if up.Href == "" || i < 0 {
-			continue // it is there
+			continue // the hub has it already
 		} else if err = p.send(ctx, files[i], up); err == nil && o.Actions.Verify.Href != "" {
 			err = p.post(ctx, o.Actions.Verify.Href, jsonKind, map[string]any{"oid": o.OID, "size": files[i].size}, nil)
 		}
@@ -319,7 +319,7 @@ func (p *push) post(ctx context.Context, address, kind string, body, reply any) 
 	})
 }
 
-// refusal is an answer that is no success.
+// refusal is an unsuccessful response.
 type refusal struct {
 	error
 	code int

@@ -69,7 +69,7 @@ func (t *toolchain) pythonPath(root, at string) []string {
 	return paths
 }
 
-// settings are the user's own settings of Go and Python that are about a repository that is seen in place.
+// settings returns the user's own Go and Python settings that apply to a repository shown in place.
 func (t *toolchain) settings(root string) ([]string, error) {
 	for flag := range strings.FieldsSeq(t.vars["GOFLAGS"]) {
 		_, path, ok := strings.Cut(flag, "=")

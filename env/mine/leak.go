@@ -38,7 +38,7 @@ const (
 	mostWritten   = 400
 )
 
-// sharedWords is the number of words in a row that are no chance if the change has them too.
+// sharedWords is the number of words in a row that cannot be chance if the change has them too.
 const sharedWords = 8
 
 var word = env.Pattern(`\w+`)

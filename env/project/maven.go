@@ -24,7 +24,7 @@ type artifact struct {
 	Relative *string `xml:"relativePath"`
 }
 
-// properties are the elements below the one of that name.
+// properties are the elements of <properties>, by name.
 type properties map[string]string
 
 // UnmarshalXML implements xml.Unmarshaler.

@@ -185,7 +185,7 @@ func (s *Snapshot) packCommits(ctx context.Context, g git, most int) error {
 // historyCommits is how many commits of the source the agent gets.
 const historyCommits = 50
 
-// cutHistory makes the repository shallow, so that it has at most so many of the last commits.
+// cutHistory makes the repository shallow, so that it has at most the given number of the last commits.
 func (s *Snapshot) cutHistory(ctx context.Context, g git, most int) error {
 	out, err := g.run(ctx, nil, "rev-list", "--parents", fmt.Sprintf("--max-count=%d", 20*most), "HEAD")
 	if err != nil {

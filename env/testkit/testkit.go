@@ -86,7 +86,7 @@ func Images(t testing.TB, images ...string) {
 }
 
 // Main runs the tests of a package that uses Scratch, Build or Guest. It checks for leaked goroutines and removes the
-// scratch directory at the end. Goroutines with one of the functions in known on their stack are no leaks.
+// scratch directory at the end. Goroutines with one of the functions in known on their stack are not leaks.
 func Main(m *testing.M, known ...string) {
 	options := []goleak.Option{goleak.Cleanup(func(code int) {
 		if dir, err := scratch(); err == nil {

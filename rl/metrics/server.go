@@ -66,7 +66,7 @@ func (s server) post(ctx context.Context, path string, body, reply any) error {
 		return fmt.Errorf("%s: %s: %s", endpoint, response.Status, text[:min(len(text), mostError)])
 	}
 	if err := json.Unmarshal(text, reply); err != nil {
-		return fmt.Errorf("%s is no server for metrics: %w", endpoint, err)
+		return fmt.Errorf("%s is not a server for metrics: %w", endpoint, err)
 	}
 	return nil
 }

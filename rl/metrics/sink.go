@@ -52,7 +52,7 @@ type Run struct {
 	ID string
 	// Created is when the run began, and Begun when this process went on with it.
 	Created, Begun time.Time
-	// Config is shown beside the curves. Its values must have a form in JSON.
+	// Config is shown beside the curves. It must be possible to encode its values as JSON.
 	Config map[string]any
 }
 

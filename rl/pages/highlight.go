@@ -39,7 +39,7 @@ func plain(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// shortened returns a text of at most about so many bytes, without its middle if it has more.
+// shortened returns the text, without its middle if it has more than most bytes.
 func shortened(s string, most int) string {
 	if len(s) <= most {
 		return s

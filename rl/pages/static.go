@@ -96,7 +96,8 @@ const mostPacked = 18 << 20
 
 var textSizes = [...]int{maxText, 6000, 2000, 600, 200}
 
-// packAll compresses the pages of a run's rollouts. No text in them has more than so many bytes.
+// packAll compresses the pages of a run's rollouts. longest is what texts were cut to: the first of textSizes with
+// which all pages fit, or the last.
 func (h *Handler) packAll(r *loaded) (all []packed, longest int, err error) {
 	for i, longest := range textSizes {
 		all, size, err := h.pack(r, longest)

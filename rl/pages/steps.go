@@ -86,7 +86,7 @@ func (s *step) Edits() bool {
 // Anchor is the address of the step on its page.
 func (s *step) Anchor() string { return "s" + strconv.Itoa(s.Number) }
 
-// shorten cuts the texts of all steps to at most about so many bytes.
+// shorten cuts the texts of all steps to about most bytes.
 func (p *rolloutPage) shorten(most int) {
 	for _, s := range p.Steps {
 		s.Thought = shortened(s.Thought, most)

@@ -143,7 +143,7 @@ func (t *training) execute(ctx context.Context) error {
 		return t.simulated(ctx, c)
 	}
 	if t.measured != "" {
-		return cli.Usagef("--measured says what --simulate goes by: use both")
+		return cli.Usagef("--measured requires --simulate")
 	}
 	dir := t.out
 	if dir == "" {

@@ -36,7 +36,7 @@ func newView(on *cli.Screen, now func() time.Time) *view {
 	return v
 }
 
-// run begins to show a run of so many steps.
+// run begins to show a run with the given number of steps.
 func (v *view) run(name string, steps int) *runView {
 	v.Lock()
 	defer v.Unlock()

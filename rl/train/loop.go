@@ -58,7 +58,7 @@ func (s *site) emit(p metrics.Point) error {
 // loop is one training run, from its last checkpoint to the end.
 type loop struct {
 	site
-	// A checkpoint is saved after every so many of the steps.
+	// every is the number of steps from one checkpoint to the next.
 	steps, every int
 	// beginCourse opens what the run learns from. It brings the state of a run that is new up to date.
 	beginCourse func(ctx context.Context, s *state, resumed bool, history []metrics.Point) (course, error)

@@ -170,7 +170,7 @@ func TestPrefixesAreRefused(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{
 		"steps=1":       "prefix.on: rollouts of this environment cannot be played again", // a game
-		"prefix.step=0": "want a step above 0", "prefix.most=0.1": "as much or more at most",
+		"prefix.step=0": "want a step above 0", "prefix.most=0.1": "most not below it",
 		"prefix.slack=0.5": "prefix.slack is 0.5: want 0 to 0.499", "prefix.most=1.5": "prefix.most is 1.5: want 0 to 1",
 	} {
 		if _, err := config.Load([]byte(tiny), builtin.Parts(), "prefix.on=true", set); err == nil ||

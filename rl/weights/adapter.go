@@ -147,7 +147,7 @@ func openAdapter(dir string) (_ *adapter, err error) {
 	return a, nil
 }
 
-// modulesOf pairs the keys of an adapter.
+// modulesOf groups the keys of an adapter's tensors by module.
 func modulesOf(tensors map[string]tensor, replaced []string) ([]module, error) {
 	all := map[string]*module{}
 	of := func(name string) *module {

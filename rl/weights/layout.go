@@ -47,7 +47,7 @@ type layout struct {
 // calls one of these.
 var prefixes = []string{"model.language_model.", "language_model.model."}
 
-// resolve returns the name of a module in the base, as far as its last parts, which of suffixes exist there.
+// resolve returns the full name in the base of a module's tensor with the suffix; false if there is none.
 func (l layout) resolve(name string, suffix string) (string, bool) {
 	if _, ok := l.base[name+suffix]; ok {
 		return name + suffix, true

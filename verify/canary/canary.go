@@ -21,8 +21,8 @@ type Kind string
 const (
 	// Outright is a test with an additional check that cannot hold. It shows whether failures are reported.
 	Outright Kind = "outright"
-	// Expectation is a test of which one expectation is wrong. It fails because of what the code under test returns, so
-	// that it also shows objects that claim to be equal to everything.
+	// Expectation is a test with one wrong expectation. It fails because of what the code under test returns, so that it
+	// also shows objects that claim to be equal to everything.
 	Expectation Kind = "expectation"
 	// Withheld is a test that writes down what the code under test returns, in place of comparing it with a literal,
 	// which is not there. It must pass, and what it has written must be the literals.

@@ -144,7 +144,7 @@ func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) (
 	return ""
 }
 
-// hushVariable blanks what is given to a variable that is used as a message so many times, and in no other way.
+// hushVariable blanks what is assigned to a variable with the given number of uses, all of them as a message.
 func hushVariable(data []byte, tokens []lexer.Token, name string, uses int) {
 	var given []int
 	for i, t := range tokens {

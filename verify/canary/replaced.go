@@ -39,7 +39,7 @@ func valued(text string) (v literal.Value, partial, ok bool) {
 	return v, partial, err == nil
 }
 
-// tells reports whether what an edit leaves says what was there: a title of the test contains it, which no edit
+// tells reports whether what an edit leaves reveals what was there: a title of the test contains it, which no edit
 // changes, or it is a name that the file imports and has no other use for.
 func tells(data []byte, way []edit, titles literal.Text, imported map[string]bool) bool {
 	if len(way) != 1 {

@@ -170,7 +170,7 @@ func (m *maker) fixes(c Canary) bool {
 type part struct {
 	file, test, source string
 	text               literal.Text
-	// data is set if the file is none of the language.
+	// data is set if the file is not a source of the tests' language.
 	data bool
 }
 
@@ -180,7 +180,7 @@ func newPart(file, test string, source []byte, data bool) part {
 	return part{file, test, string(source), literal.Read(string(source)), data}
 }
 
-// parts returns the parts of a file. Its name is one of what is not in a test.
+// parts returns the parts of a file. Its name belongs to the part outside of tests.
 func (m *maker) parts(s Source) (all []part) {
 	s.Data = numbered().ReplaceAll(s.Data, []byte(unnumbered))
 	rest := slices.Concat([]byte(s.Name+"\n"), s.Data)

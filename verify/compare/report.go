@@ -17,7 +17,7 @@ type Report struct {
 	Version int    `json:"version"`
 	// Tasks is the number of tasks with a verdict in all runs. Everything else is about these.
 	Tasks int `json:"tasks"`
-	// Differences are the reasons why the runs are not comparable; empty unless that was no obstacle.
+	// Differences are reasons why the runs are not comparable, if they were compared all the same.
 	Differences []string `json:"differences,omitempty"`
 	// LeftOut are tasks without a verdict in some run.
 	LeftOut []string    `json:"left_out,omitempty"`

@@ -107,7 +107,7 @@ func (l Language) Lex(data []byte) (tokens []Token, ok bool) {
 	return tokens, true
 }
 
-// blank returns the length of what is no token: a blank, a comment, the end of a line that continues.
+// blank returns the length of what is not a token: a blank, a comment, the end of a line that continues.
 func (l Language) blank(data []byte, at int) int {
 	switch rest := data[at:]; {
 	case strings.IndexByte(" \t\r\n", rest[0]) >= 0:

@@ -33,7 +33,7 @@ const (
 	dict
 )
 
-// errLiteral means that a text is no literal.
+// errLiteral means that a text is not a literal.
 var errLiteral = errors.New("not a literal")
 
 // Parse reads a literal. Names, calls, operators, and strings with placeholders or prefixes are none.
@@ -175,7 +175,7 @@ func (p *parser) number() (Value, error) {
 	}
 	r, ok := new(big.Rat).SetString(n)
 	if !ok {
-		return Value{}, fmt.Errorf("%w: %q is no number", errLiteral, n)
+		return Value{}, fmt.Errorf("%w: %q is not a number", errLiteral, n)
 	}
 	p.rest = p.rest[end:]
 	return Value{kind: number, number: r}, nil

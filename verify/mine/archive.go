@@ -52,7 +52,7 @@ func holdsCopy(archive []byte, lines []string) bool {
 
 var (
 	errArchived = errors.New("there is too much in it")
-	errNone     = errors.New("it is no archive that can be read")
+	errNone     = errors.New("it is not an archive that can be read")
 )
 
 // deepest is how many archives are in each other at most: a gem has a tar file with compressed ones.

@@ -57,7 +57,7 @@ type Miner struct {
 type Mined struct {
 	// Tasks are sound, the oldest first.
 	Tasks []env.Task
-	// Validated counts the candidates whose tests tell their change from none; not all of them are sound.
+	// Validated counts the candidates whose tests fail without their change and pass with it; not all of them are sound.
 	Validated int
 	// Losses are the candidates that did not become tasks, the newest first.
 	Losses []Loss

@@ -48,7 +48,7 @@ func (r *goReader) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ImportSpec:
 		return false
-	case *ast.Field: // the tag is none of the program's values
+	case *ast.Field: // a tag is not a value of the program
 		ast.Inspect(n.Type, r.visit)
 		return false
 	case *ast.ForStmt: // without what ends the loop

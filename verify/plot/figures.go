@@ -60,7 +60,7 @@ func Short(v float64) string {
 		mantissa = strings.TrimSuffix(strings.TrimRight(mantissa, "0"), ".")
 	}
 	if power {
-		n, _ := strconv.Atoi(exponent) // which cannot fail: digits wrote it
+		n, _ := strconv.Atoi(exponent) // cannot fail: digits wrote it
 		mantissa += "e" + strconv.Itoa(n)
 	}
 	return mantissa
@@ -138,7 +138,7 @@ func (p Page) execute(w io.Writer, part string) error {
 // Percent writes a share in percent.
 func Percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
 
-// Sparkline draws values as text in so many columns, each the mean of those that fall into it, between their extremes.
+// Sparkline draws values as text in width columns, each the mean of the values in it, between their extremes.
 func Sparkline(values []float64, width int) string {
 	columns := values
 	if len(values) > width {

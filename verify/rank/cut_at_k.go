@@ -21,7 +21,7 @@ func (p pool) level(o pool) bool {
 	return p.tier == o.tier && compareScores(p.first.Score, o.first.Score) == 0
 }
 
-// alike reports whether the rule cannot tell two patches apart but by agreement.
+// alike reports whether the rule can tell two patches apart by agreement only.
 func (p pool) alike(o pool) bool {
 	return p.level(o) && compareTests(p.first.Tests, o.first.Tests) == 0
 }

@@ -50,8 +50,8 @@ type memories struct {
 	last *memory
 }
 
-// recall returns what is known of the files below root; nil if nothing is, or everything that the host has not told is
-// to be read again.
+// recall returns what is known of the files below root; nil if nothing is, or if again is set and it is not from the
+// host.
 func (m *memories) recall(root string, again bool) *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()

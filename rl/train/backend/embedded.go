@@ -53,7 +53,7 @@ func (e *Embedded) Complete(c *config.Config) error {
 		errs = append(errs, config.Absolute(&e.Demonstrations))
 	}
 	if e.Blind && e.Demonstrations == "" {
-		errs = append(errs, errors.New("blind is for a policy with demonstrations"))
+		errs = append(errs, errors.New("blind requires demonstrations"))
 	}
 	return errors.Join(errs...)
 }

@@ -131,7 +131,7 @@ func TestSet(t *testing.T) {
 		t.Errorf("%+v %+v", c, a)
 	}
 	for set, want := range map[string]string{
-		"trainer.blind=true": "blind is for", "trainer.batch=0": "batch is 0", "trainer.passes=-1": "passes is -1",
+		"trainer.blind=true": "blind requires", "trainer.batch=0": "batch is 0", "trainer.passes=-1": "passes is -1",
 		"trainer.imitation_rate=2": "imitation_rate is 2",
 		"stepps=3":                 `"stepps=3": unknown key "stepps" in the configuration, which has name, seed, steps`,
 	} {

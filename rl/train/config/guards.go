@@ -43,7 +43,7 @@ func (p Prefix) validate(replays bool) error {
 			"deepswe's own agent")
 	}
 	if p.Step == 0 || p.Most < p.Step {
-		step = fmt.Errorf("prefix.step is %g, and prefix.most is %g: want a step above 0, and as much or more at most",
+		step = fmt.Errorf("prefix.step is %g, and prefix.most is %g: want a step above 0, and most not below it",
 			p.Step, p.Most)
 	}
 	return errors.Join(where, step)

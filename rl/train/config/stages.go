@@ -145,7 +145,7 @@ func (c *Config) loadStages(root *yaml.Node) error {
 	return nil
 }
 
-// Stage returns the configuration in force once so many stages have begun.
+// Stage returns the configuration in force once the given number of stages has begun.
 func (c *Config) Stage(begun int) *Config {
 	if begun == 0 {
 		return c

@@ -124,7 +124,7 @@ func (s *schedule) roll(g *group, j run.Job) {
 	})
 }
 
-// probeRows is as in package train, which compares so many rows of a step with the sampler, before and after.
+// probeRows is how many rows of a step package train compares with the sampler, before and after.
 const probeRows = 64
 
 // sizes are those of a step.
@@ -243,7 +243,7 @@ func (s *schedule) complete(most int) []*group {
 	return taken
 }
 
-// pass lets the trainer compute logprobs and gradients of so many rollouts.
+// pass lets the trainer compute the logprobs of forward rollouts and the gradients of backward rollouts.
 func (s *schedule) pass(ctx context.Context, forward, backward int) error {
 	share := s.latencies.Forward*float64(forward) + (1-s.latencies.Forward)*float64(backward)
 	all := s.config.Rollouts.Tasks * s.config.Rollouts.Group

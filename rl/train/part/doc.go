@@ -1,3 +1,3 @@
-// Package part is what a training run is joined of: an environment, which has tasks and plays them, a trainer, which
+// Package part is what a training run is made of: an environment, which has tasks and plays them, a trainer, which
 // holds the weights, and what both need from the world outside of the run.
 package part

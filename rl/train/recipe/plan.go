@@ -96,7 +96,7 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 	return p, nil
 }
 
-// setTimes computes the time of an update on so many GPUs.
+// setTimes computes the time of an update on the given number of GPUs.
 func (p *Plan) setTimes(c config.Config, keys map[string]string, gpus int) {
 	// For each token, 2 FLOP a parameter for a forward pass, and for gradients those again, to recompute what is not kept,
 	// and 2 each for activations and weights. The trainer makes one forward pass more, by itself.

@@ -12,7 +12,7 @@ type network interface {
 	parameters() int
 	initial(seed uint64) []float64
 	// check returns an error for a context that the network cannot read: the ids of a conversation up to the assistant's
-	// mark before a reply, that mark included. A context without any ids is for a token that is no part of a reply.
+	// mark before a reply, that mark included. A context without any ids is for a token that is not part of a reply.
 	check(context []int32) error
 	// beginContext reads a context that check has accepted.
 	beginContext(weights []float64, context []int32) decoder

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// prefixes divides a text into tokens of which none begins another. A byte that begins no token has none.
+// prefixes divides a text into tokens, none of which is a prefix of another. A byte that begins no token has none.
 type prefixes struct {
 	texts []string
 	// first lists, for a byte, the tokens that begin with it.

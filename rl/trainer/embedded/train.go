@@ -31,7 +31,7 @@ func (p *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, erro
 	return logprobs, nil
 }
 
-// forward returns what the current weights say of a row's trained tokens.
+// forward returns the logprobs of a row's trained tokens under the current weights.
 func (p *Trainer) forward(r *rl.Row) (pass, []float64, error) {
 	x, err := p.plan(*r)
 	if err != nil {

@@ -184,7 +184,7 @@ func split(text string) []string {
 	return out
 }
 
-// operators are the characters of operators, which are one word also if they have several.
+// operators are the characters of operators. One with several characters is one word.
 const operators = "<>=!&|+-*%;"
 
 // wordLength returns the length of the first word: a tag, letters, digits, an option, an operator, a line break with

@@ -276,7 +276,7 @@ func (c *Client) request(ctx context.Context, method, path string, body content,
 // callLimit returns how long one try may take, so that there are several within the patience.
 func (c *Client) callLimit() time.Duration { return min(callTimeout, max(leastCall, c.patience/3)) }
 
-// errGarbled reports a response that is none of the server's, such as a proxy's page with a status of success.
+// errGarbled reports a response that is not the server's, such as a proxy's page with a status of success.
 var errGarbled = errors.New("its response does not follow the protocol")
 
 func decode(a answer, out any) error {
