@@ -8,9 +8,9 @@ type Splits struct {
 	PromptShorter int
 	// PromptDiverges: the prompt differs within the previous prompt. History was rewritten: compaction, another template.
 	PromptDiverges int
-	// CompletionDiverges: the prompt differs within the previous completion, or in the tokens right before it, which are
-	// others where what follows them is. What the model wrote was rendered or tokenised again: a stripped thought,
-	// re-serialised tool calls, a re-encoded text.
+	// CompletionDiverges: the prompt differs within the previous completion, or in the tokens right before it, which
+	// depend on what follows them. What the model wrote was rendered or tokenised again: a stripped thought, re-serialised
+	// tool calls, a re-encoded text.
 	CompletionDiverges int
 }
 

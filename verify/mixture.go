@@ -59,7 +59,7 @@ type mixture struct {
 	wrong   []int
 	record  string
 	written []byte
-	// known is set if the repository has had tests to fix before they came.
+	// known is set if the repository had tests to fix before they were installed.
 	known bool
 	// none is the reason why no test can be made wrong, empty if any can. kind is the error that caused it.
 	none string

@@ -268,9 +268,8 @@ func (f file) version() allowlist.Version {
 // vendorDir is the directory that `go mod vendor` writes.
 const vendorDir = "vendor/"
 
-// takeVendored takes those changes below vendor after all that make it what Go's own tool writes for the go.mod of the
-// strict trial: what is there is then decided by go.mod alone, and Go would refuse to build with anything else. ok is
-// as in install.
+// takeVendored takes the withheld changes below vendor that Go's own tool makes, too, for the go.mod of the strict
+// trial: go.mod alone decides them, and Go would refuse to build with anything else. ok is as in install.
 func (t *trial) takeVendored(ctx context.Context, changes []change) (ok bool, err error) {
 	isVendored := func(w Withheld) bool {
 		return w.Reason == allowlist.ThirdParty && w.Instead == Original && strings.HasPrefix(w.Path, vendorDir)

@@ -76,7 +76,7 @@ type Options struct {
 
 // Render writes a conversation as transformers does with the template, or returns an error that wraps one of package
 // jinja's. Like the template it trusts what messages say: a mark in their text is a mark. Arguments of calls that are
-// no JSON object become an empty one, as vLLM has it.
+// not a JSON object become an empty one, as in vLLM.
 func (t *Template) Render(messages []trajectory.Message, o Options) (string, error) {
 	turns, err := conversation(messages)
 	if err != nil {

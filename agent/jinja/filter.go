@@ -104,7 +104,7 @@ func (s *state) textFilter(name, text string, c call, a []any) any {
 		return s.textMethod(text, "strip", a)
 	case "replace":
 		if len(c.args) != 2 {
-			s.fail("replace without what and by what")
+			s.fail("replace without two arguments")
 		}
 		return s.textMethod(text, name, []any{s.text(a[0]), s.text(a[1])})
 	case "indent":

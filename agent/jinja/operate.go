@@ -42,7 +42,7 @@ func (s *state) attribute(v any, name string) any {
 	return undefined{"the attribute " + name + " of " + kind(v)}
 }
 
-// item is a subscript: a member, or else what Python's object has of that name.
+// item is a subscript: a member, or else the attribute of that name.
 func (s *state) item(v, key any) any {
 	name, named := key.(string)
 	at, numbered := whole(key)

@@ -12,7 +12,7 @@
 //   - Answer: its structs have no token ids, no reasoning under its other name and no content that is a list. The
 //     answer is decoded here, see [completion].
 //   - Stream: its reader counts keep-alive comments as errors, and gives up on a long prefill. See [events].
-//   - Models and errors: it drops the context length and most shapes of an error. See readModels and parseServerError.
+//   - Models and errors: it drops the context length and most shapes of an error. See ReadModels and parseServerError.
 //
 // A [Client] is safe for concurrent use and starts no goroutine that outlives a call.
 package llm

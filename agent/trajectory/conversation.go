@@ -83,7 +83,7 @@ type Sample struct {
 	// FormatError marks a completion that could not be parsed. It is set by the environment, never by a model.
 	// Reinforcement learning ignores it; imitation learning masks the completion.
 	FormatError bool `json:"format_error,omitempty"`
-	// Advantage is what a harness credits this turn with, beside what its rollout has.
+	// Advantage is what a harness credits this turn with, in addition to its rollout's advantage.
 	Advantage float64 `json:"advantage,omitempty"`
 	// PolicyVersion is the version of the policy that sampled the completion; nil if unknown.
 	PolicyVersion *int64 `json:"policy_version,omitempty"`

@@ -117,7 +117,7 @@ func (m *images) lookInto(ctx context.Context, img image, look func(id string) e
 	return err
 }
 
-// readFromContainer returns a file's content and tar header, without following a symbolic link.
+// readFrom returns a file's content and tar header, without following a symbolic link.
 func (m *images) readFrom(ctx context.Context, id, path string) ([]byte, *tar.Header, error) {
 	result, err := m.d.cli.CopyFromContainer(ctx, id, client.CopyFromContainerOptions{SourcePath: path})
 	if err != nil {

@@ -129,8 +129,8 @@ func (b *Bwrap) interpreter(dir string) (args []string) {
 	return args
 }
 
-// replaced returns the arguments that hide the machine's caches of what the spec has caches of its own for: they may
-// hold other versions of the project.
+// replaced returns the arguments that hide those of the machine's caches that the spec replaces: they may hold other
+// versions of the project.
 func (b *Bwrap) replaced(s env.Spec) (args []string) {
 	hide := func(key string, dirs ...string) {
 		if !slices.ContainsFunc(s.Env, func(kv string) bool { return strings.HasPrefix(kv, key+"=") }) {

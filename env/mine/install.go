@@ -67,9 +67,9 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	return s, nil
 }
 
-// shows returns the directories with what a commit in dir depends on, of those that were installed for it or, without
-// these, of those that the repository has, and links them there, so that its tests are looked for as they will run. An
-// environment of Python that is active is found without that.
+// shows links the installed dependencies of a commit into its directory dir, and returns their names: those that were
+// installed for it or, without these, the repository's. So its tests are looked for as they will run. An environment of
+// Python that is active is found without that.
 func (b Builder) shows(dir, language, installed string) (names []string, err error) {
 	for _, name := range env.Dependencies() {
 		host := filepath.Join(cmp.Or(installed, b.Packages, b.Repository), name)

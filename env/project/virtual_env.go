@@ -52,8 +52,8 @@ func ExamineVirtualEnv(ctx context.Context, dir string, sb env.Sandbox) (name, p
 	return name, problem, nil
 }
 
-// FindPython returns the command that starts the Python with what the project in the directory needs, where that is in
-// the sandbox, but not what starts there as python; empty otherwise.
+// FindPython returns the command of the Python that has the dependencies of the project in the directory; empty if that
+// is not in the sandbox, or if python starts it there.
 func FindPython(ctx context.Context, dir string, m Machine, sb env.Sandbox) (string, error) {
 	python := tree(dir).python(m, nil)
 	if python == "" || m.VirtualEnv != "" {

@@ -17,8 +17,8 @@ import (
 	"deepswe/agent/run"
 )
 
-// mlflow sends the points of a run to an MLflow server over its REST API. The run there has ours in a tag, by which a
-// session that goes on with it finds it.
+// mlflow sends the points of a run to an MLflow server over its REST API. A tag of the run there names ours, so that a
+// resumed session finds it.
 type mlflow struct {
 	server server
 	run    Run
@@ -192,7 +192,7 @@ func (m *mlflow) call(ctx context.Context, method string, body map[string]any) (
 	return reply, err
 }
 
-// mlflowName spells a name with what the server takes: one that it does not take would have a whole batch refused.
+// mlflowName replaces what the server does not take in a name: it would refuse the whole batch.
 func mlflowName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-. :/", r) {

@@ -64,7 +64,7 @@ func (t *training) printed() error {
 	return nil
 }
 
-// finish says what came out. A run that answers no to what it is about is an error.
+// finish prints the outcome. It returns an error if the run's verdict is negative.
 func (t *training) finish(c config.Config, results []train.Result, dir string) error {
 	verdict, no := "", error(nil)
 	if len(results) == 1 {
@@ -75,7 +75,7 @@ func (t *training) finish(c config.Config, results []train.Result, dir string) e
 	return errors.Join(t.outcome(c, results, dir, verdict), no)
 }
 
-// outcome prints what came out.
+// outcome prints the outcome.
 func (t *training) outcome(c config.Config, results []train.Result, dir, verdict string) error {
 	if t.json {
 		for _, r := range results {

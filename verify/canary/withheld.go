@@ -17,7 +17,7 @@ import (
 // Literal is a value that a withheld test must have written.
 type Literal struct {
 	literal.Value
-	// given are the sources of what is compared with it, and of what that is made of, as far as the test shows.
+	// given are the sources of the values that are compared with it, and of the inputs of these, as far as the test shows.
 	given []string
 	// wrong is the line of the check with the wrong expectation; empty for a literal that is withheld.
 	wrong string

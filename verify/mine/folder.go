@@ -128,7 +128,7 @@ type Row struct {
 	Fail    int               `json:"fail_to_pass"`
 	Pass    int               `json:"pass_to_pass"`
 	Labels  map[string]string `json:"labels"`
-	// Hides are what the task hides of what is installed.
+	// Hides are the installed packages that the task hides.
 	Hides []string `json:"hides,omitempty"`
 }
 

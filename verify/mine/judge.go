@@ -195,8 +195,8 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 // longestBefore limits what is kept of a log for the model that writes a statement, in bytes.
 const longestBefore = 4000
 
-// displaced reports whether no test passes without the change where what it needs is installed in place of what its
-// base commit needs. That could have broken them.
+// displaced reports whether no test passes without the change once its dependencies have replaced those of the base
+// commit, which could have broken the tests.
 func (r runs) displaced(t env.Task) bool {
 	return t.Installed != "" && t.Labels["environment"] != "" && !r.base.anyPasses() && !r.before[0].anyPasses()
 }
@@ -215,8 +215,9 @@ func (r runs) useless() Judged {
 }
 
 // lists returns the tests that the change lets pass, those that pass with and without it, and those that do not give
-// the same result each time. A test that the base commit has may be another one there; but where the new tests do not
-// even compile without the change, it alone tells which tests passed before, of those that the commit leaves alone.
+// the same result each time. A test of the same name at the base commit may be a different one. But if the new tests do
+// not even compile without the change, only the base commit shows which of the tests that the commit leaves alone
+// passed before.
 func (r runs) lists() (fail, pass, unstable []string) {
 	each := func(all []testRun, name string) (passed, named int) {
 		for _, one := range all {

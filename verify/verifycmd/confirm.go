@@ -42,7 +42,7 @@ func (o *confirmFlags) check() error {
 	if o.canary != "on" && o.evidence != string(verify.NoEvidence) {
 		return fmt.Errorf("--evidence %s requires --canary on", o.evidence)
 	}
-	if !(o.odds >= 1) { // not a number is not
+	if !(o.odds >= 1) { // also refuses NaN
 		return fmt.Errorf("invalid --odds %v: must be at least 1", o.odds)
 	}
 	return nil

@@ -28,7 +28,7 @@ func (a *adapters) progress(ctx context.Context, s *replica) error {
 	return a.samples(ctx, s)
 }
 
-// samples asks a server for one token of what is sampled.
+// samples asks a server for one token from the current adapter.
 func (a *adapters) samples(ctx context.Context, s *replica) error {
 	asking, cancel := context.WithTimeout(ctx, mostStill*a.probing)
 	defer cancel()

@@ -1,7 +1,7 @@
 // Package trainertest has a Tinker server for tests, which behaves like recordings of SkyRL's: its queue and long
 // polls, its errors, the invalid input that it accepts, and faults on demand. Its models are embedded policies, so that
-// a whole run can learn with it. [Conform] checks everything that a client and a server must agree on, for this server
-// and for a real one.
+// a whole run can learn with it. The tests of package tinker check everything that a client and a server must agree on,
+// for this server and for a real one.
 package trainertest
 
 import (
