@@ -193,7 +193,7 @@ func (e *Evaluator) newEvaluation(t env.Task, patch []byte, limit time.Duration)
 func (e *Evaluator) Key(t env.Task, patch []byte) string {
 	t.Prepare, t.Labels = nil, nil // the grader does not see them
 	if t.Tests.RewardFile == "" {
-		t.Statement = "" // nor this
+		t.Statement = "" // nor does it see this
 	}
 	odds := e.Odds
 	if odds == DefaultOdds {

@@ -101,7 +101,7 @@ func offeredFiles(ctx context.Context, root string, patch []byte) ([]offered, er
 	defer disk.RemoveScratch(scratch)
 	files := diff.Files(string(patch))
 	for _, f := range files {
-		for _, name := range slices.Compact([]string{f.Old, f.New}) { // where a new one is in the way, git refuses
+		for _, name := range slices.Compact([]string{f.Old, f.New}) { // git refuses a new file where one exists
 			if err := copyOffered(root, scratch, name); err != nil {
 				return nil, err
 			}

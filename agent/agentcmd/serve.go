@@ -163,7 +163,7 @@ func openBrowser(d Deps, address string) {
 	}
 	// The program may be the browser itself, which stays open when we end. The address is printed, too.
 	if c := exec.Command(program, address); c.Start() == nil {
-		_ = c.Process.Release() // which does nothing that could fail
+		_ = c.Process.Release() // cannot fail
 	}
 }
 

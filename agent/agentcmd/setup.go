@@ -161,7 +161,7 @@ func (i installing) installWith(
 	how := env.Setup{Commands: commands, Aside: snapshot.Aside, Progress: func(p env.SetupProgress) { i.watch.show(p) }}
 	spec := i.spec(i.at.task, snapshot)
 	if i.at.provider.Capabilities().Images {
-		return installer.Install(ctx, spec, how) // which keeps images
+		return installer.Install(ctx, spec, how) // the provider keeps the image itself
 	}
 	key, err := setup.Key(snapshot.Source, i.at.provider.Name(), commands, true)
 	if err != nil {

@@ -226,7 +226,7 @@ func (s *solving) startedWith(job *assignment, p *plan) started {
 	if job.past != nil {
 		b.Resumed = true
 		l, _ := job.past.readLog()
-		b.MaxSteps += l.replies // which do not count against the limit
+		b.MaxSteps += l.replies // earlier replies do not count against the limit
 	}
 	return b
 }

@@ -257,7 +257,7 @@ func listAttempts(out io.Writer, root string, dirs []string, outcomes map[string
 	}
 	fmt.Fprintln(w, heading)
 	for _, dir := range dirs {
-		name, _ := filepath.Rel(root, dir) // which cannot fail: dir is below root
+		name, _ := filepath.Rel(root, dir) // cannot fail: dir is below root
 		end, steps, files, reward := "unfinished", "", "", ""
 		o, ended := outcomes[dir]
 		if ended {

@@ -110,7 +110,7 @@ func (w World) SetConfig(key, value string) error {
 		return Usagef("there is no home directory to keep a configuration in: set HOME or XDG_CONFIG_HOME")
 	}
 	if full, err := filepath.EvalSymlinks(path); err == nil {
-		path = full // a link stays one
+		path = full // a link is not replaced
 	}
 	if !slices.Contains(keysOf(Config{}), key) {
 		return Usagef("unknown key %q: the keys are %s", key, strings.Join(keysOf(Config{}), ", "))

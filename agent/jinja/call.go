@@ -130,7 +130,7 @@ func (s *state) strftime(format string) string {
 func (s *state) span(c call) any {
 	bounds := []int64{0, 0, 1}
 	if n := len(c.args); n < 1 || n > 3 || len(c.names) > 0 {
-		s.fail("range of %d arguments", n)
+		s.fail("range with %d arguments", n)
 	}
 	for i, v := range c.args {
 		n, ok := whole(v)

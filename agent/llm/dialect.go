@@ -48,7 +48,7 @@ func (d *dialect) taken(s agent.Sampling) agent.Sampling {
 	members := map[string]json.RawMessage{}
 	raw, err := json.Marshal(s)
 	if err != nil || json.Unmarshal(raw, &members) != nil {
-		return s // which fails when it is sent
+		return s // sending it fails
 	}
 	maps.DeleteFunc(members, func(key string, _ json.RawMessage) bool { return d.refuses(key) })
 	var rest agent.Sampling

@@ -186,7 +186,7 @@ func ReadModels(raw []byte) ([]ServedModel, error) {
 	contexts := map[string]int{}
 	for _, e := range entries {
 		m := ServedModel{ID: e.ID, Owner: e.Owner, Aliases: e.Aliases, Root: e.Root, Trained: e.Meta.Train}
-		if e.Meta.Train > 0 { // which only llama.cpp tells
+		if e.Meta.Train > 0 { // only llama.cpp reports it
 			m.Owner = "llamacpp"
 		}
 		// With llama.cpp, a request is limited to a slot, which may be smaller than the context that the model was

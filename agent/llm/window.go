@@ -225,7 +225,7 @@ func (c *Client) cut(ctx context.Context, r agent.Request, read agent.Usage) *Er
 	for _, t := range r.Tools {
 		offered += countWords(t.Description)
 	}
-	got += got / 8 // tokenizers split some words
+	got += got / 8 // a tolerance for runs of letters that share a token
 	if got >= spoken+offered {
 		c.counted.Store(true)
 		return nil

@@ -22,7 +22,7 @@ const (
 	Removed
 	Mark   // "\ No newline at end of file"
 	Binary // "GIT binary patch", and the encoded content after it
-	Broken // a line that cannot be, after which no hunk is open; empty if the diff ends inside a hunk
+	Broken // an invalid line, which ends its hunk; empty if the diff ends inside a hunk
 )
 
 // Line is a line of a diff.

@@ -207,7 +207,7 @@ func (s *Sandbox) replaced(ctx context.Context, aside []string) ([]string, error
 // takeOut removes from the container what was copied in, but for the paths that the set-up has made its own.
 func (s *Sandbox) takeOut(ctx context.Context, keep []string) error {
 	const list = "/tmp/.deepswe-copied"
-	left := map[string]bool{".git": true} // which is removed as a whole
+	left := map[string]bool{".git": true} // removed as a whole
 	for _, name := range slices.Concat(keep, s.spec.Without) {
 		left[name] = true
 	}

@@ -102,7 +102,7 @@ func (r *remote) run(ctx context.Context, dir string, args ...string) (out, said
 		if ctx.Err() != nil {
 			return "", "", ctx.Err()
 		}
-		return "", "", r.explainGit(err, stderr.String()+stdout.String()) // where push says which ref is refused
+		return "", "", r.explainGit(err, stderr.String()+stdout.String()) // push reports the refused ref on standard output
 	}
 	return stdout.String(), stderr.String(), nil
 }

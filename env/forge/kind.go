@@ -19,11 +19,11 @@ const (
 // dialect is how the API of a kind of forge differs from the others.
 type dialect struct {
 	api      string // the path of the API, below the root
-	issues   string // of pages
-	pulls    string // of pages
+	issues   string // in the addresses of pages
+	pulls    string // in the addresses of pages
 	projects string // in the API, before the path of a repository
-	forks    string // where they are made
-	changes  string // pull requests
+	forks    string // in the API, where forks are created
+	changes  string // in the API, where pull requests are
 	comments string // of an issue
 	page     string // the query of a first page of comments
 	// method and text change the text of a pull request.

@@ -119,7 +119,7 @@ func answers(ctx context.Context, s site) (bool, error) {
 		return false, err
 	}
 	req.Header.Set("User-Agent", userAgent)
-	resp, err := http.DefaultTransport.RoundTrip(req) // which follows no redirect
+	resp, err := http.DefaultTransport.RoundTrip(req) // follows no redirect
 	if err != nil {
 		return false, fmt.Errorf("reach %s: %w", s.api.Host, err)
 	}

@@ -129,7 +129,7 @@ func connect(o Options, context, namespace string) (*cluster, error) {
 		c.http, err = clientFor(load, nil)
 	}
 	if err == nil {
-		c.upgrade, err = clientFor(load, []string{"http/1.1"}) // which WebSockets need
+		c.upgrade, err = clientFor(load, []string{"http/1.1"}) // WebSockets need it
 	}
 	if err != nil {
 		return nil, &accessError{c.where(), "the credentials cannot be used", "kubectl --context " + c.context +

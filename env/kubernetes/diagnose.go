@@ -181,7 +181,7 @@ func (c *cluster) diagnosePodSecurity(ctx context.Context) env.Finding {
 		err := c.call(ctx, request{
 			method: http.MethodPost, path: c.pods(), query: url.Values{"dryRun": {"All"}}, body: m, once: true,
 		})
-		if err != nil && !strings.Contains(err.Error(), "exceeded quota") { // which diagnoseQuota reports
+		if err != nil && !strings.Contains(err.Error(), "exceeded quota") { // diagnoseQuota reports that
 			refusals = append(refusals, err.Error())
 			continue
 		}

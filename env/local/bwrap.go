@@ -151,7 +151,7 @@ func (b *Bwrap) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return repo.StartAt(ctx, s, func(s env.Spec) (env.Sandbox, error) { return b.start(ctx, s, "") })
 }
 
-// start keeps what commands write, where keep is a directory.
+// start starts a sandbox. What commands write is kept in the directory keep, unless that is empty.
 func (b *Bwrap) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox, error) {
 	if err := b.free(s); err != nil {
 		return nil, fmt.Errorf("start a bwrap sandbox: %w", err)

@@ -47,7 +47,7 @@ func (t *tree) copy(ctx context.Context, from, to string) error {
 	t.dirs = nil
 	err := t.directory(copying, from, to, files)
 	if failed := files.Wait(); failed != nil {
-		err = failed // which has ended the walk
+		err = failed // it ended the walk
 	}
 	for _, d := range slices.Backward(t.dirs) {
 		set := errors.Join(os.Chmod(d.path, d.info.Mode().Perm()), os.Chtimes(d.path, time.Time{}, d.info.ModTime()))

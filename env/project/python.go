@@ -145,7 +145,7 @@ func pythonTests(t tree, python string) string {
 	pythonic := t.has("pyproject.toml") || t.has("setup.py") || t.has("setup.cfg")
 	folder, files := t.testFiles()
 	python = cmp.Or(python, "python3")
-	if len(files) == 0 && unittestImport().Match(t.read("test.py")) { // which pytest would not find
+	if len(files) == 0 && unittestImport().Match(t.read("test.py")) { // pytest would not find it
 		return python + " -m unittest discover -v"
 	}
 	if !t.has("pytest.ini") && len(files) == 0 && (!pythonic || !t.has("tests") && !t.has("test")) {

@@ -50,7 +50,7 @@ func (r *loaded) evidenceOf(x row) (e evidence, ok bool) {
 			Failure []string `json:"failure"`
 		} `json:"tests_status"`
 	}
-	_ = disk.ReadJSON(filepath.Join(e.Dir, verify.ReportFile), &report) // which not every evaluation has
+	_ = disk.ReadJSON(filepath.Join(e.Dir, verify.ReportFile), &report) // not every evaluation has one
 	for _, one := range report {
 		e.Failing = slices.Concat(one.Tests["FAIL_TO_PASS"].Failure, one.Tests["PASS_TO_PASS"].Failure)
 	}

@@ -50,7 +50,7 @@ type rolloutPage struct {
 	Trained *member
 	Lazy    bool // steps are loaded when they are unfolded
 	Base    string
-	Names   url.Values // which name the rollout in addresses
+	Names   url.Values // name the rollout in addresses
 	// Packed is the name of the rollout in a page that is a file, Parts its steps if they are loaded from there.
 	Packed string
 	Parts  []string
@@ -140,7 +140,7 @@ func (h *Handler) solved(r *loaded, req *http.Request) (view, error) {
 	for _, n := range r.notes {
 		if n.Event == "verified" {
 			var v struct{ Text string }
-			_ = json.Unmarshal(n.Data, &v) // which solve wrote
+			_ = json.Unmarshal(n.Data, &v) // written by solve
 			p.Verified = plain(v.Text)
 		}
 	}

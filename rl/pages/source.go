@@ -157,7 +157,7 @@ func (l *library) id(path string) string {
 
 // find returns the run with the ID in addresses.
 func (l *library) find(id string) (*loaded, error) {
-	if _, err := l.all(); err != nil { // which gives new runs their IDs
+	if _, err := l.all(); err != nil { // gives new runs their IDs
 		return nil, err
 	}
 	l.mu.Lock()
@@ -292,7 +292,7 @@ func (l *library) loadCandidates(r *loaded) {
 		}
 	}
 	r.Total = total(r.Rows)
-	r.Total.Read, r.Total.Written, r.Total.Seconds = 0, 0, 0 // which the run has spent, not the ranking
+	r.Total.Read, r.Total.Written, r.Total.Seconds = 0, 0, 0 // the run has spent them, not the ranking
 }
 
 // mark says of the rows what the ranking says about them.

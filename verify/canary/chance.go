@@ -87,7 +87,7 @@ func (c *chance) stands(other, word string) bool {
 func (c *chance) fits(data []byte, way []edit) bool {
 	before, after, _, _ := changed(data, way[0])
 	was, is := words().FindAllString(before, -1), words().FindAllString(after, -1)
-	if len(was) != len(is) || inverts().MatchString(before+after) { // which odd looks at
+	if len(was) != len(is) || inverts().MatchString(before+after) { // odd judges these
 		return true
 	}
 	for i, word := range is {

@@ -162,7 +162,7 @@ var opposite = map[string]string{"true": "false", "false": "true", "null": "0"}
 // everywhere exchanges a word of a text for another one wherever it is, as the name of a tag that begins and ends.
 func everywhere(text string, from, to int, other string) string {
 	word := text[from:to]
-	if strings.Contains(text, `\`) { // a letter of an escape is no word
+	if strings.Contains(text, `\`) { // a letter of an escape is not a word
 		return text[:from] + other + text[to:]
 	}
 	return words().ReplaceAllStringFunc(text, func(one string) string {

@@ -73,8 +73,7 @@ var numbered = env.Pattern(keep + `\(\d+`)
 
 const unnumbered = "_(_"
 
-// withhold returns the mutation that takes all literals out of a test with these titles; none if there is none that can
-// be.
+// withhold returns the mutation that takes all literals out of a test with these titles; none if that is not possible.
 func (m *maker) withhold(t test, titles literal.Text) []mutation {
 	w, ok := t.(withholder)
 	if !ok || m.options.Record == "" {

@@ -118,7 +118,7 @@ func sizeOf(model string) float64 {
 	if m == nil {
 		return 0
 	}
-	size, _ := strconv.ParseFloat(m[1], 64) // which cannot fail: the pattern is a number
+	size, _ := strconv.ParseFloat(m[1], 64) // cannot fail: the pattern is a number
 	return size
 }
 
@@ -145,7 +145,7 @@ func (r *Run) addGraded() error {
 		}
 		r.addGrader(filepath.Dir(path))
 		o := run.Outcome{Job: run.Job{Task: v.Task}, Result: run.Result{Reward: &v.Reward}}
-		o.Detail, _ = json.Marshal(swe.Detail{Status: v.Status}) // which cannot fail: it has only texts
+		o.Detail, _ = json.Marshal(swe.Detail{Status: v.Status}) // cannot fail: it has only texts
 		if !v.Void {
 			r.add(o)
 		}

@@ -98,7 +98,7 @@ func (t Text) contains(words string) bool {
 	return words == " " || slices.ContainsFunc(t, func(way string) bool { return strings.Contains(way, words) })
 }
 
-// shortest is the number of letters from which words count that a text divides in other places: "mon" + "day".
+// shortest is how many letters words must have to be found in a text that divides them elsewhere: "mon" + "day".
 const shortest = 5
 
 // joins reports whether a text has words with other blanks between their letters: it may join or part them.

@@ -235,7 +235,7 @@ func newTests(w cli.World, v *cli.VerifierFlags, m *cli.ModelFlags, model *cli.L
 	}
 	attempt.Provider, attempt.Run, attempt.Prompt = p, name, suite.Prompt(false)
 	if !m.Given("temperature") {
-		one := 1.0 // several attempts at the same are to differ
+		one := 1.0 // several attempts at the same task should differ
 		attempt.Sampling.Temperature = &one
 	}
 	t.Attempts = v.Written

@@ -16,7 +16,7 @@ import (
 // for each level, and may not have many.
 const deepestLeft = 256
 
-// tidy flattens what is nested deeper. It looks only where as many directories may have been made at all.
+// tidy flattens what is nested deeper than deepestLeft. It looks only if commands may have made that many directories.
 func (w *diskWatch) tidy(ctx context.Context) (err error) {
 	if w == nil {
 		return nil

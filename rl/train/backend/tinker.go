@@ -132,7 +132,7 @@ func (s *Tinker) validate(c *config.Config) error {
 		samplers = errors.New("adapters is given without samplers: want the endpoints of the vLLM servers that read them")
 	}
 	if s.MaxLength < c.Algorithm.MaxLength {
-		length = fmt.Errorf("max_length is %d, less than algorithm.max_length of %d", s.MaxLength, c.Algorithm.MaxLength)
+		length = fmt.Errorf("max_length is %d: want algorithm.max_length or more, %d", s.MaxLength, c.Algorithm.MaxLength)
 	}
 	o := c.Optimizer
 	several := o.Minibatches > 1 || o.Epochs > 1

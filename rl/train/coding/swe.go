@@ -166,7 +166,7 @@ func (s *Settings) validate(c *config.Config) error {
 	if !slices.Contains(verify.Strengths(), verify.Strength(s.Evidence)) {
 		errs = append(errs, fmt.Errorf("evidence is %q: want one of %v", s.Evidence, verify.Strengths()))
 	}
-	if !(s.Odds >= 1) { // not a number is not
+	if !(s.Odds >= 1) { // also refuses NaN
 		errs = append(errs, fmt.Errorf("odds is %v: want at least 1", s.Odds))
 	}
 	if s.Timeout == 0 || s.CommandTimeout == 0 || s.GradeTimeout == 0 {

@@ -7,7 +7,7 @@ import (
 	"deepswe/rl"
 )
 
-// Trainer is a trainer with what only some can do: each field but Trainer may be its zero value.
+// Trainer is a trainer with its optional abilities: each field but Trainer may be its zero value.
 type Trainer struct {
 	rl.Trainer
 	// Pretrained is set for a policy that begins as a language model, not with random weights.

@@ -17,8 +17,8 @@ import (
 // does not depend on how many goroutines filled them.
 const shards = 8
 
-// Forward returns what the current weights say of the rows' trained tokens. The rows are the policy's own, as for
-// ForwardBackward.
+// Forward returns the logprobs of the rows' trained tokens under the current weights. The rows are the policy's own, as
+// for ForwardBackward.
 func (p *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
 	logprobs := make([][]float64, len(rows))
 	err := p.parallel(ctx, len(rows), func(i int) (err error) {

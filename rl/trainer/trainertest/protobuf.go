@@ -20,7 +20,7 @@ type Wire int
 // What servers use.
 const (
 	JSON     Wire = iota // SkyRL 0.3.0
-	Either               // SkyRL's source since
+	Either               // SkyRL's source after 0.3.0
 	Protobuf             // TuFT
 )
 

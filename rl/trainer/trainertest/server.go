@@ -114,7 +114,7 @@ type samplingSession struct {
 }
 
 type checkpoint struct {
-	policy            rl.Policy // of one for sampling
+	policy            rl.Policy // of a checkpoint for sampling
 	owner             *model    // of that policy
 	model, name, kind string
 	rank              int

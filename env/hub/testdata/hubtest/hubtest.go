@@ -90,7 +90,7 @@ type object struct {
 }
 
 func (h *Hub) answer(r *http.Request, body []byte) (any, int) {
-	if r.URL.Path == "/api/validate-yaml" { // which huggingface_hub asks first about a page
+	if r.URL.Path == "/api/validate-yaml" { // huggingface_hub has a page checked here first
 		return map[string]any{"errors": []any{}, "warnings": []any{}}, http.StatusOK
 	}
 	h.Requests = append(h.Requests, r.Method+" "+r.URL.Path+" "+strings.TrimSpace(string(body)))
