@@ -36,8 +36,8 @@ type Evaluator struct {
 	// Evidence is the weakest evidence that a reward may have; if it is weaker, the task is void. The zero value
 	// requires none. Without canaries, nothing is required either.
 	Evidence Strength
-	// Odds are the odds against a guess that are wanted where it has to be guessed which tests are wrong: there are as
-	// many runs as that takes, up to 8. 0 means [DefaultOdds]. [Confirmation.Odds] are those that were reached.
+	// Odds are the wanted odds against a patch that has to guess which tests are wrong: there are as many runs as they
+	// take, up to 8. 0 means [DefaultOdds]. [Confirmation.Odds] are those that were reached.
 	Odds float64
 	// Variants is the number of patches with a reward for each one whose tests also run with other values in them (see
 	// [Variants]); 0 means none.

@@ -16,7 +16,8 @@ import (
 
 // If a script gives the reward itself and calls a known runner, some of the tests that come with it are made wrong, and
 // the reward must be lower with them. If a wrong test is reported as passed, the patch is to blame. If wrong tests fail
-// and the reward is not lower, with the task's solution either, the task is: its script does not depend on its tests.
+// and the reward is not lower, not even with the task's solution, the task is to blame: its script does not depend on
+// its tests.
 
 // elsewhere runs the script once more, where it leaves its reward at a path that is not known in advance.
 func (l *ladder) elsewhere(ctx context.Context) error {

@@ -239,9 +239,9 @@ func (p phases) restoring(file string) string {
 
 // What a script does before the tests, such as installing the package, runs code under test. If tests were in its
 // reach, it could keep their right expectations and recognise the wrong ones later. So in a strict trial, the tests are
-// written when this part has ended and everything that it has started: from outside of the sandbox, because a command
-// in there, such as git, may be another than before. Only services go on, which may be the patch's own, and watch the
-// files: so the tests are as they are to run when they come.
+// written when this part and everything that it started have ended, and from outside of the sandbox, because a command
+// inside, such as git, may have been replaced. Only services go on. They may be the patch's own and watch the files, so
+// the tests are written just as they will run.
 
 var (
 	appliesPatch = env.Pattern(`^git apply(?: -[\w-]+)* -? *<<\s*(?:'(\w+)'|"(\w+)")\s*$`)

@@ -81,8 +81,8 @@ func (q *questions) readKey(ctx context.Context, ask func(), some string) (byte,
 	return pressed, err
 }
 
-// readKeys gives the keys that are pressed to take, as long as it wants more. Ctrl-C and Ctrl-D end the input. ask puts
-// the question, once nothing that is typed is shown any more; then a line ends with \r\n.
+// readKeys passes the keys that are pressed to take, as long as it wants more. Ctrl-C and Ctrl-D end the input. ask
+// prints the question after the terminal has stopped echoing; its lines must end with \r\n.
 func (q *questions) readKeys(ctx context.Context, ask func(), take func(b byte) (more bool)) error {
 	if f, ok := q.in.(*os.File); ok {
 		state, err := term.MakeRaw(int(f.Fd()))

@@ -11,7 +11,7 @@ import (
 )
 
 // ranked completes a tokenizer whose tokens are listed in the order of their ranks. first is the id of the first one.
-// Two of them are merged if what they make together is one, and words that are one are not taken apart.
+// Two tokens are merged if their concatenation is a token, and a word that is a token is not split.
 func (t *Tokenizer) ranked(tokens [][]byte, first int32, special []addedToken) error {
 	t.tokens = make([]string, int(first)+len(tokens))
 	t.words = make(map[string]int32, len(tokens))

@@ -56,7 +56,7 @@ type upload struct {
 
 // Push makes the newest commit of a model's repository have the files of a folder, and leaves others that it has. A
 // repository that does not exist is created, and is private. Large files go to the hub's storage first: what is there,
-// also from a push that broke off, is not sent again. Hidden files stay here.
+// even from a push that broke off, is not sent again. Hidden files stay here.
 func (c *Client) Push(ctx context.Context, hub, repo, dir, message string) (Pushed, error) {
 	p := push{Client: c, hub: hub, repo: repo, dir: dir}
 	files, err := p.list()

@@ -18,7 +18,7 @@
 //
 // # Objects in a namespace
 //
-//	label deepswe.owner          the provider: machine.pid.start time.nonce, see package owner
+//	label deepswe.owner          the provider: machine.pid.start time.nonce, see [fleet.Owner]
 //	label deepswe.kind           sandbox, original, pull
 //	label deepswe.network        off, on: what a NetworkPolicy selects
 //	annotation deepswe.run       Spec.Run

@@ -60,8 +60,8 @@ const (
 // mostData limits the files that come with the tests, in bytes.
 const mostData = 2 << 20
 
-// Draft makes the draft of a candidate's task. Without a reason, there is one. in has what was installed for it; the
-// zero value is what this machine has.
+// Draft makes the draft of a candidate's task, or returns the reason why there is none. in is what was installed for
+// it; the zero value is what this machine has.
 func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Draft, why Reason, err error) {
 	defer func() {
 		if err != nil {

@@ -45,9 +45,9 @@ const (
 	FromMessage = "message"
 )
 
-// Statement returns the statement of a task: the first of the texts that says enough, as far as it gives nothing of the
-// change away, and from which. symptoms are lines that the tests print before the change. They complete a text that
-// says little; so do the signatures of what the tests call.
+// Statement returns the statement of a task, which is the first of the texts that says enough, without what gives the
+// change away, and where it is from. symptoms are lines that the tests print before the change. They complete a text
+// that says little; so do the signatures of what the tests call.
 func (c Candidate) Statement(texts []Text, symptoms []string) (statement, from string, why Reason) {
 	secrets, names := c.secrets(), c.Interface()
 	for _, text := range texts {

@@ -27,8 +27,8 @@ type Step struct {
 }
 
 // Due returns the steps that install the missing dependencies of the project in the directory. In doubt, there are
-// none: because a lock file also lists packages for other systems, not all of them need to be there. But few may be
-// there for another project, or come with the language.
+// none: because a lock file also lists packages for other systems, not all of them need to be there. The few that are
+// there may be another project's, or come with the language.
 func Due(dir string, m Machine) []Step {
 	var due []Step
 	for _, look := range []func(tree, Machine) (Step, bool){javaScript, python, golang, rust, java, ruby} {

@@ -13,7 +13,8 @@ import (
 // New chooses a canary for each test. If there is none, the error wraps [ErrNone].
 //
 // Literals are withheld only where nothing in sight has them. The tests to fix are withheld together or not at all:
-// what one of them says could be what another one expects. Of other expectations, those are wrong that nothing tells.
+// what one of them says could be what another one expects. Other expectations are made wrong only if nothing in sight
+// reveals them.
 func New(w Writer, o Options) (Set, error) {
 	if o.Excluded = maps.Clone(o.Excluded); o.Excluded == nil {
 		o.Excluded = map[string]bool{}
@@ -183,8 +184,8 @@ func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 	}
 }
 
-// choose picks a mutation by chance, among those that give themselves away least. Those of tests to fix are where a fix
-// is needed, if possible. If only is not empty, the mutation is of that kind.
+// choose picks a mutation by chance, among those that give themselves away least. In tests to fix, it prefers those
+// where a fix is needed. If only is not empty, the mutation is of that kind.
 func (m *maker) choose(
 	at int, t test, titles literal.Text, fixes bool, only Kind,
 ) (chosen mutation, way []edit, ok bool) {

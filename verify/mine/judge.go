@@ -29,7 +29,7 @@ const (
 
 // Judged is what the runs of a candidate have shown.
 type Judged struct {
-	// Reason says why it is no task; empty if it is one, which Task is then. Detail explains it. One that lacks nothing
+	// Reason says why the candidate is no task; empty if Task is one. Detail explains it. A candidate that lacks nothing
 	// but a statement has both a reason and a task.
 	Reason history.Reason `json:"reason,omitempty"`
 	Detail string         `json:"detail,omitempty"`

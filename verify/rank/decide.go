@@ -20,8 +20,8 @@ func (c Choice) left() (left []int) {
 }
 
 // ToTest returns the candidates whose test results can still change the choice, one for each patch, best scores first;
-// none if the choice is made. best says what an untested one can come to; all is what a patch has that
-// passes every test, nil while more tests are to come.
+// none if the choice is made. best says what an untested one can still reach; all is the result of a patch that passes
+// every test, nil while more tests are to come.
 //
 // If a patch passes every test, no test that it passes is dropped because of others, so that it wins against all that
 // do not even if all untested ones pass, too. Patches below the cut in that case stay below it: those above them have

@@ -33,8 +33,8 @@ type document struct {
 	SFT         yaml.Node `yaml:"sft"`
 }
 
-// Load reads a configuration, fills in the defaults and checks it. A key that nothing has is an error that names its
-// line and the keys that there are.
+// Load reads a configuration, fills in the defaults and checks it. An unknown key is an error that names its line and
+// the known keys.
 //
 // Each of set changes one thing, as KEY=VALUE: KEY is a path of the configuration, as in optimizer.learning_rate, or a
 // switch of the algorithm, as in filter.max_steps.
