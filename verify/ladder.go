@@ -220,7 +220,7 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 	default:
 		t.fail(left.other)
 		l.takeTrial(t, run)
-		// The comparison inside has held, with the whole patch. Where files are withheld, their lack may be the reason.
+		// Inside the sandbox, the comparison has held with the whole patch. If files are withheld, that may be the reason.
 		if len(left.other) > 0 && l.harnessed() && len(t.v.Withheld) == 0 {
 			l.refuse(CanaryCaught, CanaryPassed, left.says())
 			return nil

@@ -85,7 +85,7 @@ func (o *original) open(ctx context.Context, of *Sandbox) error {
 	}
 	c, spec := of.c, of.launch.spec
 	spec.Rollout = ""
-	// Who keeps a pod while waiting for another one waits for ever if all do.
+	// If all kept a pod while they wait for another one, they would wait for ever.
 	sandbox, err := c.start(ctx, kindOriginal, spec, rankOriginal, func() {
 		if err := of.Close(ctx); err != nil {
 			c.log.Debug("giving the place of a sandbox to its original", "pod", of.launch.name, "error", err)

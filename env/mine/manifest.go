@@ -20,7 +20,7 @@ func installs(name string, data []byte) []byte {
 		data = installsSections(data)
 	case path.Ext(base) == ".gemspec":
 		data = aboutGem().ReplaceAll(data, nil)
-	default: // a project's own version is in lock files, too, and those of packages go with hashes
+	default: // lock files have the project's own version, too; those of packages they pin by hashes as well
 		data = version().ReplaceAll(data, nil)
 	}
 	return bytes.TrimSpace(data)

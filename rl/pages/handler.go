@@ -85,7 +85,7 @@ func styleSheet() string {
 
 func script() string { return own("web/pages.js") }
 
-// own returns an embedded file, which is there.
+// own returns an embedded file, which must exist.
 func own(name string) string {
 	data, _ := web.ReadFile(name)
 	return string(data)

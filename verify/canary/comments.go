@@ -27,9 +27,9 @@ var (
 	javaScriptComment = env.Pattern(`(?s)/\*.*?\*/|//[^\n]*`)
 )
 
-// short is quiet, but leaves a single blank for each text that is blanked, none at the end of a line, and no line that
-// has nothing else, nor empty ones after that: how long a text is, and how many lines it has, could reveal it. removed
-// are the numbers of these lines.
+// short is quiet, but leaves a single blank for each text that is blanked, and none at the end of a line. It removes
+// lines that held nothing else, and empty lines after them: how long a text is, and how many lines it has, could reveal
+// it. removed are the numbers of these lines.
 func short(s Source, ids []string) (data []byte, removed []int, ok bool) {
 	after, ok := quiet(s, ids)
 	if len(after) != len(s.Data) {

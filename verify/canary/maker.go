@@ -93,11 +93,11 @@ type maker struct {
 	options Options
 	out     Set
 	spoken  []Source // with their comments
-	// removed are the numbers of the lines of these that the sources of options do not have.
+	// removed are the numbers of the lines that these have and the sources of options lack, by source.
 	removed map[int][]int
 	suites  map[int]suite
 	broken  map[int]error
-	// vocabularies are those of the sources that have been needed.
+	// vocabularies caches the vocabularies of sources.
 	vocabularies map[int]vocabulary
 	made         map[string]int // the canary of a function: several ids may be cases of the same one
 	// told are the mutations of expectations that something in sight tells.

@@ -5,8 +5,8 @@
 //	srv := httptest.NewServer(fake)
 //	defer srv.Close()
 //
-// The package imports the standard library only. A [Server] is safe for concurrent use; with concurrent clients the
-// order of a script is the order of arrival, so give [Server.Answer] instead.
+// The package imports only the standard library and package disk. A [Server] is safe for concurrent use; with
+// concurrent clients the order of a script is the order of arrival, so give [Server.Answer] instead.
 package llmtest
 
 import (
