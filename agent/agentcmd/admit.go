@@ -82,7 +82,7 @@ func (s *solving) checkInput(ctx context.Context, in input) error {
 		return cli.Usage(repo.ErrNoGit)
 	}
 	if _, err := exec.LookPath("go"); err != nil && s.o.demo && s.o.Image == "" {
-		return cli.Usagef("the demo's tests are Go tests, and go is not installed, or not on PATH")
+		return cli.Usagef("the demo's tests are Go tests: install Go, or put its go command on PATH")
 	}
 	if info, err := os.Stat(s.o.dockerfile); s.o.dockerfile != "" && (err != nil || !info.Mode().IsRegular()) {
 		return cli.Usage(cmp.Or(err, fmt.Errorf("--dockerfile %s is not a file", s.o.dockerfile)))

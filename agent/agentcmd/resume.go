@@ -251,7 +251,8 @@ func (s *solveRun) readLog() (l soFar, err error) {
 func (s *solving) restoreOptions(past *solveRun) error {
 	was := past.settings
 	if was.Statement == "" {
-		return cli.Usagef("%s was made by an older program (%s), which did not keep what it takes to go on with it",
+		return cli.Usagef("%s was made by an older program (%s), which did not keep what it takes to go on with it: "+
+			"begin a new run",
 			past.path, past.Manifest.Program)
 	}
 	flags := map[string][]string{}

@@ -39,7 +39,7 @@ func (c *Client) Task(ctx context.Context, a Address) (Task, error) {
 	switch {
 	case err != nil:
 	case p.State != "open":
-		err = fmt.Errorf("%s is %s", p.URL, p.State)
+		err = fmt.Errorf("%s is %s: only an open pull request can be worked on", p.URL, p.State)
 	case len(r.Threads)+len(r.Checks) == 0:
 		err = fmt.Errorf("%s has no open thread and no failed check", p.URL)
 	}

@@ -188,7 +188,7 @@ func (d *Draft) further(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read pull request %s#%d: %w", s.project, p.To.Number, err)
 	case pull.State != "open":
-		return fmt.Errorf("%s is %s", pull.URL, pull.State)
+		return fmt.Errorf("%s is %s: only an open pull request can get a further commit", pull.URL, pull.State)
 	case pull.Head.Repo.CloneURL == "":
 		return fmt.Errorf("the repository of the branch of %s is gone", pull.URL)
 	}

@@ -34,7 +34,7 @@ const (
 	Variant Kind = "variant"
 )
 
-// Canary is a way to make a test fail whose code under test is right.
+// Canary is a way to make a test fail although the code under test is right.
 type Canary struct {
 	// Tests are the ids, among those asked for, under which the test is reported.
 	Tests []string
