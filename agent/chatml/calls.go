@@ -183,7 +183,7 @@ func (r *reader) ended(text string) bool {
 		strings.HasPrefix(text, r.section[1]))
 }
 
-// typed returns a value in JSON: text, unless the tool has a parameter of this name that is none.
+// typed returns a value in JSON: text, unless the tool has a parameter of this name with another type.
 func typed(specs []tools.Spec, tool, key, value string) string {
 	var schema struct {
 		Properties map[string]struct{ Type json.RawMessage }

@@ -183,7 +183,7 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 	case err == nil:
 		// Remove what killed runs left. A provider of local sandboxes does that only on request.
 		if _, err := p.Reap(ctx, env.ReapOptions{}); err != nil && ctx.Err() == nil {
-			w.Logger().Warn("removing what killed runs left", "error", err)
+			w.Logger().Warn("cannot remove what killed runs left", "error", err)
 		}
 		return p, nil
 	case auto && !k.Images && c.Demo:

@@ -89,7 +89,7 @@ func (o *ownImages) pulled(ctx context.Context, img image) {
 		o.unpin(img)
 	}
 	if err != nil && ctx.Err() == nil {
-		o.d.p.log.Warn("keeping to the image budget", "host", o.d.host, "error", err)
+		o.d.p.log.Warn("cannot keep to the image budget", "host", o.d.host, "error", err)
 	}
 }
 
@@ -113,7 +113,7 @@ func (o *ownImages) used(img image) {
 		return true
 	})
 	if err != nil {
-		o.d.p.log.Warn("recording when an image was used", "error", err)
+		o.d.p.log.Warn("cannot record when an image was used", "error", err)
 	}
 }
 

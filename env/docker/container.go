@@ -42,7 +42,7 @@ func (d *daemon) boot(ctx context.Context, b launch) (*Sandbox, error) {
 		<-d.starts
 		if err == nil && ctx.Err() != nil {
 			if closeErr := s.Close(ctx); closeErr != nil {
-				d.p.log.Warn("removing a sandbox whose start was cancelled", "error", closeErr)
+				d.p.log.Warn("cannot remove a sandbox whose start was cancelled", "error", closeErr)
 			}
 			err = context.Cause(ctx)
 		}

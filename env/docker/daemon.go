@@ -94,7 +94,7 @@ func (d *daemon) awaitGone(ctx context.Context, id string) error {
 // retryOrphans removes what could not be removed while the daemon was unreachable.
 func (d *daemon) retryOrphans() {
 	if err := d.orphans.Retry(func(id string) error { return d.remove(d.p.life, id) }); err != nil {
-		d.p.log.Warn("removing what is left", "error", err)
+		d.p.log.Warn("cannot remove what is left", "error", err)
 	}
 }
 

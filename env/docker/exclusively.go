@@ -28,7 +28,7 @@ func exclusively[T any](
 				err = work(ctx, locked)
 			}
 			if endErr := end(ctx, locked); endErr != nil {
-				d.p.log.Warn("removing a helper container", "error", endErr)
+				d.p.log.Warn("cannot remove a helper container", "error", endErr)
 			}
 			return err
 		}

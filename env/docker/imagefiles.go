@@ -112,7 +112,7 @@ func (m *images) lookInto(ctx context.Context, img image, look func(id string) e
 	}
 	err = look(id)
 	if failed := m.d.remove(ctx, id); failed != nil {
-		m.d.p.log.Warn("removing a helper container", "error", failed)
+		m.d.p.log.Warn("cannot remove a helper container", "error", failed)
 	}
 	return err
 }

@@ -94,7 +94,7 @@ func (p pull) adopt(ctx context.Context, mirrored string) (image, error) {
 		return image{}, err
 	}
 	if _, err := p.d.cli.ImageRemove(ctx, mirrored, client.ImageRemoveOptions{}); err != nil {
-		p.d.p.log.Warn("removing the mirror's name of an image", "image", mirrored, "error", err)
+		p.d.p.log.Warn("cannot remove the mirror's name of an image", "image", mirrored, "error", err)
 	}
 	return p.d.images.inspect(ctx, p.ref)
 }

@@ -64,7 +64,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 	if s.closing.Err() == nil && s.ended.Err() == nil {
 		tidying, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 		if err := s.Tidy(tidying); err != nil {
-			s.d.p.log.Debug("tidying a sandbox", "error", err)
+			s.d.p.log.Debug("cannot tidy a sandbox", "error", err)
 		}
 		cancel()
 	}
@@ -113,7 +113,7 @@ func (s *Sandbox) Claim(ctx context.Context, spec env.Spec) {
 	defer cancel()
 	_, err := s.d.cli.ContainerRename(ctx, s.id, client.ContainerRenameOptions{NewName: sandboxName(spec)})
 	if err != nil {
-		s.d.p.log.Warn("renaming a container", "error", err)
+		s.d.p.log.Warn("cannot rename a container", "error", err)
 	}
 }
 

@@ -49,7 +49,7 @@ func (d *daemon) watch() {
 				continue
 			}
 			if err := d.installer.renew(ctx); err != nil && ctx.Err() == nil {
-				d.p.log.Warn("renewing the lease", "host", d.host, "error", err)
+				d.p.log.Warn("cannot renew the lease", "host", d.host, "error", err)
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func (f *Fleet[P, S]) fill(ctx context.Context, s env.Spec) (filled bool, err er
 func (f *Fleet[P, S]) start(e *entry[S], s env.Spec) {
 	defer close(e.done)
 	if e.sandbox, e.err = f.launch(f.Life, s, true); e.err != nil {
-		f.Log.Warn("starting a sandbox ahead of time", "image", s.Image, "error", e.err)
+		f.Log.Warn("cannot start a sandbox ahead of time", "image", s.Image, "error", e.err)
 		f.mu.Lock()
 		f.idle = slices.DeleteFunc(f.idle, func(other *entry[S]) bool { return other == e })
 		f.mu.Unlock()
@@ -140,7 +140,7 @@ func (f *Fleet[P, S]) drop(ctx context.Context, e *entry[S]) {
 		return
 	}
 	if err := e.sandbox.Close(ctx); err != nil {
-		f.Log.Warn("removing a sandbox that was started ahead of time", "error", err)
+		f.Log.Warn("cannot remove a sandbox that was started ahead of time", "error", err)
 	}
 }
 

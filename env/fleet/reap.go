@@ -116,7 +116,7 @@ func (r Reaper) Tidy(ctx context.Context, log *slog.Logger) {
 		log.Info("removed what dead runs left", "things", len(left))
 	}
 	if err != nil && ctx.Err() == nil {
-		log.Warn("removing what dead runs left", "error", err)
+		log.Warn("cannot remove what dead runs left", "error", err)
 	}
 }
 

@@ -89,7 +89,7 @@ func (c *cluster) keepLease() {
 			return
 		}
 		if err := c.lease.renew(c.life); err != nil && c.life.Err() == nil {
-			c.log.Warn("renewing the lease", "cluster", c.where(), "error", err)
+			c.log.Warn("cannot renew the lease", "cluster", c.where(), "error", err)
 		}
 		c.retryOrphans(c.life)
 		c.originals.closeIdle(c.life, c.log, originalKept)
@@ -152,7 +152,7 @@ func (c *cluster) deleteLease(ctx context.Context, name string) error {
 func (c *cluster) retryOrphans(ctx context.Context) {
 	err := c.orphans.Retry(func(p podID) error { return c.deletePod(ctx, p.name, p.uid) })
 	if err != nil {
-		c.log.Warn("deleting the pods that are left", "cluster", c.where(), "error", err)
+		c.log.Warn("cannot delete the pods that are left", "cluster", c.where(), "error", err)
 	}
 }
 

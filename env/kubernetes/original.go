@@ -88,7 +88,7 @@ func (o *original) open(ctx context.Context, of *Sandbox) error {
 	// If all kept a pod while they wait for another one, they would wait for ever.
 	sandbox, err := c.start(ctx, kindOriginal, spec, rankOriginal, func() {
 		if err := of.Close(ctx); err != nil {
-			c.log.Debug("giving the place of a sandbox to its original", "pod", of.launch.name, "error", err)
+			c.log.Debug("cannot close a sandbox to make room for its original", "pod", of.launch.name, "error", err)
 		}
 	})
 	if err != nil {
@@ -118,7 +118,7 @@ func (o *originals) closeIdle(ctx context.Context, log *slog.Logger, kept time.D
 		}
 		if time.Since(one.used) > kept {
 			if err := one.close(ctx); err != nil {
-				log.Warn("removing a pod for original files", "error", err)
+				log.Warn("cannot remove a pod for original files", "error", err)
 			}
 		}
 		one.mu.Unlock()

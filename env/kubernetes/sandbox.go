@@ -52,7 +52,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyTimeout)
 		defer cancel()
 		if err := s.Tidy(ctx); err != nil {
-			s.c.log.Debug("tidying a sandbox", "pod", s.launch.name, "error", err)
+			s.c.log.Debug("cannot tidy a sandbox", "pod", s.launch.name, "error", err)
 		}
 	})
 	return s.GuestSandbox.Close(ctx)
