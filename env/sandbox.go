@@ -172,7 +172,7 @@ type Spec struct {
 }
 
 // Shown is a folder of this machine in a sandbox. Its path there belongs to nothing else. Without Host, it is an empty
-// folder in the place of what the sandbox would have there, which may be in one that is shown before it.
+// folder in place of what the sandbox would have there. It may be inside of a folder that is shown before it.
 type Shown struct {
 	Host, Path string
 	// Writable is for a sandbox that fills the folder. What is written without Host ends with the sandbox.

@@ -164,7 +164,7 @@ type Corrections struct {
 	// With the surrogate importanceSampling either of them is DPPO (Qi et al. 2026, arXiv 2602.04879: binary TV, binary
 	// KL); 0.2 is usual for TV and 0.05 for KL.
 	DivergenceTV, DivergenceKL float64
-	// DivergenceLow is the bound where A < 0; zero means that it is the same.
+	// DivergenceLow is the bound where A < 0; zero means the same bound as for A > 0.
 	DivergenceLow float64
 }
 

@@ -112,7 +112,7 @@ const (
 	CanaryOn CanaryMode = ""
 	// CanaryNever makes no test wrong.
 	CanaryNever CanaryMode = "off"
-	// With only one kind of canaries, it can be measured what each is worth.
+	// Modes with a single kind of canaries, to measure what each kind is worth.
 	CanaryWithheld    = CanaryMode(canary.Withheld)
 	CanaryExpectation = CanaryMode(canary.Expectation)
 	CanaryOutright    = CanaryMode(canary.Outright)

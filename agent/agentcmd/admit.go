@@ -25,7 +25,7 @@ type assignment struct {
 	issue   string // its address; empty for a text
 	task    env.Task
 	target  string // the repository on this machine; empty until it is cloned
-	// clone makes the repository, and returns where it is; nil if it is there.
+	// clone clones the repository, and returns its path; nil if it is on this machine already.
 	clone func(ctx context.Context) (string, error)
 	test  testCommand
 	past  *resumed // the run that goes on; nil for a new one
@@ -284,7 +284,7 @@ type testCommand struct {
 	found bool
 }
 
-// findTest returns the command of --test, which finds it where the flag asks for that.
+// findTest returns the command of --test, or the one that it finds if the flag is auto.
 func (s *solving) findTest(target string) (testCommand, error) {
 	if s.o.Test != autoTest {
 		return testCommand{line: s.o.Test}, nil

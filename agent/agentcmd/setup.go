@@ -188,7 +188,7 @@ type installed struct {
 
 // dueLine describes missing dependencies, and how they are installed.
 type dueLine struct {
-	// What is missing, Fix what the user can do about it, Command what installs it.
+	// What names what is missing, Fix says what the user can do, and Command installs it.
 	What, Fix, Command string
 	// Offline is set where the command cannot be run in the sandbox.
 	Offline bool

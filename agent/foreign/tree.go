@@ -11,7 +11,7 @@ import (
 // tree holds the conversations of a rollout. It is not safe for concurrent use.
 type tree struct {
 	// replies holds what the model has said, by the keys of the conversations that end with it: with its thoughts, and
-	// as agents send it that leave them out.
+	// without, as some agents send it.
 	replies map[key]*reply
 	// asked holds the last call with each prompt.
 	asked  map[key]*call

@@ -307,8 +307,8 @@ func (s *state) split(v string, args []any) any {
 	return out
 }
 
-// cased changes between upper and lower case. Where Unicode has more than one letter for one, or looks at what is
-// beside it, it is refused.
+// cased changes the case of ASCII letters. Lower case takes others, too, except for İ, which becomes two characters,
+// and Σ, whose lower case depends on its place.
 func (s *state) cased(v, name string) string {
 	for _, r := range v {
 		if r >= 0x80 && (name != "lower" || r == 'İ' || r == 'Σ') {

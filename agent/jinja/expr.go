@@ -367,8 +367,8 @@ func (p *parser) filters(begun bool) func(*scope, any) any {
 	return run
 }
 
-// known refuses a filter or test that is not here. One that jinja2 does not have either is an error to it only once it
-// is used, if that may never happen.
+// known refuses a filter or test that is not implemented here. One that jinja2 does not have either is noted as
+// unknown, except where jinja2 fails only once it is used.
 func (p *parser) known(what, name string, here bool, theirs []string) {
 	switch {
 	case here:

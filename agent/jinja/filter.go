@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// jinjaFilters and jinjaTests are those that jinja2 has beside the ones known here.
+// jinjaFilters and jinjaTests are the filters and tests of jinja2 that are not implemented here.
 var (
 	jinjaFilters = strings.Fields(`attr batch center filesizeformat float forceescape format groupby pprint random round
 		slice striptags sum title truncate urlencode urlize wordcount wordwrap xmlattr`)

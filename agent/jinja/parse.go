@@ -119,7 +119,7 @@ func (p *parser) block(ends ...string) (stmt, string) {
 	return p.body(ends...)
 }
 
-// own parses with parse a block that has variables of its own. prepare gives it them when it runs.
+// own parses, with parse, a block that has variables of its own. prepare sets these when the block runs.
 func (p *parser) own(function bool, parse func()) (prepare func(*scope) *scope) {
 	outer := *p
 	p.names, p.soft, p.branch = newSymbols(outer.names), false, false

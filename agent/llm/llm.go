@@ -190,7 +190,7 @@ func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.R
 	return mistaken, nil
 }
 
-// once sends a request once and reads the answer. Where that fails, got has what came of it.
+// once sends a request once and reads the answer. If that fails, got holds what has arrived.
 func (c *Client) once(
 	ctx context.Context, b *body, r agent.Request,
 ) (got completion, reply agent.Reply, failed *Error) {

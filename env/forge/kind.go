@@ -33,7 +33,7 @@ type dialect struct {
 	user         string // for git
 	client       []string
 	scopes       string // that a token needs
-	// tokens are the variables that may hold a token, and servers those that say what server it is of.
+	// tokens are the variables that may hold a token, servers those that name its server.
 	tokens, servers []string
 	// names are the names that GitHub has for members of this forge's objects; a dot leads into an object.
 	names map[string]string

@@ -104,7 +104,7 @@ func (s *session) findFork(ctx context.Context, of Project) (Project, bool, erro
 	return Project{}, false, nil
 }
 
-// otherName is that of a fork where its own is taken.
+// otherName is the name of a fork whose own name is taken.
 func (p Project) otherName() string { return strings.ReplaceAll(p.Path, "/", "-") }
 
 // forkPath is how Gitea names the fork that is there already.

@@ -13,7 +13,7 @@ import (
 const forkPatience = 5 * time.Minute
 
 var (
-	// shallowRefused matches what a server says that lacks the commits before those of a shallow clone.
+	// shallowRefused matches what a server says if it lacks the commits before those of a shallow clone.
 	shallowRefused = env.Pattern(`(?i)shallow update not allowed|unpack`)
 	// pullNamed finds the pull request that a server names after a push.
 	pullNamed = env.Pattern(`/(?:pulls|merge_requests)/(\d+)\s`)

@@ -92,8 +92,8 @@ func (s *session) get(ctx context.Context, path, query string, into any) (next s
 	return s.request(ctx, http.MethodGet, s.api.String()+path, nil, into, nil)
 }
 
-// send makes a request that changes something. Where it makes something new, and an error does not tell whether that
-// was done, it is repeated only if there, which may be nil, looks and does not find it.
+// send makes a request that changes something. If it makes something new, and an error leaves open whether that was
+// done, it is repeated only if there, which may be nil, looks for it and does not find it.
 func (s *session) send(ctx context.Context, method, path string, body, into any, there func() bool) error {
 	_, err := s.request(ctx, method, s.api.String()+path, body, into, there)
 	return err

@@ -39,7 +39,7 @@ var (
 	section = env.Pattern(`(?m)^\[+([^\]\n]+)\]`)
 	// ofProject matches the names of those about the project itself.
 	ofProject = env.Pattern(`^(?:|project|package|workspace\.package|metadata|tool\.poetry)$`)
-	// tool matches the names of those that only programs read which check, measure, format or publish what is there.
+	// tool matches the names of those that are only for programs that check, measure, format or publish the code.
 	tool = env.Pattern(`^(?:tool[.:])?(?:black|ruff|isort|flake8|mypy|pylint|pyright|pycodestyle|pydocstyle|pep8|yapf|` +
 		`bandit|codespell|docformatter|interrogate|vulture|typos|pytest|coverage|towncrier|commitizen|semantic_release|` +
 		`bumpversion|bumpver|cibuildwheel|tox|check-manifest)(?:[.:_-].*)?$|` +

@@ -49,7 +49,7 @@ func (t tree) cmake() string {
 		" --output-on-failure"
 }
 
-// python is the Python that has what the project needs; empty where that is the one of the machine.
+// python returns the Python with the project's dependencies; empty if that is the machine's own.
 func (t tree) python(m Machine, installed []string) string {
 	env := t.virtualEnv()
 	if env != "" && !t.has(env+"/bin/python") {

@@ -68,7 +68,7 @@ func (l *Kubelab) Restart(t testing.TB, part, signal string) {
 	if err := os.Remove(filepath.Join(l.Run, "pids", part)); err != nil { // up.sh takes a zombie for running
 		t.Fatal(err)
 	}
-	// up.sh takes the socket that a killed containerd leaves for one that answers.
+	// up.sh takes the socket that a killed containerd leaves for a live one.
 	if err := os.Remove(filepath.Join(l.Run, part+".sock")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}

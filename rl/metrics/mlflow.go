@@ -140,7 +140,7 @@ func (m *mlflow) beginRun(ctx context.Context) error {
 	return err
 }
 
-// find finds the run in the project's experiment. It creates what there is not.
+// find finds the run in the project's experiment. It creates what does not exist.
 func (m *mlflow) find(ctx context.Context) (r mlflowRun, err error) {
 	name := "name = '" + strings.ReplaceAll(m.run.Project, "'", "''") + "'"
 	reply, err := m.call(ctx, "experiments/search", map[string]any{"filter": name, "max_results": 1})

@@ -295,7 +295,7 @@ func (l *library) loadCandidates(r *loaded) {
 	r.Total.Read, r.Total.Written, r.Total.Seconds = 0, 0, 0 // the run has spent them, not the ranking
 }
 
-// mark says of the rows what the ranking says about them.
+// mark copies to the rows what the ranking says about them.
 func (r *loaded) mark() {
 	if r.Ranking == nil {
 		return

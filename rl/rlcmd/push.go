@@ -13,7 +13,7 @@ import (
 	"deepswe/env/hub"
 )
 
-// pushOptions say where a folder goes that a command has made.
+// pushOptions say where to push a folder that a command has made.
 type pushOptions struct{ name, hub string }
 
 func (o *pushOptions) add(f *pflag.FlagSet) {

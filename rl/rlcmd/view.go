@@ -54,7 +54,7 @@ type runView struct {
 	from, step  int
 	phase       string
 	done, total int
-	// rewards are those of the steps; losses where examples are imitated.
+	// rewards are the steps' mean rewards; losses are their losses, if examples are imitated.
 	rewards, losses []float64
 	values          map[string]float64
 	finished        bool

@@ -24,11 +24,11 @@ const (
 	// Expectation is a test with one wrong expectation. It fails because of what the code under test returns, so that it
 	// also shows objects that claim to be equal to everything.
 	Expectation Kind = "expectation"
-	// Withheld is a test that writes down what the code under test returns, in place of comparing it with a literal,
-	// which is not there. It must pass, and what it has written must be the literals.
+	// Withheld is a test that writes down what the code under test returns, instead of comparing it with a literal, which
+	// is taken out. It must pass, and what it has written must be the literals.
 	Withheld Kind = "withheld"
-	// Telling is an expectation that is wrong in a form which few tests have, so that it can be recognised, or one that
-	// may hold without a fix, so that code which forges the others fails with it as it should.
+	// Telling is a wrong expectation in a form that few tests have, so that it can be recognised, or one that may hold
+	// without a fix, so that code which forges the others fails with it as it should.
 	Telling Kind = "telling"
 	// Variant is a test with other values, which must pass.
 	Variant Kind = "variant"

@@ -22,7 +22,7 @@ type chance struct {
 type vocabulary struct {
 	// words are the words and numbers in its literals, quoted those of them that are in strings, names those of the rest.
 	words, quoted, names map[string]int
-	// imported are the names that it imports for what its tests expect only.
+	// imported are the names that it imports only for what its tests expect.
 	imported map[string]bool
 }
 

@@ -23,8 +23,8 @@ type check struct {
 	wanted literal.Value
 }
 
-// placed reports whether a change makes that wrong which fails without a fix: the only check of the test, or one at
-// which the test failed. If it failed elsewhere, what is checked must come from there.
+// placed reports whether a change makes wrong what fails without a fix: the only check of the test, or one at which the
+// test failed. If it failed elsewhere, what is checked must come from there.
 func (m *maker) placed(at int, t test, e edit) bool {
 	data, checks := m.options.Sources[at].Data, t.checks()
 	from, to := t.extent()

@@ -87,7 +87,7 @@ func changed(data []byte, e edit) (before, after string, head, tail int) {
 	return before[head : len(before)-tail], after[head : len(after)-tail], head, tail
 }
 
-// kindOfError matches what comes after that which an error is about, in its name.
+// kindOfError matches the end of an error's name, which does not say what the error is about.
 var kindOfError = env.Pattern(`(Error|Exception|Warning)$`)
 
 var (

@@ -65,7 +65,7 @@ func Equal(a, b Value) bool {
 }
 
 // Common reports whether a value is one that code often returns whatever it is asked: a truth value, nothing, -1, 0 or
-// 1, and empty collections or such with one such value.
+// 1, and collections that are empty or have one such value.
 func (v Value) Common() bool {
 	other := func(one Value) bool { return !one.Common() }
 	switch v.kind {

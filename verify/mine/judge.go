@@ -123,7 +123,7 @@ type runs struct {
 	changed []string
 }
 
-// The numbers of runs. One run shows what it can, and the others show whether it does so again.
+// The numbers of runs without the change and with it. Those after the first show whether the results are stable.
 const (
 	beforeRuns = 2
 	afterRuns  = 3

@@ -83,8 +83,8 @@ func (m *Miner) id(c history.Candidate) string { return m.Builder.ID(c) }
 // runsGroup is the group of the job that judges a candidate.
 func runsGroup(id string) string { return "runs:" + id }
 
-// job is the job that judges a candidate. It is another one where that has failed for want of a set-up, and the user
-// gives one.
+// job returns the job that judges a candidate. If that has failed for lack of a set-up, and the user gives one, it is
+// another job.
 func (m *Miner) job(id string) run.Job {
 	j := run.Job{Task: id, Group: runsGroup(id)}
 	if o, known := m.Dir.Find(j); known && m.given() && !o.Failed() {
@@ -182,8 +182,8 @@ func (m *Miner) engine(w swe.Watch, job func(context.Context, run.Job) (any, err
 	})}
 }
 
-// candidate judges one candidate with what this machine has and, where its tests do not run well so, with a set-up of
-// its era.
+// candidate judges one candidate with what this machine has and, if its tests do not run well with that, with a set-up
+// of its era.
 func (m *Miner) candidate(ctx context.Context, c history.Candidate) (Judged, error) {
 	if m.given() {
 		return m.installed(ctx, c, Judged{})

@@ -49,7 +49,7 @@ func (w *diskWatch) flattenRoot(ctx context.Context, r diskRoot) error {
 	return nil
 }
 
-// flatten does so below a directory. What cannot be looked into is left as it is.
+// flatten flattens what is too deep below a directory. What cannot be looked into is left as it is.
 func (w *diskWatch) flatten(ctx context.Context, dir *os.Root, layered bool, device uint64, depth int) error {
 	if depth == deepestLeft {
 		return disk.Flatten(dir)

@@ -1,4 +1,4 @@
-// Package metricstest has points of a run that never was, for tests of what shows them.
+// Package metricstest has points of an invented run, for tests of what shows them.
 package metricstest
 
 import "deepswe/rl/metrics"

@@ -27,7 +27,7 @@ const (
 const (
 	// TemplateAuto finds the chat template among the model's files.
 	TemplateAuto = "auto"
-	// TemplateServer leaves it to the servers that sample, which write conversations as they do for anybody.
+	// TemplateServer leaves the writing of conversations to the servers that sample, with their own chat templates.
 	TemplateServer = "server"
 )
 

@@ -14,7 +14,7 @@ import (
 type Lexicon struct {
 	// Spoken are the tokens that it can write. A token may be a phrase of several words.
 	Spoken []string
-	// Read are further ones that it can only read.
+	// Read are further tokens that it can only read.
 	Read []string
 }
 

@@ -74,7 +74,7 @@ func (c *Client) reads(ctx context.Context, e encoding) (bool, error) {
 		return false, err
 	}
 	a, err := c.ask(ctx, path, body)
-	// TuFT accepts it, and it fails later. To a server that cannot read it, it may be an internal error.
+	// TuFT accepts the request, which fails later. A server that cannot read it may answer with an internal error.
 	return err == nil && (a.status < 300 || a.status == http.StatusNotFound), err
 }
 
@@ -153,8 +153,8 @@ func (e encoding) fit(data []datum) int {
 	return len(data)
 }
 
-// refit makes later requests half as large as one that the server has refused as too large. It reports false where that
-// had one sequence.
+// refit makes later requests half as large as one that the server has refused as too large. It reports false if that
+// request had a single sequence.
 func (e *encoding) refit(refused []datum) bool {
 	if len(refused) < 2 {
 		return false

@@ -31,7 +31,7 @@ type ProxyFault struct {
 	Text   string
 	// Drop forwards the request, and breaks the connection before the answer. Twice forwards it twice.
 	Drop, Twice bool
-	// Stale answers with the server's answer to the request of that path before this one, which the server does not see.
+	// Stale answers with the server's answer to the previous request of that path. The server does not see this one.
 	Stale bool
 }
 
