@@ -135,7 +135,7 @@ func (i installing) findDue(ctx context.Context) ([]project.Step, error) {
 	case slices.Equal(i.o.Setup, []string{cli.SetupAuto}):
 		return due, nil
 	}
-	// What an image has is not known from here, and it may well be all. So the rest is for those who ask for it.
+	// What an image has is not known from here, and it may well be all. So the rest is installed only on request.
 	return slices.DeleteFunc(due, func(s project.Step) bool { return !s.Local }), nil
 }
 

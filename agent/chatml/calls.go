@@ -24,8 +24,8 @@ type reader struct {
 	calls []trajectory.ToolCall
 }
 
-// readCalls returns the text before the calls, and these. There are none if one of them has no name, or if something
-// else is among them.
+// readCalls returns the text before the calls, and the calls. There are none if one of them has no name, or if
+// something else is among them.
 func (n *notation) readCalls(text string, turn int, specs []tools.Spec) (string, []trajectory.ToolCall) {
 	r := &reader{notation: n, specs: specs, turn: turn}
 	if n.opening() == "" {

@@ -42,8 +42,8 @@ func (in *inputItems) UnmarshalJSON(raw []byte) error {
 	return either(raw, (*[]item)(in), func(text string) item { return item{Role: agent.RoleUser, Content: text} })
 }
 
-// responsesTool is a function, one that takes a text instead of JSON (custom), several (namespace), or one that a
-// server would have.
+// responsesTool is a function, a tool that takes a text instead of JSON (custom), several tools (namespace), or a tool
+// of the server's own.
 type responsesTool struct {
 	Type        string          `json:"type"`
 	Name        string          `json:"name"`

@@ -219,7 +219,7 @@ func (s *Sandbox) letIn(ctx context.Context) error {
 	for dir := path.Dir(s.spec.Dir); dir != "/"; dir = path.Dir(dir) {
 		line += " " + env.ShellQuote(dir)
 	}
-	// It fails for directories of other users, which may be those of the command user itself.
+	// It fails for other users' directories. These may be the command user's own.
 	_, err := s.Prepare(ctx, env.Command{Line: line, Timeout: env.PrepareTimeout})
 	return err
 }

@@ -99,8 +99,8 @@ func (s *session) send(ctx context.Context, method, path string, body, into any,
 	return err
 }
 
-// create makes something new, or returns what find finds where that is there already, since another run or by a
-// request that failed all the same.
+// create makes something new, or returns what find finds if that exists already: from another run, or from a request
+// that took effect although it failed.
 func create[T any](ctx context.Context, s *session, path string, body any, find func() (T, bool, error)) (T, error) {
 	var got, existing T
 	found := false

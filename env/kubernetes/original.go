@@ -59,7 +59,7 @@ func (s *Sandbox) Original(ctx context.Context, name string) ([]byte, error) {
 	}
 }
 
-// originals are those of a cluster, by image.
+// originals holds the entries of a cluster for original files, by image.
 type originals struct {
 	mu  sync.Mutex
 	all map[string]*original

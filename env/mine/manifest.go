@@ -11,7 +11,7 @@ import (
 )
 
 // installs returns the part of a manifest that decides what is installed. What it leaves out tells people and other
-// tools about the project, which read it in the files of the commit itself. In doubt, it leaves in.
+// tools about the project, which read it in the files of the commit itself. In doubt, it keeps what it reads.
 func installs(name string, data []byte) []byte {
 	switch base := path.Base(name); {
 	case base == "package.json" || base == "composer.json":

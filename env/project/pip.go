@@ -62,7 +62,7 @@ func forTests(manifests string) string {
 var (
 	optional  = env.Pattern(`(?m)^\[(?:project\.optional-dependencies|options\.extras_require)\]\s*\n`)
 	extraName = env.Pattern(`(?m)^["']?([\w-]+)["']?\s*=`)
-	// forOthers matches the names of extras for those who work on a project, and of those that have all others.
+	// forOthers matches the names of extras for a project's developers, and of extras that include all others.
 	forOthers = env.Pattern(`^(tests?|testing|ci|cov(erage)?|dev|devel(op(ment)?)?|docs?|documentation|examples?|` +
 		`lint(ing|ers?)?|format(ting)?|style|check|types?|typing|mypy|build|release|publish|bench(marks?)?|benchmarking|` +
 		`profil(e|ing)|pre-commit|tools|all|full|complete|gpu|cuda\d*)$`)
