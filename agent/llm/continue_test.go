@@ -175,7 +175,7 @@ func TestAnswersThatCannotBeTrainedOn(t *testing.T) {
 			c["logprobs"] = map[string]any{"token_logprobs": []any{-1.0, -9999.0, -1.0, -1.0}}
 		}), "--generation-config vllm"},
 		"Python's infinity": {llmtest.Body(200, "application/json",
-			`{"choices":[{"text":"x","logprobs":{"token_logprobs":[-Infinity]}}]}`), "no number (-Infinity)"},
+			`{"choices":[{"text":"x","logprobs":{"token_logprobs":[-Infinity]}}]}`), "not a number (-Infinity)"},
 		"above 0": {edit(func(c map[string]any) {
 			c["logprobs"] = map[string]any{"token_logprobs": []any{-1.0, 3.5, -1.0, -1.0}}
 		}), "logprob 3.5"},

@@ -29,14 +29,14 @@ const (
 	SameTests   history.Reason = "the same tests of the same sources as in a newer task"
 )
 
-// Miner judges candidates. All fields but Setup, Issues and Writer are required.
+// Miner judges candidates. All fields but Mutants, Issues, Setup and Writer are required.
 type Miner struct {
 	Builder  history.Builder
 	Provider env.Provider
 	// Dir remembers what was judged, so that nothing is judged twice.
 	Dir     *run.Dir
 	Workers int
-	// Mutants is the number of wrong solutions of each task by which its tests are measured.
+	// Mutants is the number of wrong solutions of each task by which its tests are measured; 0 tries none.
 	Mutants int
 	// Issues are the texts of issues that commits may name.
 	Issues history.Issues
