@@ -55,18 +55,21 @@ func (b Bugs) Revert(ctx context.Context, c Candidate) (made Candidate, ok bool,
 	return b.add(ctx, c, Reverting, before, after, c.Message)
 }
 
-// Break returns the candidate whose bug is a wrong version of a commit's change, given as a patch to its base commit. text
-// says what the change was to do. ok is false if the patch does not apply.
-func (b Bugs) Break(ctx context.Context, c Candidate, kind string, wrong []byte, text string) (
+// Break returns the candidate whose bug is a wrong version of sources that a commit has changed. text says what the change
+// was to do. ok is false if there is nothing to fix.
+func (b Bugs) Break(ctx context.Context, c Candidate, kind string, wrong map[string][]byte, text string) (
 	made Candidate, ok bool, err error,
 ) {
 	after, err := repo.TreeOf(ctx, b.Dir, c.Hash)
 	if err != nil {
 		return Candidate{}, false, err
 	}
-	before, err := repo.Patched(ctx, b.Dir, c.Base, wrong)
+	before, err := repo.Patched(ctx, b.Dir, c.Base, []byte(c.Sources))
 	if err != nil {
 		return fits(err)
+	}
+	if before, err = repo.WithFiles(ctx, b.Dir, before, wrong); err != nil {
+		return Candidate{}, false, err
 	}
 	return b.add(ctx, c, kind, before, after,
 		"This has been changed lately, and does not work in all cases:\n\n"+clean(text, c.secrets()))

@@ -1,15 +1,20 @@
 package repo
 
 import (
+	"bytes"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"deepswe/env/disk"
 )
 
-// Beside makes dir a bare repository with the objects of another one, unless it is one already, and with its HEAD. Commits
-// can be made there that the other repository must not have.
+// Beside makes dir a bare repository with the objects and the HEAD of another one, unless it is one already. Commits can
+// be made there that the other repository must not have.
 func Beside(ctx context.Context, repository, dir string) error {
 	from, to := git{dir: repository}, git{dir: dir}
 	head, err := from.line(ctx, nil, "rev-parse", "--verify", "HEAD^{commit}")
@@ -46,8 +51,8 @@ func Beside(ctx context.Context, repository, dir string) error {
 	return err
 }
 
-// FirstTwo makes a commit of the tree before that has no parent, and one of the tree after on top of it, which it returns.
-// The same trees, time and message always give the same commits.
+// FirstTwo makes a commit of the tree before that has no parent, and one of the tree after on top of it, whose name it
+// returns. The same trees, time and message always give the same commits.
 func FirstTwo(ctx context.Context, dir, before, after string, at time.Time, message string) (string, error) {
 	g := git{dir: dir}
 	for _, who := range []string{"AUTHOR", "COMMITTER"} {
@@ -59,6 +64,34 @@ func FirstTwo(ctx context.Context, dir, before, after string, at time.Time, mess
 		return "", err
 	}
 	return g.line(ctx, strings.NewReader(message), "commit-tree", after, "-p", first)
+}
+
+// WithFiles returns a tree with other contents of some files that it has.
+func WithFiles(ctx context.Context, dir, tree string, files map[string][]byte) (string, error) {
+	private, err := disk.MakeScratch("", "tree")
+	if err != nil {
+		return "", err
+	}
+	defer disk.RemoveScratch(private)
+	g := git{dir: dir, env: []string{"GIT_INDEX_FILE=" + filepath.Join(private, "index")}}
+	if _, err := g.run(ctx, nil, "read-tree", tree); err != nil {
+		return "", err
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		entry, err := g.line(ctx, nil, "--literal-pathspecs", "ls-files", "-s", "--", name)
+		if err != nil {
+			return "", err
+		}
+		blob, err := g.line(ctx, bytes.NewReader(files[name]), "hash-object", "-w", "--stdin")
+		if err != nil {
+			return "", err
+		}
+		mode, _, _ := strings.Cut(entry, " ")
+		if _, err := g.run(ctx, nil, "update-index", "--cacheinfo", mode+","+blob+","+name); err != nil {
+			return "", err
+		}
+	}
+	return g.line(ctx, nil, "write-tree")
 }
 
 // TreeOf returns the name of a commit's tree.

@@ -88,7 +88,7 @@ func (g git) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
 }
 
 // environ returns the host's environment without the variables that redirect git and, unless g.user is set, with
-// the user's git configuration disabled, and with each object as its name says, whatever the repository puts in its place.
+// the user's git configuration disabled, and with replaced objects as they were.
 func (g git) environ() []string {
 	var env []string
 	for _, kv := range os.Environ() {

@@ -132,8 +132,8 @@ type Row struct {
 	Hides []string `json:"hides,omitempty"`
 }
 
-// Add adds what has become of the candidates, and returns all tasks, of which those to hold out come last. A bug that was
-// made of a commit whose own task is held out is no task: who learns from it knows the other's solution.
+// Add adds what has become of the candidates, and returns all tasks, of which those to hold out come last. A bug that
+// was made of a commit whose own task is held out does not become a task, because it would give that solution away.
 func (r *Report) Add(m *Mined) []env.Task {
 	r.Validated, r.Sound, r.Losses = m.Validated, len(m.Tasks), m.Losses
 	r.Held = int(r.Share*float64(r.Sound) + 0.5)

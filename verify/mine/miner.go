@@ -49,6 +49,8 @@ type Miner struct {
 	Synthetic []string
 	// Writer writes the statements that no issue gives. Without it, they are the commits' messages.
 	Writer agent.Model
+	// BugWriter writes the bugs of [history.Writing].
+	BugWriter agent.Model
 
 	eras eras
 }
@@ -105,13 +107,15 @@ func Job(j run.Job) string {
 		return "the tests of " + j.Task
 	case statementGroup(j.Task):
 		return "the statement of " + j.Task
+	case bugGroup(j.Task):
+		return "a bug in the change of " + j.Task
 	}
 	return swe.SoundnessJob(j)
 }
 
 // Describe says in a few words what a job of the miner has shown.
 func Describe(o run.Outcome) string {
-	if o.Group == statementGroup(o.Task) {
+	if o.Group == statementGroup(o.Task) || o.Group == bugGroup(o.Task) {
 		return readWritten(o).describe()
 	}
 	if o.Group != runsGroup(o.Task) {

@@ -1,11 +1,19 @@
 package mine
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
+	"text/template"
 
+	"deepswe/agent"
+	"deepswe/agent/run"
 	"deepswe/env"
 	history "deepswe/env/mine"
 	"deepswe/verify/mutant"
@@ -25,18 +33,23 @@ func (m *Miner) synthesize(ctx context.Context, mined *Mined, candidates []histo
 	if err := bugs.Open(ctx); err != nil {
 		return err
 	}
+	makers := map[string]func(context.Context, history.Bugs, []history.Candidate, swe.Watch) ([]history.Candidate, error){
+		history.Reverting: revert, history.Mutating: m.mutate, history.Writing: m.askForBugs,
+	}
 	var made []history.Candidate
-	seen := map[string]bool{}
 	for _, kind := range m.Synthetic {
-		more, err := m.bugs(ctx, bugs, kind, mined, candidates)
+		of := slices.DeleteFunc(slices.Clone(candidates), func(c history.Candidate) bool {
+			sound := slices.ContainsFunc(mined.Tasks, func(t env.Task) bool { return t.ID == m.id(c) })
+			return kind == history.Reverting && !mined.mayRunNow(c) || kind != history.Reverting && !sound
+		})
+		more, err := makers[kind](ctx, bugs, of, w)
 		if err != nil {
-			return err
+			return fmt.Errorf("make bugs (%s): %w", kind, err)
 		}
 		for _, c := range more {
-			if !seen[c.Hash] {
+			if !slices.ContainsFunc(made, func(o history.Candidate) bool { return o.Hash == c.Hash }) {
 				made = append(made, c)
 			}
-			seen[c.Hash] = true
 		}
 	}
 	of := &Miner{
@@ -45,56 +58,23 @@ func (m *Miner) synthesize(ctx context.Context, mined *Mined, candidates []histo
 	}
 	of.Builder.Repository, of.Builder.Packages = dir, m.Builder.Repository
 	mined.Kinds, mined.Made = m.Synthetic, len(made)
-	mined.Synthetic, err = of.mine(ctx, "synthetic bugs", made, w)
+	mined.Synthetic, err = of.mine(ctx, "made bugs", made, w)
 	return err
 }
 
-// bugs makes the bugs of a kind.
-func (m *Miner) bugs(
-	ctx context.Context, bugs history.Bugs, kind string, mined *Mined, candidates []history.Candidate,
+// mayRunNow reports whether a candidate was lost for want of what its own time had installed: it may run with today's
+// code.
+func (r *Mined) mayRunNow(c history.Candidate) bool {
+	reasons := []history.Reason{NeverRuns, NoFailure, TooSlow, Flaky, Exposed}
+	return slices.ContainsFunc(r.Losses, func(l Loss) bool { return l.Commit == c.Hash && slices.Contains(reasons, l.Reason) })
+}
+
+// revert takes changes back from today's code, where that is possible.
+func revert(
+	ctx context.Context, bugs history.Bugs, of []history.Candidate, _ swe.Watch,
 ) (made []history.Candidate, err error) {
-	for _, c := range candidates {
-		sound := slices.ContainsFunc(mined.Tasks, func(t env.Task) bool { return t.ID == m.id(c) })
-		switch {
-		case kind == history.Reverting && !sound && m.runsNot(mined, c):
-			found, ok, err := bugs.Revert(ctx, c)
-			if err != nil {
-				return nil, fmt.Errorf("revert %s: %w", c.Hash, err)
-			}
-			if ok {
-				made = append(made, found)
-			}
-		case kind == history.Mutating && sound:
-			more, err := m.mutate(ctx, bugs, c)
-			if err != nil {
-				return nil, fmt.Errorf("mutate %s: %w", c.Hash, err)
-			}
-			made = append(made, more...)
-		}
-	}
-	return made, nil
-}
-
-// runsNot reports whether a candidate was lost for want of what its own time had installed: today's code may run where
-// that of then does not.
-func (m *Miner) runsNot(mined *Mined, c history.Candidate) bool {
-	return slices.ContainsFunc(mined.Losses, func(l Loss) bool {
-		return l.Commit == c.Hash && slices.Contains([]history.Reason{NeverRuns, NoFailure, TooSlow, Flaky, Exposed}, l.Reason)
-	})
-}
-
-// mutate makes bugs of the lines that a candidate changes.
-func (m *Miner) mutate(ctx context.Context, bugs history.Bugs, c history.Candidate) (made []history.Candidate, err error) {
-	files, err := m.Builder.Solved(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	text := c.Message
-	if issue := m.Issues[c.Issue()]; issue != "" {
-		text = issue
-	}
-	for _, one := range mutant.Of([]byte(c.Sources), files, m.Mutants, 1) {
-		found, ok, err := bugs.Break(ctx, c, history.Mutating, one.Patch([]byte(c.Sources)), text)
+	for _, c := range of {
+		found, ok, err := bugs.Revert(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -104,3 +84,157 @@ func (m *Miner) mutate(ctx context.Context, bugs history.Bugs, c history.Candida
 	}
 	return made, nil
 }
+
+// mutate makes the lines of changes wrong, one at a time.
+func (m *Miner) mutate(
+	ctx context.Context, bugs history.Bugs, of []history.Candidate, _ swe.Watch,
+) (made []history.Candidate, err error) {
+	for _, c := range of {
+		files, err := m.Builder.Solved(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range mutant.Of([]byte(c.Sources), files, m.Mutants, 1) {
+			lines := strings.Split(string(files[one.File]), "\n")
+			lines[one.Line-1] = one.After
+			wrong := map[string][]byte{one.File: []byte(strings.Join(lines, "\n"))}
+			if made, err = m.put(ctx, bugs, history.Mutating, c, wrong, made); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return made, nil
+}
+
+// put adds the candidate with a bug, if there is one.
+func (m *Miner) put(
+	ctx context.Context, bugs history.Bugs, kind string, c history.Candidate, wrong map[string][]byte,
+	made []history.Candidate,
+) ([]history.Candidate, error) {
+	found, ok, err := bugs.Break(ctx, c, kind, wrong, cmp.Or(m.Issues[c.Issue()], c.Message))
+	if ok {
+		made = append(made, found)
+	}
+	return made, err
+}
+
+//go:embed bug.md
+var bugText string
+
+// bug is what became of a bug that a model was asked for.
+type bug struct {
+	// Files are the wrong versions of sources, by path.
+	Files map[string]string `json:"files,omitempty"`
+	// Why says why there is none.
+	Why string `json:"why,omitempty"`
+}
+
+// bugGroup is the group of the job that lets a model write a bug.
+func bugGroup(id string) string { return "bug:" + id }
+
+// askForBugs lets the model put a bug into each change.
+func (m *Miner) askForBugs(
+	ctx context.Context, bugs history.Bugs, of []history.Candidate, w swe.Watch,
+) (made []history.Candidate, err error) {
+	byID := map[string]history.Candidate{}
+	var plan []run.Job
+	for _, c := range of {
+		byID[m.id(c)] = c
+		plan = append(plan, run.Job{Task: m.id(c), Group: bugGroup(m.id(c))})
+	}
+	if w.Begin != nil {
+		w.Begin("bugs", plan)
+	}
+	outcomes, err := m.engine(w, func(ctx context.Context, j run.Job) (any, error) {
+		return m.askForBug(ctx, byID[j.Task])
+	}).Run(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range outcomes {
+		var found bug
+		if o.Failed() || json.Unmarshal(o.Detail, &found) != nil || len(found.Files) == 0 {
+			continue
+		}
+		wrong := map[string][]byte{}
+		for name, text := range found.Files {
+			wrong[name] = []byte(text)
+		}
+		if made, err = m.put(ctx, bugs, history.Writing, byID[o.Task], wrong, made); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+// askForBug lets the model write until its places are found.
+func (m *Miner) askForBug(ctx context.Context, c history.Candidate) (b bug, err error) {
+	files, err := m.Builder.Solved(ctx, c)
+	if err != nil {
+		return b, err
+	}
+	texts := map[string]string{}
+	for name, data := range files {
+		texts[name] = string(data)
+	}
+	messages := []agent.Message{{Role: agent.RoleUser, Content: filled(bugText, map[string]any{
+		"Message": c.Message, "Files": texts, "Change": cut(c.Sources), "Tests": cut(c.Tests),
+	})}}
+	for range mostAsked {
+		reply, err := m.BugWriter.Complete(ctx, agent.Request{Messages: messages, MaxTokens: answerTokens})
+		if errors.Is(err, agent.ErrContextOverflow) {
+			return bug{Why: err.Error()}, nil
+		}
+		if err != nil {
+			return b, err
+		}
+		text := agent.WithoutThoughts(reply.Message.Content)
+		if b = edited(texts, text); b.Why == "" {
+			return b, nil
+		}
+		messages = append(messages, agent.Message{Role: agent.RoleAssistant, Content: text}, agent.Message{
+			Role: agent.RoleUser, Content: "This cannot be the answer: " + b.Why + ". Write it again.",
+		})
+	}
+	return b, nil
+}
+
+// place matches lines to replace in a file, in the form that the model is asked for.
+var place = env.Pattern(`(?ms)^<<<<<<<[ \t]+(\S[^\n]*?)[ \t]*\n(.*?)^=======[ \t]*\n(.*?)^>>>>>>>`)
+
+// edited returns the files with the places replaced that a model has named.
+func edited(files map[string]string, answer string) bug {
+	b := bug{Files: map[string]string{}}
+	for _, found := range place().FindAllStringSubmatch(strings.ReplaceAll(answer, "\r\n", "\n"), -1) {
+		name, old, now := found[1], found[2], found[3]
+		text, known := b.Files[name]
+		if !known {
+			text, known = files[name]
+		}
+		switch n := strings.Count("\n"+text, "\n"+old); {
+		case !known:
+			return bug{Why: "the change has no file " + name}
+		case old == "" || n != 1:
+			return bug{Why: fmt.Sprintf("the old lines are found %d times in %s", n, name)}
+		case old == now:
+			return bug{Why: "the new lines are the old ones"}
+		}
+		b.Files[name] = strings.TrimPrefix(strings.Replace("\n"+text, "\n"+old, "\n"+now, 1), "\n")
+	}
+	if len(b.Files) == 0 {
+		return bug{Why: "it has no place in the form <<<<<<< path, =======, >>>>>>>"}
+	}
+	return b
+}
+
+// filled returns what a model is asked.
+func filled(text string, data map[string]any) string {
+	var b strings.Builder
+	if err := template.Must(template.New("").Parse(text)).Execute(&b, data); err != nil {
+		panic(err) // the template is ours, and its data are texts
+	}
+	return b.String()
+}
+
+// cut shortens a patch to what a request may have of it.
+func cut(s string) string { return strings.ToValidUTF8(s[:min(len(s), longestPatch)], "") }

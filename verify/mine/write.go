@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"text/template"
 
 	"deepswe/agent"
 	"deepswe/agent/run"
@@ -130,13 +129,7 @@ func (m *Miner) ask(ctx context.Context, c history.Candidate, before string) (w 
 
 // request returns what the model is asked.
 func request(c history.Candidate, before string) string {
-	cut := func(s string) string { return strings.ToValidUTF8(s[:min(len(s), longestPatch)], "") }
-	var b strings.Builder
-	err := template.Must(template.New("").Parse(statementText)).Execute(&b, map[string]string{
+	return filled(statementText, map[string]any{
 		"Message": c.Message, "Change": cut(c.Sources), "Tests": cut(c.Tests), "Log": before,
 	})
-	if err != nil {
-		panic(err) // the template is ours, and its data are texts
-	}
-	return b.String()
 }

@@ -72,7 +72,8 @@ func (r *tokenReader) is(i int, texts ...string) bool {
 // line reads the tokens of a line.
 func (r *tokenReader) line(from, to int) {
 	requires := func(t lexer.Token) bool { return t.Text == "require" }
-	if r.is(from, "import", "from", "export", "@", "#", "use", "using", "class") || slices.ContainsFunc(r.tokens[from:to], requires) {
+	if r.is(from, "import", "from", "export", "@", "#", "use", "using", "class") ||
+		slices.ContainsFunc(r.tokens[from:to], requires) {
 		return
 	}
 	for i := from; i < to; i++ {
@@ -177,13 +178,13 @@ func (r *tokenReader) spaced() string {
 // condition negates the condition of a line.
 func (r *tokenReader) condition(from, to int) {
 	first, last := r.tokens[from], r.tokens[to-1]
-	switch {
-	case r.Kind == lexer.Python:
+	switch r.Kind {
+	case lexer.Python:
 		if r.is(from, "if", "elif", "while") && last.Text == ":" && last.Depth == first.Depth && to-from > 2 {
 			r.negate(from+1, to-1, "not (")
 		}
 		return
-	case r.Kind == lexer.Rust:
+	case lexer.Rust:
 		for r.is(from, "}", "else") {
 			from++
 		}
@@ -191,7 +192,7 @@ func (r *tokenReader) condition(from, to int) {
 			r.negate(from+1, to-1, "!(")
 		}
 		return
-	case r.Kind == lexer.Ruby:
+	case lexer.Ruby:
 		for i := from; i < to-1; i++ {
 			if r.is(i, "if", "elsif", "unless", "while") && !r.is(to-1, "then", "do") && balance(r.tokens[i:to]) == 0 {
 				r.negate(i+1, to, "!(")
@@ -232,8 +233,8 @@ var kept = map[lexer.Kind][]string{
 	lexer.Rust:  strings.Fields("let use pub mod const static type return extern"),
 	lexer.Ruby: strings.Fields("def class module if unless elsif else end while until for case when begin rescue ensure " +
 		"require require_relative attr_reader attr_writer attr_accessor alias in then"),
-	lexer.Braced: strings.Fields("return const static final var val let auto public private protected case default if for " +
-		"while else do try catch switch goto package typedef struct enum namespace extern"),
+	lexer.Braced: strings.Fields("return const static final var val let auto public private protected case default if " +
+		"for while else do try catch switch goto package typedef struct enum namespace extern"),
 }
 
 // deletion makes the statement of a line ineffective, if the line is exactly one statement.

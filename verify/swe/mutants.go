@@ -146,7 +146,8 @@ const leastMutantLimit = 30 * time.Second
 
 // rejected matches what languages print about a program that is not one.
 var rejected = regexp.MustCompile(
-	`\[(build|setup) failed\]|\b(SyntaxError|IndentationError|TabError)\b|[Ss]yntax error|error TS\d+:`)
+	`\[(build|setup) failed\]|\b(SyntaxError|IndentationError|TabError)\b|[Ss]yntax error|error (TS|CS)\d+:|` +
+		`error: could not compile|COMPILATION ERROR|\.\w+:\d+(:\d+)?: error:`)
 
 // invalid reports whether no test could run, because a mutant does not compile.
 func invalid(v verify.Evaluation) bool {

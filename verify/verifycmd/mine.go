@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -74,8 +75,10 @@ no issue. Its endpoint is sent the message, the change and the tests, and what
 it writes must give nothing of them away.
 
 With --synthetic, further bugs are made and judged in the same way: mutate makes
-the changes of sound tasks wrong in a line, and revert takes changes back from
-today's code whose own time does not run here. The label synthetic says so.
+the changes of sound tasks wrong in a line, model lets a model make them wrong
+(it is sent the changed files, the change and the tests), and revert takes
+changes back from today's code whose own time does not run here. The label
+synthetic says so.
 
 A second run with the same folder judges only what is new: later commits, and
 with --more, earlier ones.
@@ -127,7 +130,10 @@ func newMine(d Deps) *cobra.Command {
 	return cmd
 }
 
-func syntheticKinds() []string { return []string{history.Reverting, history.Mutating} }
+// writesBugs reports whether a model is to write bugs.
+func (o *mineOptions) writesBugs() bool { return slices.Contains(o.synthetic, history.Writing) }
+
+func syntheticKinds() []string { return []string{history.Reverting, history.Mutating, history.Writing} }
 
 // The values of --statement.
 const (
@@ -165,8 +171,9 @@ func (o *mineOptions) check() error {
 		return errors.New("--max-files, --max-lines and --max-bytes must be at least 1")
 	case o.statement != byMessage && o.statement != byModel:
 		return fmt.Errorf("invalid --statement %q: must be %s or %s", o.statement, byMessage, byModel)
-	case o.statement == byMessage && o.model != cli.EndpointFlags{}:
-		return errors.New("--base-url and --model name the endpoint of --statement model, which is not given")
+	case o.statement == byMessage && !o.writesBugs() && o.model != cli.EndpointFlags{}:
+		return errors.New(
+			"--base-url and --model name the endpoint of --statement model or --synthetic model: neither is asked for")
 	case len(o.setup) > 1 && (slices.Contains(o.setup, cli.SetupAuto) || slices.Contains(o.setup, cli.SetupNone)):
 		return errors.New("--setup auto and none go with no other")
 	case o.timeout <= 0:
@@ -330,16 +337,29 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 			TestTimeout: m.o.timeout,
 		},
 		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants, Issues: issues,
-		Writer: writer, Setup: m.report.Setup, Note: m.progress.note, Synthetic: m.o.synthetic,
+		Setup: m.report.Setup, Note: m.progress.note, Synthetic: m.o.synthetic,
+	}
+	if m.o.statement == byModel {
+		miner.Writer = writer
+	}
+	if m.o.writesBugs() {
+		miner.BugWriter = writer
 	}
 	m.progress.note("%s: %s, of which %s may become tasks", m.report.Repository,
 		cli.Plural(m.report.Commits, "commit"), cli.Plural(len(candidates), "candidate"))
 	return miner.Mine(ctx, candidates, swe.Watch{Begin: m.beginPart, Observe: m.observeEvent})
 }
 
-// writer opens the model that writes statements, and says what it will be sent; nil if nobody has asked for one.
+// writer opens the model that writes statements or bugs, and says what it will be sent; nil if none is asked for.
 func (m *mining) writer(ctx context.Context, config cli.Config) (agent.Model, error) {
-	if m.o.statement != byModel {
+	sent := map[string]string{}
+	if m.o.statement == byModel {
+		sent["the statements that no issue gives"] = "commits' messages, changes and tests"
+	}
+	if m.o.writesBugs() {
+		sent["bugs"] = "commits' messages, changed files and tests"
+	}
+	if len(sent) == 0 {
 		return nil, nil
 	}
 	live, err := m.o.model.Open(ctx, m.d.World)
@@ -347,8 +367,9 @@ func (m *mining) writer(ctx context.Context, config cli.Config) (agent.Model, er
 		return nil, err
 	}
 	at := cli.WithoutPassword(m.d.ResolveModel(config, m.o.model.BaseURL, m.o.model.Name).BaseURL)
-	fmt.Fprintf(m.d.Err, "%s at %s writes the statements that no issue gives; it is sent commits' messages, changes and "+
-		"tests\n", cli.Plain(live.Name), cli.Plain(at))
+	for _, what := range slices.Sorted(maps.Keys(sent)) {
+		fmt.Fprintf(m.d.Err, "%s at %s writes %s; it is sent %s\n", cli.Plain(live.Name), cli.Plain(at), what, sent[what])
+	}
 	return live.Model, nil
 }
 
