@@ -55,8 +55,8 @@ func (b Bugs) Revert(ctx context.Context, c Candidate) (made Candidate, ok bool,
 	return b.add(ctx, c, Reverting, before, after, c.Message)
 }
 
-// Break returns the candidate whose bug is a wrong version of sources that a commit has changed. text says what the change
-// was to do. ok is false if there is nothing to fix.
+// Break returns the candidate whose bug is a wrong version of sources that a commit has changed. text says what the
+// change was to do. ok is false if there is nothing to fix.
 func (b Bugs) Break(ctx context.Context, c Candidate, kind string, wrong map[string][]byte, text string) (
 	made Candidate, ok bool, err error,
 ) {

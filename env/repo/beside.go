@@ -13,8 +13,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// Beside makes dir a bare repository with the objects and the HEAD of another one, unless it is one already. Commits can
-// be made there that the other repository must not have.
+// Beside makes dir a bare repository with the objects and the HEAD of another one, unless it is one already. Commits
+// can be made there that the other repository must not have.
 func Beside(ctx context.Context, repository, dir string) error {
 	from, to := git{dir: repository}, git{dir: dir}
 	head, err := from.line(ctx, nil, "rev-parse", "--verify", "HEAD^{commit}")

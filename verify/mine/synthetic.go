@@ -66,7 +66,9 @@ func (m *Miner) synthesize(ctx context.Context, mined *Mined, candidates []histo
 // code.
 func (r *Mined) mayRunNow(c history.Candidate) bool {
 	reasons := []history.Reason{NeverRuns, NoFailure, TooSlow, Flaky, Exposed}
-	return slices.ContainsFunc(r.Losses, func(l Loss) bool { return l.Commit == c.Hash && slices.Contains(reasons, l.Reason) })
+	return slices.ContainsFunc(r.Losses, func(l Loss) bool {
+		return l.Commit == c.Hash && slices.Contains(reasons, l.Reason)
+	})
 }
 
 // revert takes changes back from today's code, where that is possible.
