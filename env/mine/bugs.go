@@ -39,8 +39,7 @@ const (
 // keep it from being taken back.
 func (b Bugs) Revert(ctx context.Context, c Candidate) (made Candidate, ok bool, err error) {
 	names := paths(c.Changes, append(slices.Clone(fixKinds), Test, Data)...)
-	back, err := repo.Read(ctx, b.Dir, append([]string{"--literal-pathspecs", "diff-tree", "-p", "-R", "--binary",
-		"--no-renames", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", c.Base, c.Hash, "--"}, names...)...)
+	back, err := difference(ctx, b.Dir, c.Hash, c.Base, names)
 	if err != nil {
 		return Candidate{}, false, err
 	}

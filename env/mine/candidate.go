@@ -180,9 +180,7 @@ func (c Commit) candidate(
 		if len(names) == 0 || err != nil {
 			return ""
 		}
-		args := append([]string{"--literal-pathspecs", "diff-tree", "-p", "--binary", "--no-renames", "--no-ext-diff",
-			"--no-textconv", "--no-color", "--full-index"}, options...)
-		out, failed := repo.Read(ctx, dir, slices.Concat(args, []string{c.Base, c.Hash, "--"}, names)...)
+		out, failed := difference(ctx, dir, c.Base, c.Hash, names, options...)
 		err = failed
 		return string(out)
 	}
@@ -203,6 +201,13 @@ func (c Commit) candidate(
 	seen[print] = true
 	found.Labels = found.labels()
 	return found, "", nil
+}
+
+// difference returns the patch from one commit to another for some files.
+func difference(ctx context.Context, dir, from, to string, names []string, options ...string) ([]byte, error) {
+	args := append([]string{"--literal-pathspecs", "diff-tree", "-p", "--binary", "--no-renames", "--no-ext-diff",
+		"--no-textconv", "--no-color", "--full-index"}, options...)
+	return repo.Read(ctx, dir, slices.Concat(args, []string{from, to, "--"}, names)...)
 }
 
 // lastComma is one that formatters write after the last of several lines in brackets.

@@ -216,7 +216,9 @@ func edited(files map[string]string, answer string) bug {
 		switch n := strings.Count("\n"+text, "\n"+old); {
 		case !known:
 			return bug{Why: "the change has no file " + name}
-		case old == "" || n != 1:
+		case strings.TrimSpace(old) == "":
+			return bug{Why: "the old lines are blank"}
+		case n != 1:
 			return bug{Why: fmt.Sprintf("the old lines are found %d times in %s", n, name)}
 		case old == now:
 			return bug{Why: "the new lines are the old ones"}
