@@ -211,8 +211,8 @@ func explain(r attempt.Result, l agent.Limits) string {
 			return fmt.Sprintf("the prompt alone does not fit into %s: serve the model with a longer one, or shorten the issue",
 				window)
 		}
-		return fmt.Sprintf("the conversation has filled %s, or what the endpoint has of it; --context allows more, up to what "+
-			"the endpoint serves", window)
+		return fmt.Sprintf("the conversation has filled %s, or what the endpoint has of it; --context allows more, up to "+
+			"what the endpoint serves", window)
 	case agent.MaxCost:
 		return fmt.Sprintf("the cost limit of %.2f is reached; --max-cost allows more", l.Cost)
 	case agent.Timeout:

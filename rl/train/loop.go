@@ -29,8 +29,8 @@ type site struct {
 	abandon <-chan struct{}
 }
 
-// finishing returns a context for what is finished although the run is stopped, because half of it is of no use. It ends
-// when the user asks a second time.
+// finishing returns a context for what is finished although the run is stopped, because half of it is of no use. It
+// ends when the user asks a second time.
 func (s *site) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	go func() {

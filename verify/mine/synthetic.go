@@ -213,7 +213,7 @@ func edited(files map[string]string, answer string) bug {
 		if !known {
 			text, known = files[name]
 		}
-		switch n := strings.Count("\n"+text, "\n"+old); {
+		switch n := times("\n"+text, "\n"+old); {
 		case !known:
 			return bug{Why: "the change has no file " + name}
 		case strings.TrimSpace(old) == "":
@@ -229,6 +229,14 @@ func edited(files map[string]string, answer string) bug {
 		return bug{Why: "it has no place in the form <<<<<<< path, =======, >>>>>>>"}
 	}
 	return b
+}
+
+// times counts where a text has another one, also where these overlap.
+func times(text, part string) (n int) {
+	for i := strings.Index(text, part); i >= 0; i = strings.Index(text, part) {
+		n, text = n+1, text[i+1:]
+	}
+	return n
 }
 
 // filled returns what a model is asked.

@@ -166,8 +166,8 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	return v, nil
 }
 
-// loadAll loads a version into servers at once. Once one has it, the others get as long again. Who is later is put aside,
-// and loads it there.
+// loadAll loads a version into servers at once. Once one has it, the others get as long again. Those that take longer
+// are put aside, and load it there.
 func (a *adapters) loadAll(ctx context.Context, servers []*replica, v *adapter) {
 	loading, cancel := context.WithCancel(ctx)
 	defer cancel()

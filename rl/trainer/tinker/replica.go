@@ -123,8 +123,8 @@ func (a *adapters) list(ctx context.Context, s *replica) ([]string, error) {
 	return slices.Collect(maps.Keys(roots)), err
 }
 
-// join lets a server have turns again. Before, it loads what is sampled, samples a token of it, and unloads what this or
-// a killed run has left.
+// join lets a server have turns again. Before, it loads what is sampled, samples a token of it, and unloads what this
+// run or a killed one has left.
 func (a *adapters) join(ctx context.Context, s *replica) error {
 	names, err := a.list(ctx, s)
 	if err != nil {

@@ -150,8 +150,8 @@ func (c *Client) downloadAdapter(ctx context.Context, address, dir string) error
 		if n < downloads {
 			t.reset() // one that stalls has used up the patience
 		}
-		again := errors.Is(err, errUnavailable) || errors.Is(err, ErrAccess) || errors.Is(err, errRateLimited) || errors.Is(err, errServer) ||
-			errors.Is(err, weights.ErrArchive) && n < downloads
+		again := errors.Is(err, errUnavailable) || errors.Is(err, ErrAccess) || errors.Is(err, errRateLimited) ||
+			errors.Is(err, errServer) || errors.Is(err, weights.ErrArchive) && n < downloads
 		if !again || ctx.Err() != nil || !t.again(ctx, 0) {
 			return err
 		}

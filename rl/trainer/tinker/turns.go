@@ -88,8 +88,8 @@ const (
 	mostSlow  = 3
 )
 
-// limited returns a context that ends when a turn takes longer than its reply can. The limit grows with what other turns
-// have taken meanwhile. done ends it.
+// limited returns a context that ends when a turn takes longer than its reply can. The limit grows with what other
+// turns have taken meanwhile. done ends it.
 func (a *adapters) limited(ctx context.Context, s *replica, r agent.Request) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	tokens := cmp.Or(r.MaxTokens, a.limits.length)
