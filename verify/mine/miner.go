@@ -49,7 +49,7 @@ type Miner struct {
 	Synthetic []string
 	// Writer writes the statements that no issue gives. Without it, they are the commits' messages.
 	Writer agent.Model
-	// BugWriter writes the bugs of [history.Writing].
+	// BugWriter writes the bugs of [history.Writing]. Without it, there are those that were written before.
 	BugWriter agent.Model
 
 	eras eras

@@ -134,7 +134,7 @@ type bug struct {
 // bugGroup is the group of the job that lets a model write a bug.
 func bugGroup(id string) string { return "bug:" + id }
 
-// askForBugs lets the model put a bug into each change.
+// askForBugs lets the model put a bug into each change; without a model, those of earlier runs are all there are.
 func (m *Miner) askForBugs(
 	ctx context.Context, bugs history.Bugs, of []history.Candidate, w swe.Watch,
 ) (made []history.Candidate, err error) {
@@ -142,7 +142,10 @@ func (m *Miner) askForBugs(
 	var plan []run.Job
 	for _, c := range of {
 		byID[m.id(c)] = c
-		plan = append(plan, run.Job{Task: m.id(c), Group: bugGroup(m.id(c))})
+		j := run.Job{Task: m.id(c), Group: bugGroup(m.id(c))}
+		if _, known := m.Dir.Find(j); known || m.BugWriter != nil {
+			plan = append(plan, j)
+		}
 	}
 	if w.Begin != nil {
 		w.Begin("bugs", plan)

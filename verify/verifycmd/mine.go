@@ -124,7 +124,8 @@ func newMine(d Deps) *cobra.Command {
 	f.DurationVar(&o.timeout, "test-timeout", 10*time.Minute, "longest `TIME` for a run of a candidate's tests")
 	f.StringVar(&o.holdout, "holdout", "",
 		"keep this `SHARE` of the tasks, the newest (20%), in the folder DIR-held (default: as before)")
-	f.StringSliceVar(&o.synthetic, "synthetic", nil, "also make bugs by `KINDS`: "+strings.Join(syntheticKinds(), ","))
+	f.StringSliceVar(&o.synthetic, "synthetic", nil,
+		"also make bugs by `KINDS`: "+strings.Join(syntheticKinds(), ",")+", or none (default: as before)")
 	f.StringVar(&o.out, "out", "", "keep the tasks in `DIR` (default: tasks/NAME)")
 	f.BoolVar(&o.json, "json", false, "print the report as a line of JSON")
 	return cmd
@@ -132,6 +133,20 @@ func newMine(d Deps) *cobra.Command {
 
 // writesBugs reports whether a model is to write bugs.
 func (o *mineOptions) writesBugs() bool { return slices.Contains(o.synthetic, history.Writing) }
+
+// noBugs is the value of --synthetic that ends what earlier runs have begun.
+const noBugs = "none"
+
+// kinds are the kinds of bugs to make, which are those of the last time unless the flag is given.
+func (o *mineOptions) kinds(last mine.Report) []string {
+	switch {
+	case slices.Equal(o.synthetic, []string{noBugs}):
+		return nil
+	case len(o.synthetic) == 0 && last.Synthetic != nil:
+		return last.Synthetic.Kinds
+	}
+	return o.synthetic
+}
 
 func syntheticKinds() []string { return []string{history.Reverting, history.Mutating, history.Writing} }
 
@@ -156,8 +171,9 @@ func (o *mineOptions) share(last float64) (float64, error) {
 func (o *mineOptions) check() error {
 	_, err := o.share(0)
 	for _, kind := range o.synthetic {
-		if !slices.Contains(syntheticKinds(), kind) {
-			return fmt.Errorf("invalid --synthetic %q: must be one or more of %s", kind, strings.Join(syntheticKinds(), ","))
+		if !slices.Contains(syntheticKinds(), kind) && !slices.Equal(o.synthetic, []string{noBugs}) {
+			return fmt.Errorf("invalid --synthetic %q: must be none, or one or more of %s", kind,
+				strings.Join(syntheticKinds(), ","))
 		}
 	}
 	switch {
@@ -192,6 +208,7 @@ type mining struct {
 	root   string // of the repository
 	folder mine.Folder
 	report mine.Report
+	kinds  []string // of bugs to make
 }
 
 // runMine is mine from its command line to its exit code.
@@ -205,7 +222,7 @@ func runMine(ctx context.Context, d Deps, o mineOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if m.report.Share > 0 && slices.Contains(o.synthetic, history.Reverting) {
+	if m.report.Share > 0 && slices.Contains(m.kinds, history.Reverting) {
 		return cli.Usagef("--synthetic revert and --holdout: today's code has the solutions of the tasks that are held out")
 	}
 	mined, err := m.judge(ctx, candidates)
@@ -265,6 +282,7 @@ func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
 		return nil, err
 	}
 	share, _ := m.o.share(last.Share) // it was checked
+	m.kinds = m.o.kinds(last)
 	m.report = mine.Report{
 		Share: share, Setup: last.Setup,
 		Version: 1, Repository: name, Asked: asked, Commits: len(commits), Candidates: len(candidates), Unfit: unfit,
@@ -337,7 +355,7 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 			TestTimeout: m.o.timeout,
 		},
 		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants, Issues: issues,
-		Setup: m.report.Setup, Note: m.progress.note, Synthetic: m.o.synthetic,
+		Setup: m.report.Setup, Note: m.progress.note, Synthetic: m.kinds,
 	}
 	if m.o.statement == byModel {
 		miner.Writer = writer
