@@ -74,7 +74,6 @@ func (v *tokensValue) Set(text string) error {
 // mostTokens is far beyond every model's context.
 const mostTokens = 1 << 30
 
-// parseTokens reads a number of tokens; k is 1024 of them.
 // tokens is a length in a configuration, which is written as on the command line.
 type tokens int
 
@@ -87,6 +86,7 @@ func (t *tokens) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
+// parseTokens reads a number of tokens; k is 1024 of them.
 func parseTokens(word string) (int, error) {
 	digits, thousands := strings.CutSuffix(strings.ToLower(word), "k")
 	n, err := strconv.Atoi(digits)

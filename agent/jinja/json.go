@@ -12,14 +12,15 @@ import (
 	"strings"
 )
 
-// escape finds one of JSON's, or a pair of them that is one character.
+// escape matches an escape of JSON, or two that are the halves of one character. beyondJSON matches strings, and the
+// numbers that only Python reads.
 var (
 	escape     = regexp.MustCompile(`\\(u[dD][89abAB]..\\u[dD][c-fC-F]|u[dD][89a-fA-F]|.)`)
 	beyondJSON = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?Infinity|NaN`)
 )
 
-// pythons reports whether Python reads a text as JSON with a value that is none here: NaN, an infinity by name, or half
-// of a character of 32 bits.
+// pythons reports whether Python reads a text as JSON with a value that has no counterpart here: NaN, an infinity by
+// name, or half of a character.
 func pythons(raw []byte) bool {
 	plain := beyondJSON.ReplaceAllFunc(raw, func(found []byte) []byte {
 		if found[0] == '"' {
@@ -31,8 +32,8 @@ func pythons(raw []byte) bool {
 	return json.Valid(plain) && (len(plain) != len(raw) || slices.ContainsFunc(escape.FindAll(raw, -1), half))
 }
 
-// JSON reads a value as Python's json.loads does. The error wraps [ErrUnknown] where that would read one that is none
-// here.
+// JSON reads a value as Python's json.loads does. The error wraps [ErrUnknown] if the value has no
+// counterpart here.
 func JSON(raw []byte) (any, error) {
 	if pythons(raw) {
 		return nil, fmt.Errorf("%w: JSON with NaN, Infinity, or half of a character", ErrUnknown)

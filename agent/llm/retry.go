@@ -18,8 +18,8 @@ import (
 const (
 	firstPause   = 500 * time.Millisecond
 	longestPause = 30 * time.Second
-	// longestAsked caps the wait that a server asks for. So does the number of retries: who has few of them can ask
-	// another server.
+	// longestAsked caps the wait that a server asks for. So does the number of retries: a caller that allows
+	// few of them can ask another server.
 	longestAsked = 2 * time.Minute
 )
 

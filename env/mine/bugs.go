@@ -10,8 +10,8 @@ import (
 	"deepswe/env/repo"
 )
 
-// Bugs makes candidates where the history has too few. Each is a commit in a repository beside it, which the bug is put
-// into the parent of; that parent has no history, and so nothing tells what the code was.
+// Bugs makes candidates where the history has too few. Each is a commit that fixes a bug, in a repository beside the
+// history. Its parent has the bug, and no history that could tell what the code was.
 type Bugs struct {
 	// Repository is where the history is, Dir the path of the repository with the bugs.
 	Repository, Dir string

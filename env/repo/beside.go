@@ -13,8 +13,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// Beside makes dir a bare repository with the objects and the HEAD of another one, unless it is one already. Commits
-// can be made there that the other repository must not have.
+// Beside makes dir a bare repository with the objects and the HEAD of another one, which is an absolute path, unless it
+// is one already. Commits can be made there that the other repository must not have.
 func Beside(ctx context.Context, repository, dir string) error {
 	from, to := git{dir: repository}, git{dir: dir}
 	head, err := from.line(ctx, nil, "rev-parse", "--verify", "HEAD^{commit}")
@@ -33,18 +33,11 @@ func Beside(ctx context.Context, repository, dir string) error {
 			return err
 		}
 	}
-	objects, err := from.path(ctx, "objects")
+	lent, err := stores(ctx, from)
 	if err != nil {
 		return err
 	}
-	if objects, err = filepath.Abs(objects); err != nil {
-		return err
-	}
-	info := filepath.Join(dir, "objects", "info")
-	if err := os.MkdirAll(info, 0o755); err != nil {
-		return err
-	}
-	if err := os.WriteFile(filepath.Join(info, "alternates"), []byte(objects+"\n"), 0o644); err != nil {
+	if err := borrow(dir, lent); err != nil {
 		return err
 	}
 	_, err = to.run(ctx, nil, "update-ref", "--no-deref", "HEAD", head)

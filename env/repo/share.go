@@ -44,7 +44,7 @@ func (s *Snapshot) share(ctx context.Context, repository bool, l *listing) error
 	if err != nil {
 		return err
 	}
-	if err := s.borrow(s.Checkout.Objects); err != nil {
+	if err := borrow(s.git, s.Checkout.Objects); err != nil {
 		return err
 	}
 	if err := s.commitTree(ctx, g, tree, head); err != nil {
@@ -93,12 +93,12 @@ func (s *Snapshot) adoptIndex(ctx context.Context, g git) (head string, err erro
 	return head, s.adopt(ctx, g)
 }
 
-// borrow lets the repository find the objects in the source's stores.
-func (s *Snapshot) borrow(stores []string) error {
+// borrow lets the repository with a git directory find the objects in the stores of others.
+func borrow(dir string, stores []string) error {
 	if len(stores) == 0 {
 		return nil
 	}
-	info := filepath.Join(s.git, "objects", "info")
+	info := filepath.Join(dir, "objects", "info")
 	if err := os.MkdirAll(info, 0o755); err != nil {
 		return err
 	}

@@ -83,7 +83,7 @@ func (s *Snapshot) keepHistory(ctx context.Context, stores []string, bytes int64
 			return err
 		}
 		// It is a partial clone, or the user has packed it meanwhile.
-		if err := s.borrow(stores); err != nil {
+		if err := borrow(s.git, stores); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"deepswe/agent/run"
@@ -33,14 +34,18 @@ type site struct {
 // ends when the user asks a second time.
 func (s *site) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
+	var watching sync.WaitGroup
+	watching.Go(func() {
 		select {
 		case <-s.abandon:
 			cancel()
 		case <-ctx.Done():
 		}
-	}()
-	return ctx, cancel
+	})
+	return ctx, func() {
+		cancel()
+		watching.Wait()
+	}
 }
 
 // emit writes a point to all who watch.

@@ -254,6 +254,9 @@ func rawLength(data []byte) int {
 	return 0
 }
 
+// beforeValues are the words after which a slash begins a regular expression.
+var beforeValues = strings.Fields("return case typeof in of await if elsif unless when and or not")
+
 // regexpAfter reports whether a slash after these tokens begins a regular expression.
 func regexpAfter(tokens []Token) bool {
 	if len(tokens) == 0 {
@@ -263,7 +266,7 @@ func regexpAfter(tokens []Token) bool {
 	case 'o':
 		return !strings.Contains(")]}", last.Text)
 	case 'w':
-		return slices.Contains(strings.Fields("return case typeof in of await if elsif unless when and or not"), last.Text)
+		return slices.Contains(beforeValues, last.Text)
 	}
 	return false
 }

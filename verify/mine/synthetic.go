@@ -5,14 +5,12 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
 
-	"deepswe/agent"
 	"deepswe/agent/run"
 	"deepswe/env"
 	history "deepswe/env/mine"
@@ -33,16 +31,21 @@ func (m *Miner) synthesize(ctx context.Context, mined *Mined, candidates []histo
 	if err := bugs.Open(ctx); err != nil {
 		return err
 	}
-	makers := map[string]func(context.Context, history.Bugs, []history.Candidate, swe.Watch) ([]history.Candidate, error){
-		history.Reverting: revert, history.Mutating: m.mutate, history.Writing: m.askForBugs,
-	}
 	var made []history.Candidate
 	for _, kind := range m.Synthetic {
 		of := slices.DeleteFunc(slices.Clone(candidates), func(c history.Candidate) bool {
 			sound := slices.ContainsFunc(mined.Tasks, func(t env.Task) bool { return t.ID == m.id(c) })
 			return kind == history.Reverting && !mined.mayRunNow(c) || kind != history.Reverting && !sound
 		})
-		more, err := makers[kind](ctx, bugs, of, w)
+		var more []history.Candidate
+		switch kind {
+		case history.Reverting:
+			more, err = revert(ctx, bugs, of)
+		case history.Mutating:
+			more, err = m.mutate(ctx, bugs, of)
+		case history.Writing:
+			more, err = m.askForBugs(ctx, bugs, of, w)
+		}
 		if err != nil {
 			return fmt.Errorf("make bugs (%s): %w", kind, err)
 		}
@@ -73,7 +76,7 @@ func (r *Mined) mayRunNow(c history.Candidate) bool {
 
 // revert takes changes back from today's code, where that is possible.
 func revert(
-	ctx context.Context, bugs history.Bugs, of []history.Candidate, _ swe.Watch,
+	ctx context.Context, bugs history.Bugs, of []history.Candidate,
 ) (made []history.Candidate, err error) {
 	for _, c := range of {
 		found, ok, err := bugs.Revert(ctx, c)
@@ -89,7 +92,7 @@ func revert(
 
 // mutate makes the lines of changes wrong, one at a time.
 func (m *Miner) mutate(
-	ctx context.Context, bugs history.Bugs, of []history.Candidate, _ swe.Watch,
+	ctx context.Context, bugs history.Bugs, of []history.Candidate,
 ) (made []history.Candidate, err error) {
 	for _, c := range of {
 		files, err := m.Builder.Solved(ctx, c)
@@ -182,26 +185,14 @@ func (m *Miner) askForBug(ctx context.Context, c history.Candidate) (b bug, err 
 	for name, data := range files {
 		texts[name] = string(data)
 	}
-	messages := []agent.Message{{Role: agent.RoleUser, Content: filled(bugText, map[string]any{
+	request := filled(bugText, map[string]any{
 		"Message": c.Message, "Files": texts, "Change": cut(c.Sources), "Tests": cut(c.Tests),
-	})}}
-	for range mostAsked {
-		reply, err := m.BugWriter.Complete(ctx, agent.Request{Messages: messages, MaxTokens: answerTokens})
-		if errors.Is(err, agent.ErrContextOverflow) {
-			return bug{Why: err.Error()}, nil
-		}
-		if err != nil {
-			return b, err
-		}
-		text := agent.WithoutThoughts(reply.Message.Content)
-		if b = edited(texts, text); b.Why == "" {
-			return b, nil
-		}
-		messages = append(messages, agent.Message{Role: agent.RoleAssistant, Content: text}, agent.Message{
-			Role: agent.RoleUser, Content: "This cannot be the answer: " + b.Why + ". Write it again.",
-		})
-	}
-	return b, nil
+	})
+	b.Why, err = askUntil(ctx, m.BugWriter, request, "the answer", func(text string) string {
+		b = edited(texts, text)
+		return b.Why
+	})
+	return b, err
 }
 
 // place matches lines to replace in a file, in the form that the model is asked for.

@@ -107,24 +107,39 @@ const (
 
 // ask lets the model write a statement until it gives nothing away.
 func (m *Miner) ask(ctx context.Context, c history.Candidate, before string) (w written, err error) {
-	messages := []agent.Message{{Role: agent.RoleUser, Content: request(c, before)}}
+	w.Why, err = askUntil(ctx, m.Writer, request(c, before), "the report", func(text string) string {
+		text = strings.TrimSpace(text)
+		why := c.Leak(text)
+		if why == "" {
+			w.Text = text
+		}
+		return why
+	})
+	return w, err
+}
+
+// askUntil asks a model, and asks it again as long as refuse says why its answer cannot be what it was asked for. It
+// returns the last of these reasons; empty if there was an answer.
+func askUntil(
+	ctx context.Context, model agent.Model, request, what string, refuse func(text string) (why string),
+) (why string, err error) {
+	messages := []agent.Message{{Role: agent.RoleUser, Content: request}}
 	for range mostAsked {
-		reply, err := m.Writer.Complete(ctx, agent.Request{Messages: messages, MaxTokens: answerTokens})
+		reply, err := model.Complete(ctx, agent.Request{Messages: messages, MaxTokens: answerTokens})
 		if errors.Is(err, agent.ErrContextOverflow) {
-			return written{Why: err.Error()}, nil
+			return err.Error(), nil
 		}
 		if err != nil {
-			return w, err
+			return why, err
 		}
-		text := strings.TrimSpace(agent.WithoutThoughts(reply.Message.Content))
-		if w.Why = c.Leak(text); w.Why == "" {
-			return written{Text: text}, nil
+		text := agent.WithoutThoughts(reply.Message.Content)
+		if why = refuse(text); why == "" {
+			return "", nil
 		}
-		messages = append(messages, agent.Message{Role: agent.RoleAssistant, Content: text}, agent.Message{
-			Role: agent.RoleUser, Content: "This cannot be the report: " + w.Why + ". Write it again.",
-		})
+		messages = append(messages, agent.Message{Role: agent.RoleAssistant, Content: strings.TrimSpace(text)},
+			agent.Message{Role: agent.RoleUser, Content: "This cannot be " + what + ": " + why + ". Write it again."})
 	}
-	return w, nil
+	return why, nil
 }
 
 // request returns what the model is asked.

@@ -116,7 +116,7 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	return err
 }
 
-// heard reads, and says so.
+// heard is a reader that calls say whenever it has read something.
 type heard struct {
 	io.Reader
 	say func()
