@@ -141,8 +141,9 @@ func TestDoctorReports(t *testing.T) {
 	server.Models = []llmtest.Model{{ID: "m", Context: 8192}}
 	endpoint := httptest.NewServer(server)
 	defer endpoint.Close()
+	vars := map[string]string{"XDG_STATE_HOME": t.TempDir()}
 	for name, args := range map[string][]string{"doctor": nil, "doctor-json": {"--json"}} {
-		out, _, err := onMachine(t, kinds, nil, append([]string{"doctor", "--base-url", endpoint.URL + "/v1"}, args...)...)
+		out, _, err := onMachine(t, kinds, vars, append([]string{"doctor", "--base-url", endpoint.URL + "/v1"}, args...)...)
 		if cli.ExitCode(err) != 3 || err.Error() != "" {
 			t.Errorf("%s: %v, want exit code 3 without further words", name, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,9 +80,9 @@ func TestOutputEnds(t *testing.T) {
 func TestRunDir(t *testing.T) {
 	t.Setenv("TMPDIR", "/tmp/of-mine")
 	for want, vars := range map[string]map[string]string{
-		"/state/deepswe/runs/1":               {"XDG_STATE_HOME": "/state", "HOME": "/home/u"},
-		"/home/u/.local/state/deepswe/runs/1": {"HOME": "/home/u"},
-		"/tmp/of-mine/deepswe/runs/1":         {},
+		"/state/deepswe/runs/1":                                    {"XDG_STATE_HOME": "/state", "HOME": "/home/u"},
+		"/home/u/.local/state/deepswe/runs/1":                      {"HOME": "/home/u"},
+		fmt.Sprintf("/tmp/of-mine/deepswe-%d/runs/1", os.Getuid()): {},
 	} {
 		if got := (World{Getenv: environment(vars)}).RunDir("1"); got != want {
 			t.Errorf("got %s, want %s", got, want)

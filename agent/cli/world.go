@@ -59,11 +59,13 @@ func (w World) RunID() string {
 }
 
 // RunDir returns the default directory of the run with the given ID, which --out replaces. It is the same for all
-// commands: below $XDG_STATE_HOME/deepswe/runs, ~/.local/state/deepswe/runs or the temporary directory.
+// commands: below $XDG_STATE_HOME/deepswe/runs, ~/.local/state/deepswe/runs or the user's temporary directory.
 func (w World) RunDir(id string) string {
-	state := cmp.Or(w.xdg("XDG_STATE_HOME", ".local/state"), filepath.Join(os.TempDir(), "deepswe"))
-	return filepath.Join(state, "runs", id)
+	return filepath.Join(cmp.Or(w.xdg("XDG_STATE_HOME", ".local/state"), homeless()), "runs", id)
 }
+
+// homeless returns deepswe's directory for a user without a home: other users have one of their own.
+func homeless() string { return filepath.Join(os.TempDir(), fmt.Sprintf("deepswe-%d", os.Getuid())) }
 
 // xdg returns deepswe's directory in the one that a variable names, or else in that part of the home directory; empty
 // if there is none.
@@ -86,9 +88,9 @@ func (w World) ShortPath(path string) string {
 }
 
 // CacheDir returns a directory for data that can be created again: below $XDG_CACHE_HOME/deepswe, ~/.cache/deepswe or
-// the temporary directory.
+// the user's temporary directory.
 func (w World) CacheDir(name string) string {
-	return filepath.Join(cmp.Or(w.xdg("XDG_CACHE_HOME", ".cache"), filepath.Join(os.TempDir(), "deepswe-cache")), name)
+	return filepath.Join(cmp.Or(w.xdg("XDG_CACHE_HOME", ".cache"), filepath.Join(homeless(), "cache")), name)
 }
 
 // ErrReaderGone is the error of writing to a standard output whose reader has gone (| head). Commands end quietly
