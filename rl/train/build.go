@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"gopkg.in/yaml.v3"
 
@@ -125,7 +126,7 @@ func (in *inputs) once(ctx context.Context, r *Result) (err error) {
 	if err := in.dir.Note("begin", map[string]int{"after": max(l.from, -1)}); err != nil {
 		return err
 	}
-	err = l.run(ctx)
+	err = interrupted(ctx, l.run(ctx))
 	l.ended = err
 	end := map[string]string{}
 	if err != nil {
@@ -144,9 +145,12 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 		return nil, err
 	}
 	l := &loop{
-		site:  site{dir: in.dir, log: o.World.Log, now: o.Now, abandon: o.World.Abandon},
+		site:  site{dir: in.dir, log: o.World.Log, now: o.Now},
 		guard: guard{settings: c.Guards}, steps: c.Steps, every: c.Checkpoint.Every,
 	}
+	var watched func() error
+	l.stopping, watched = newStopping(ctx, time.Duration(c.Rollouts.Drain), o.World.Abandon)
+	l.closers = append(l.closers, watched)
 	l.keeper = keeper{site: &l.site, rollouts: c.Rollouts, stages: in.stages, keep: c.Checkpoint.Keep}
 	defer func() {
 		if err != nil {

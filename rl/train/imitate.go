@@ -85,11 +85,8 @@ func (m *imitation) step(ctx context.Context, step int, from place) (learned, er
 	finishing, cancel := m.finishing(ctx)
 	defer cancel()
 	stats, done, err := imitate(finishing, m.trainer, examples.Complete(batch, m.settings.Mean), o)
-	if err != nil && ctx.Err() != nil {
-		err = torn{fmt.Errorf("%w: %w", run.ErrInterrupted, err)}
-	}
 	if err != nil {
-		return learned{}, err
+		return learned{}, torn{err}
 	}
 	values := map[string]float64{
 		"sft/loss": stats.Loss, "sft/epoch": float64(step) / float64(m.perEpoch()), "sft/rows": float64(len(batch)),

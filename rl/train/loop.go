@@ -9,7 +9,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"deepswe/agent/run"
@@ -26,26 +25,7 @@ type site struct {
 	observer Observer
 	log      *slog.Logger
 	now      func() time.Time
-	// abandon is closed when the user asks a second time to stop.
-	abandon <-chan struct{}
-}
-
-// finishing returns a context for what is finished although the run is stopped, because half of it is of no use. It
-// ends when the user asks a second time.
-func (s *site) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		select {
-		case <-s.abandon:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() {
-		cancel()
-		watching.Wait()
-	}
+	stopping
 }
 
 // emit writes a point to all who watch.
@@ -110,9 +90,6 @@ type learned struct {
 	unpublished bool
 }
 
-// flushTimeout limits the saving that is done after the run's context has ended.
-const flushTimeout = 2 * time.Minute
-
 // torn is the error of an update that the trainer has made in part, so that its weights belong to no step.
 type torn struct{ error }
 
@@ -129,9 +106,9 @@ func (l *loop) close() error {
 
 // run trains until all steps are done.
 //
-// When ctx ends, rollouts under way get the time of rollouts.drain to end; then the state after the last update is
-// saved, and the error wraps run.ErrInterrupted. A run that goes on from there, or from the last checkpoint after a
-// kill, takes the same steps as one that was never stopped.
+// When ctx ends, rollouts and an update under way get the time of rollouts.drain to end; then the state after the last
+// update is saved, unless one was cut short, and the error wraps run.ErrInterrupted. A run that goes on from there, or
+// from the last checkpoint, takes the same steps as one that was never stopped.
 func (l *loop) run(ctx context.Context) (err error) {
 	s := l.state
 	l.keeper.saved = progress{s.Step, s.Pending != nil}
@@ -167,7 +144,7 @@ func (l *loop) takeStep(ctx context.Context, c course, s *state) error {
 		maps.DeleteFunc(done.values, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 		s.Pending = &pending{Values: done.values, place: done.place}
 		if done.unpublished {
-			return fmt.Errorf("%w: %w", run.ErrInterrupted, ctx.Err())
+			return ctx.Err()
 		}
 	}
 	values := s.Pending.Values
@@ -192,8 +169,7 @@ func (l *loop) takeStep(ctx context.Context, c course, s *state) error {
 		return stop
 	}
 	if step == l.steps || step%l.every == 0 || c.beside.due(step) {
-		// A checkpoint is always completed. The trainer has timeouts of its own.
-		saving, cancel := l.finishing(ctx)
+		saving, cancel := l.saving(ctx)
 		defer cancel()
 		return l.keeper.save(saving, s)
 	}
@@ -216,12 +192,10 @@ func (l *loop) measured(ctx context.Context, beside *validator, all bool) error 
 // already holds a part of the next update, its weights belong to no step: in both cases the last checkpoint is kept.
 func (l *loop) salvage(ctx context.Context, s *state, cause error) error {
 	_, part := errors.AsType[torn](cause)
-	if part || !errors.Is(cause, run.ErrInterrupted) && !errors.Is(cause, errGuard) || s.weights() == 0 {
+	if part || ctx.Err() == nil && !errors.Is(cause, errGuard) || s.weights() == 0 {
 		return nil
 	}
-	ctx, done := l.finishing(ctx)
-	defer done()
-	ctx, cancel := context.WithTimeout(ctx, flushTimeout)
+	ctx, cancel := l.saving(ctx)
 	defer cancel()
 	if err := l.keeper.save(ctx, s); err != nil {
 		return fmt.Errorf("save before the end: %w", err)

@@ -209,11 +209,19 @@ func breakTrainer(ctx context.Context, s *trainertest.Server, random *rand.Rand)
 	}
 }
 
-// A run that is asked twice to stop leaves a trainer that never answers in the middle of an update, and is resumed.
-func TestStoppedTwiceInAnUpdate(t *testing.T) {
+// A run that is asked to stop leaves a trainer that never answers in the middle of an update, after rollouts.drain or
+// when it is asked again. It leaves a checkpoint when it is asked again. It is resumed in all cases.
+func TestStoppedWhileTheTrainerHangs(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"forward_backward", "optim_step"} {
-		t.Run(path, func(t *testing.T) {
+	for _, c := range []struct {
+		path  string
+		drain time.Duration
+	}{
+		{"forward_backward", time.Second}, {"forward_backward", time.Hour}, {"optim_step", time.Second},
+		{"optim_step", time.Hour}, {"save_weights", time.Hour},
+	} {
+		path, drain := c.path, c.drain
+		t.Run(fmt.Sprint(path, drain), func(t *testing.T) {
 			t.Parallel()
 			s, vllms, text := residueOnVLLM(t)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -226,10 +234,12 @@ func TestStoppedTwiceInAnUpdate(t *testing.T) {
 					s.Inject(path, trainertest.Fault{Delay: 10 * time.Minute})
 					asked = time.Now().Add(2 * time.Second)
 					time.AfterFunc(2*time.Second, cancel)
-					time.AfterFunc(3*time.Second, func() { close(abandon) })
+					if drain > time.Minute {
+						time.AfterFunc(3*time.Second, func() { close(abandon) })
+					}
 				}}
 			}
-			c := mustLoad(t, text, append(on(vllms...), "checkpoint.every=1")...)
+			c := mustLoad(t, text, append(on(vllms...), "checkpoint.every=1", "rollouts.drain="+drain.String())...)
 			_, err := Start(ctx, c, o)
 			if took := time.Since(asked); !errors.Is(err, run.ErrInterrupted) || took > 10*time.Second {
 				t.Errorf("after %s: %v", took, err)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"deepswe/agent/cli"
-	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
@@ -76,18 +75,14 @@ func Start(ctx context.Context, c config.Config, o Options) (_ Result, err error
 	o = o.withDefaults()
 	r := Result{Run: cmp.Or(o.Run, c.Name), Dir: o.Dir, Seed: c.Seed}
 	in, err := open(ctx, c, o)
-	defer func() { err = errors.Join(err, in.close()) }()
+	defer func() { err = interrupted(ctx, errors.Join(err, in.close())) }()
 	if err != nil {
 		return r, err
 	}
 	best, losses := -1, 0
 	for {
 		err = in.once(ctx, &r)
-		lost := errors.Is(err, rl.ErrTrainerLost)
-		if lost && ctx.Err() != nil && !errors.Is(err, run.ErrInterrupted) {
-			err = fmt.Errorf("%w: %w", run.ErrInterrupted, err)
-		}
-		if !lost || ctx.Err() != nil {
+		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil {
 			return r, err
 		}
 		// Finished rollouts are in the journals, so the steps since the checkpoint are repeated exactly.

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -22,9 +21,6 @@ func (p *practice) step(ctx context.Context, step int, from place) (learned, err
 	}
 	values, err := u.make(ctx, from)
 	if err != nil && u.begun {
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", run.ErrInterrupted, err)
-		}
 		err = torn{err}
 	}
 	if err != nil {

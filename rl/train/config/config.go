@@ -78,8 +78,8 @@ type Rollouts struct {
 	Models    int `yaml:"models" least:"0"`
 	Sandboxes int `yaml:"sandboxes" least:"0"`
 	Gradings  int `yaml:"gradings" least:"0"`
-	// Deadline ends a rollout that takes longer; 0 means never. Drain is the time that rollouts under way get when the
-	// run is interrupted.
+	// Deadline ends a rollout that takes longer; 0 means never. Drain is the time that rollouts and an update under way
+	// get when the run is interrupted.
 	Deadline Duration `yaml:"deadline"`
 	Drain    Duration `yaml:"drain"`
 	// Retries is the number of retries after an infrastructure failure. MaxFailures failed rollouts in a row end the
