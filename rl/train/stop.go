@@ -1,0 +1,92 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"deepswe/agent/run"
+)
+
+// stopping is how a run ends before it is done: what has begun gets a time to end, because half of it is of no use.
+type stopping struct {
+	// late is closed when that time is over, abandon when the user asks a second time to stop. Both happen after the
+	// run's context has ended.
+	late, abandon <-chan struct{}
+}
+
+// newStopping gives what is under way when ctx ends the time of drain. The caller calls the function that it returns,
+// which ends the watch.
+func newStopping(ctx context.Context, drain time.Duration, abandon <-chan struct{}) (stopping, func() error) {
+	late, done := make(chan struct{}), make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-done:
+			return
+		}
+		timer := time.NewTimer(drain)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-abandon:
+		case <-done:
+			return
+		}
+		close(late)
+	})
+	return stopping{late, abandon}, func() error {
+		close(done)
+		watching.Wait()
+		return nil
+	}
+}
+
+// finishing returns a context for what is finished although the run is stopped. It ends when that is late.
+func (s stopping) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return until(ctx, s.late)
+}
+
+// saveTimeout limits a checkpoint. Before the run's context ends, the trainer has timeouts of its own.
+const saveTimeout = 2 * time.Minute
+
+// saving returns a context for a checkpoint, which is completed although the run is stopped.
+func (s stopping) saving(ctx context.Context) (context.Context, context.CancelFunc) {
+	saving, cancel := until(ctx, s.abandon)
+	if ctx.Err() == nil {
+		return saving, cancel
+	}
+	saving, expire := context.WithTimeout(saving, saveTimeout)
+	return saving, func() {
+		expire()
+		cancel()
+	}
+}
+
+// until returns a context with the values of ctx that ends with a channel in place of ctx.
+func until(ctx context.Context, ended <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel()
+		watching.Wait()
+	}
+}
+
+// interrupted makes an error of a run that was asked to stop wrap [run.ErrInterrupted], whatever it has met then.
+func interrupted(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil || errors.Is(err, run.ErrInterrupted) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", run.ErrInterrupted, err)
+}
