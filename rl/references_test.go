@@ -9,8 +9,8 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// recorded is what the loss functions of verl b178a3c, SkyRL a956457 and slime 624b824 gave on random batches when they
-// were executed: testdata/references.py says how.
+// recorded is what the loss functions of verl b178a3c, SkyRL a956457, slime 624b824 and TRL f2cd577 gave on random batches
+// when they were executed: testdata/references.py says how.
 type recorded struct {
 	Batches []struct {
 		Mask                                    [][]uint8
@@ -74,6 +74,13 @@ var references = map[string]struct {
 	"slime ppo":        {o: Objective{Decoupled: true, DualClip: 3}},
 	"slime cispo":      {o: Objective{Surrogate: CISPO, Decoupled: true, RatioMax: 1.5}},
 	"slime gspo, rows": {o: Objective{Surrogate: GSPO, Decoupled: true}, rows: true},
+	"TRL grpo":         {o: Objective{Decoupled: true}, overRows: true},
+	"TRL dapo":         {o: Objective{Decoupled: true}},
+	"TRL two-sided":    {o: Objective{Decoupled: true, DualClip: 1.5}},
+	"TRL tis, tokens":  {o: Objective{Decoupled: true, Corrections: Corrections{TruncateToken: 2}}},
+	"TRL gspo, rows":   {o: Objective{Surrogate: GSPO, Decoupled: true}, overRows: true, rows: true},
+	"TRL sapo":         {o: Objective{Surrogate: SAPO, Decoupled: true}, overRows: true},
+	"TRL cispo":        {o: Objective{Surrogate: CISPO, Decoupled: true, RatioMax: 1.28}},
 }
 
 // apart is how far the numbers may be from each other: SkyRL takes exponentials in float32.

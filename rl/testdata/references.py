@@ -1,6 +1,7 @@
-"""Runs the loss functions of verl, SkyRL and slime from their sources on random batches, and prints what they say as JSON.
+"""Runs the loss functions of verl, SkyRL, slime and TRL from their sources on random batches, and prints what they say as
+JSON.
 
-    python references.py VERL SKYRL SLIME > references.json
+    python references.py VERL SKYRL SLIME TRL > references.json
 
 The arguments are checkouts; torch is needed and nothing else, because only the functions themselves are executed, with the
 configuration that each reads. Advantages, logprobs and gradients are float64.
@@ -32,9 +33,11 @@ class Anything:
     __ror__ = __or__
 
 
-def functions(path, names, **more):
-    """The functions of a file, without their decorators and annotations."""
+def functions(path, names, within=None, **more):
+    """The functions of a file, or of a class in it, without their decorators and annotations."""
     tree = ast.parse(open(path).read())
+    if within:
+        tree = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == within)
     space = {"torch": torch, "np": np, "defaultdict": defaultdict, **more}
     found = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in names]
     assert {n.name for n in found} == set(names), path
@@ -46,7 +49,7 @@ def functions(path, names, **more):
     return space
 
 
-verl, skyrl, slime = sys.argv[1:]
+verl, skyrl, slime, trl = sys.argv[1:]
 verl_F = SimpleNamespace(**functions(verl + "/verl/utils/torch_functional.py", ["masked_sum", "masked_mean"]))
 V = functions(
     verl + "/verl/trainer/ppo/core_algos.py",
@@ -64,6 +67,8 @@ S = functions(
     ["ppo_policy_loss", "sapo_policy_loss", "gspo_policy_loss", "compute_policy_loss_cispo", "rollout_is_policy_loss",
      "dppo_policy_loss", "importance_sampling_loss", "reduce_loss", "compute_maxrl_advantage",
      "compute_grpo_outcome_advantage"], **S)
+T = functions(trl + "/trl/trainer/utils.py", ["nanmin", "nanmax"])
+T = functions(trl + "/trl/trainer/grpo_trainer.py", ["_compute_loss"], within="GRPOTrainer", **T)
 L = functions(slime + "/slime/utils/ppo_utils.py", ["compute_gspo_kl", "compute_policy_loss", "compute_cispo_loss"])
 
 no = dict(tis_ratio_type=None, sequence_mask_metric=None, outlier_token_is_threshold_low=None,
@@ -100,6 +105,28 @@ def slime_gspo(b):
     return L["compute_policy_loss"](kl, b.rows, 0.2, 0.28)[0]
 
 
+def by_trl(kind, level="token", high=0.28, delta=None, truncate=None):
+    """The loss of a trainer on one process that takes the batch in one step."""
+    def loss(b):
+        alone = Config(num_processes=1, gather=lambda x: x, reduce=lambda x, reduction: x, sync_gradients=True)
+        trainer = Config(
+            loss_type=kind, importance_sampling_level=level, epsilon_low=0.2, epsilon_high=high, beta=0.0,
+            args=Config(delta=delta, sapo_temperature_pos=1.0, sapo_temperature_neg=1.05, steps_per_generation=1),
+            use_vllm=truncate is not None, vllm_importance_sampling_correction=True, aux_loss_enabled=False,
+            top_entropy_quantile=1.0, off_policy_mask_threshold=None, _entropy_bonus_enabled=False, accelerator=alone,
+            current_gradient_accumulation_steps=1, model=Config(training=True),
+            _metrics={"train": defaultdict(list)},
+            _get_per_token_logps_and_entropies=lambda *_, **__: (b.current, torch.zeros_like(b.current), None))
+        nothing = torch.zeros(len(b.mask), 0)
+        inputs = dict(prompt_ids=nothing, prompt_mask=nothing, completion_ids=b.mask, completion_mask=b.mask,
+                      advantages=b.rows if level == "sequence" else b.advantages, old_per_token_logps=b.old,
+                      num_items_in_batch=b.mask.sum())
+        if truncate is not None:
+            inputs["importance_sampling_ratio"] = torch.exp(b.old - b.sampler).clamp(max=truncate)
+        return T["_compute_loss"](trainer, None, inputs)
+    return loss
+
+
 dppo = dict(delta_low=0.1, delta_high=0.15)
 cispo = dict(cispo_eps_clip_low=0.3, cispo_eps_clip_high=0.5)
 cases = {
@@ -129,6 +156,13 @@ cases = {
     "slime cispo": lambda b: by_slime(b, lambda b: L["compute_cispo_loss"](
         b.old - b.current, b.current, b.advantages, 1.0, 0.5)[0]),
     "slime gspo, rows": lambda b: by_slime(b, slime_gspo),
+    "TRL grpo": by_trl("grpo"),
+    "TRL dapo": by_trl("dapo"),
+    "TRL two-sided": by_trl("dapo", delta=1.5),
+    "TRL tis, tokens": by_trl("dapo", truncate=2.0),
+    "TRL gspo, rows": by_trl("grpo", level="sequence"),
+    "TRL sapo": by_trl("sapo"),
+    "TRL cispo": by_trl("cispo", high=1.28),
 }
 
 rng = np.random.default_rng(7)
