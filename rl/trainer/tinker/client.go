@@ -31,6 +31,8 @@ const (
 	// pollTimeout limits one long poll. Servers hold polls for up to 300 s, but a dead connection should be noticed
 	// earlier.
 	pollTimeout = 45 * time.Second
+	// healthTimeout limits the question whether a server is there.
+	healthTimeout = 10 * time.Second
 	// callTimeout limits every other request, together with the patience, and leastCall is the least limit. The longest is
 	// the upload of a chunk.
 	callTimeout = 5 * time.Minute

@@ -62,12 +62,12 @@ func (c *Client) wait(ctx context.Context, p promise, out any) error {
 	t := c.newTries()
 	var paused time.Time
 	for {
-		a, _, err := c.send(ctx, c.http, http.MethodPost, "retrieve_future", body, pollTimeout)
+		a, _, err := c.send(ctx, c.http, http.MethodPost, "retrieve_future", body, min(pollTimeout, c.patience))
 		if ctx.Err() != nil {
 			return p.lost(fmt.Errorf("%s: wait for the result: %w", p.operation, ctx.Err()))
 		}
 		outcome := read(a, err)
-		if err == nil && c.denies(a) {
+		if err == nil && c.denies(a) || err != nil && outcome == held && !c.alive(ctx) {
 			outcome = failing
 		}
 		switch outcome {
@@ -102,6 +102,12 @@ func (c *Client) wait(ctx context.Context, p promise, out any) error {
 			t.reset()
 		}
 	}
+}
+
+// alive reports whether the server answers anything: one that works on a long operation does, one that hangs does not.
+func (c *Client) alive(ctx context.Context) bool {
+	_, _, err := c.send(ctx, c.http, http.MethodGet, "healthz", content{}, min(healthTimeout, c.patience))
+	return err == nil
 }
 
 // pausedPoll is the time between polls while the account is paused.

@@ -18,7 +18,7 @@ import (
 func (c *Client) Health(ctx context.Context) error {
 	t := c.newTries()
 	for {
-		a, _, err := c.send(ctx, c.http, http.MethodGet, "healthz", content{}, 10*time.Second)
+		a, _, err := c.send(ctx, c.http, http.MethodGet, "healthz", content{}, healthTimeout)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

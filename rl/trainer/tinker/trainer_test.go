@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -298,6 +299,24 @@ func TestRefusalsBeforeExecution(t *testing.T) {
 		if err := learn(t, trainer); err != nil {
 			t.Errorf("%+v: %v", f, err)
 		}
+	}
+}
+
+// A server that holds a poll for longer than the patience works as long as it answers something, and hangs if not.
+func TestPollsThatAreHeld(t *testing.T) {
+	t.Parallel()
+	for _, hangs := range []bool{false, true} {
+		t.Run(fmt.Sprint(hangs), func(t *testing.T) {
+			t.Parallel()
+			s, trainer := server(t, trainertest.Options{}, nil)
+			s.Inject("retrieve_future", slices.Repeat([]trainertest.Fault{{Delay: time.Minute}}, 3)...)
+			if hangs {
+				s.Inject("healthz", slices.Repeat([]trainertest.Fault{{Delay: time.Minute}}, 3)...)
+			}
+			if err := learn(t, trainer); (err != nil) != hangs {
+				t.Error(err)
+			}
+		})
 	}
 }
 
