@@ -248,7 +248,7 @@ func (a Algorithm) resolve() (Algorithm, error) {
 		return a, errors.New("normalise mean is for the baseline mean and rewards from 0 up; set baseline=mean, and " +
 			"neither overlong nor steps")
 	case a.Steps.Free > 0 && a.Steps.Max <= a.Steps.Free:
-		return a, fmt.Errorf("steps.max is %d, and steps.free is %d: want more", a.Steps.Max, a.Steps.Free)
+		return a, fmt.Errorf("steps.max is %d: want more than steps.free, %d", a.Steps.Max, a.Steps.Free)
 	case a.Overlong.Cache > a.Overlong.Max:
 		return a, fmt.Errorf("overlong.cache is %d, more than overlong.max of %d", a.Overlong.Cache, a.Overlong.Max)
 	}

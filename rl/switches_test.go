@@ -182,7 +182,7 @@ func TestSwitchesThatContradict(t *testing.T) {
 		"normalise mean is for the baseline mean":         {"normalise=mean"},
 		"neither overlong nor steps":                      {"baseline=mean", "normalise=mean", "steps.max=40"},
 		"reward_factor.max_steps is 0.5":                  {"reward_factor.max_steps=0.5"},
-		"steps.max is 5, and steps.free is 9":             {"steps.free=9", "steps.max=5"},
+		"steps.max is 5: want more than steps.free, 9":    {"steps.free=9", "steps.max=5"},
 		"ratio min 2 is above ratio max 1":                {"ratio.min=2", "ratio.max=1"},
 		"set divergence tv or divergence kl":              {"corrections.divergence_low=0.1"},
 		"product min 3 is above product max 2":            {"corrections.product_min=3", "corrections.product_max=2"},

@@ -24,7 +24,7 @@ type delivery struct {
 	Applied bool   `json:"applied,omitempty"`
 	Branch  string `json:"branch,omitempty"`
 	Commit  string `json:"commit,omitempty"`
-	// Parent is the commit that the branch begins with.
+	// Parent is the commit that the branch starts from.
 	Parent string `json:"parent,omitempty"`
 	// Files are the files of an applied patch as it left them; see [repo.State].
 	Files map[string]string `json:"files,omitempty"`

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// relayTimeout is how long what a program inside sends may wait for somebody on the host to take it. The whole stream
-// waits with it.
+// relayTimeout limits how long data that a program in the sandbox sends may wait until the host reads it. The whole
+// stream waits with it.
 const relayTimeout = 30 * time.Second
 
 // mostRelays is how many connections to one listener are open at once. Others wait.

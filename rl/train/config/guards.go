@@ -123,7 +123,7 @@ func (a *Action) UnmarshalYAML(n *yaml.Node) error {
 
 func (g Guards) validate() error {
 	if g.Entropy.Min > g.Entropy.Max {
-		return fmt.Errorf("guards.entropy.min is %g, and guards.entropy.max is %g: want more", g.Entropy.Min, g.Entropy.Max)
+		return fmt.Errorf("guards.entropy.max is %g: want at least guards.entropy.min, %g", g.Entropy.Max, g.Entropy.Min)
 	}
 	return nil
 }
