@@ -25,9 +25,11 @@ type replica struct {
 	// calls are the turns under way, pace the seconds of one since the last publication; 0 is not known.
 	calls int
 	pace  float64
-	// moved is when a turn has last ended, or begun beside no other. left is set for a server that is no longer named.
-	moved time.Time
-	left  bool
+	// moved is when a turn has last ended, begun beside no other, or counted what its engine has computed has changed.
+	// left is set for a server that is no longer named.
+	moved   time.Time
+	counted string
+	left    bool
 	// life ends when the server has not answered for long. With it end the requests that it has accepted.
 	life context.Context
 	end  context.CancelCauseFunc

@@ -143,6 +143,29 @@ func TestStuckSampler(t *testing.T) {
 	ready(t, trainer, 3)
 }
 
+// A sampler whose places are taken gives no reply for longer than a stuck one may, and is waited for as long as it counts
+// tokens.
+func TestFullSampler(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms := three(t, trainertest.Up, 2*time.Second)
+	p := publish(t, trainer)
+	asked(t, p.Model)
+	sampled := func() (n int) {
+		for _, v := range vllms {
+			n += len(v.Prompts())
+		}
+		return n
+	}
+	before := sampled()
+	for _, v := range vllms {
+		v.Set(trainertest.Full)
+	}
+	asked(t, p.Model)
+	if n := sampled() - before; n != 12 {
+		t.Errorf("12 turns were asked for %d times", n)
+	}
+}
+
 // The samplers are those that a file names at the moment. Who is new has the newest version before it gets a turn.
 func TestSamplersOfAFile(t *testing.T) {
 	t.Parallel()

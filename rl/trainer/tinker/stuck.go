@@ -13,14 +13,26 @@ import (
 var errStuck = errors.New("it lists its models, and gives no reply")
 
 // mostStill is for how many probes a server may have turns under way without one of them ending, and take for one token
-// then. A long reply ends nothing for minutes, and a busy server lets nobody in, but a server that works does not do
-// both for so long.
+// then.
 const mostStill = 6
 
-// progress returns errStuck for a server whose turns do not end and that does not sample one more token either.
+// progress returns errStuck for a server whose turns do not end and that does not sample one more token either, unless
+// it counts what it computes meanwhile: one with few places and long replies does neither for minutes.
 func (a *adapters) progress(ctx context.Context, s *replica) error {
 	a.mu.Lock()
-	still := s.calls > 0 && time.Since(s.moved) > mostStill*a.probing
+	busy := s.calls > 0
+	a.mu.Unlock()
+	if !busy {
+		return nil
+	}
+	counting, cancel := context.WithTimeout(ctx, a.probing)
+	defer cancel()
+	counted := s.counts(counting)
+	a.mu.Lock()
+	if counted != s.counted {
+		s.counted, s.moved = counted, time.Now()
+	}
+	still := time.Since(s.moved) > mostStill*a.probing
 	a.mu.Unlock()
 	if !still {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (s *vllm) load(ctx context.Context, t *tries, name, dir string) error {
 	defer cancel()
 	t.patience = min(t.patience, loadPatience)
 	for silent := 0; ; {
-		status, text, err := s.do(ctx, http.MethodPost, "load_lora_adapter", map[string]string{
+		status, text, err := s.do(ctx, http.MethodPost, s.url+"/load_lora_adapter", map[string]string{
 			"lora_name": name, "lora_path": dir})
 		switch {
 		case err != nil:
@@ -93,7 +94,7 @@ func advice(status int, text, dir string) string {
 func (s *vllm) unload(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
 	defer cancel()
-	status, text, err := s.do(ctx, http.MethodPost, "unload_lora_adapter", map[string]string{"lora_name": name})
+	status, text, err := s.do(ctx, http.MethodPost, s.url+"/unload_lora_adapter", map[string]string{"lora_name": name})
 	if err == nil && status >= 300 && status != http.StatusNotFound {
 		err = fmt.Errorf("%s: unload %s: %.300s", s.url, name, text)
 	}
@@ -102,7 +103,7 @@ func (s *vllm) unload(ctx context.Context, name string) error {
 
 // loaded asks for the server's adapters: their directories by name.
 func (s *vllm) loaded(ctx context.Context) (map[string]string, error) {
-	status, text, err := s.do(ctx, http.MethodGet, "models", nil)
+	status, text, err := s.do(ctx, http.MethodGet, s.url+"/models", nil)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: the sampler %s %w: %w", agent.ErrModelUnavailable, s.url, errUnanswered, err)
@@ -129,8 +130,27 @@ func (s *vllm) loaded(ctx context.Context) (map[string]string, error) {
 	return roots, nil
 }
 
-// do sends one request to a path below the endpoint's address.
-func (s *vllm) do(ctx context.Context, method, path string, in any) (status int, text string, err error) {
+// engineCounts are metrics of vLLM that change as long as its engine works.
+var engineCounts = []string{"vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:kv_cache_usage_perc"}
+
+// counts returns what the server counts of its engine's work, to be compared; empty if it does not say.
+func (s *vllm) counts(ctx context.Context) string {
+	status, text, err := s.do(ctx, http.MethodGet, strings.TrimSuffix(s.url, "/v1")+"/metrics", nil)
+	if err != nil || status >= 300 {
+		return ""
+	}
+	var found strings.Builder
+	for line := range strings.Lines(text) {
+		name, _, _ := strings.Cut(line, "{")
+		if slices.Contains(engineCounts, name) {
+			found.WriteString(line)
+		}
+	}
+	return found.String()
+}
+
+// do sends one request.
+func (s *vllm) do(ctx context.Context, method, address string, in any) (status int, text string, err error) {
 	var body io.Reader
 	if in != nil {
 		data, err := disk.MarshalJSON(in)
@@ -139,7 +159,7 @@ func (s *vllm) do(ctx context.Context, method, path string, in any) (status int,
 		}
 		body = bytes.NewReader(data)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, s.url+"/"+path, body)
+	r, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
 		return 0, "", err
 	}

@@ -38,7 +38,9 @@ type VLLM struct {
 	served  map[string]int // replies by adapter
 	prompts [][]int32
 	state   State
-	fixed   bool // adapters cannot be loaded
+	// computed is how many tokens it has sampled.
+	computed int
+	fixed    bool // adapters cannot be loaded
 	// changed is closed when the state changes: requests that hang end then, as when a server is killed.
 	changed chan struct{}
 }
@@ -54,10 +56,14 @@ const (
 	Busy        // it answers 429
 	Slow        // it takes a while for a reply
 	Stuck       // it lists its models, and never gives a reply
+	Full        // it gives one after a long time, and works meanwhile
 )
 
-// slowReply is how long a slow server takes.
-const slowReply = time.Second
+// slowReply is how long a slow server takes, fullReply one whose places are taken.
+const (
+	slowReply = time.Second
+	fullReply = 15 * time.Second
+)
 
 type loadedAdapter struct{ root, address string }
 
@@ -168,6 +174,8 @@ func (v *VLLM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case state == Slow && b.Model != "":
 		time.Sleep(slowReply)
+	case state == Full && b.Model != "":
+		time.Sleep(fullReply)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -179,6 +187,11 @@ func (v *VLLM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			data = append(data, map[string]any{"id": name, "object": "model", "root": a.root, "parent": "base"})
 		}
 		writeJSON(w, 200, map[string]any{"object": "list", "data": data})
+	case path == "/metrics":
+		if state == Full {
+			v.computed++
+		}
+		fmt.Fprintf(w, "# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total{engine=\"0\"} %d\n", v.computed)
 	case path == "/tokenize":
 		v.tokenize(w, b)
 	case path == "/v1/completions":
@@ -229,6 +242,7 @@ func (v *VLLM) complete(w http.ResponseWriter, b vllmBody) {
 		return
 	}
 	v.served[b.Model]++
+	v.computed += len(ids)
 	v.prompts = append(v.prompts, b.Prompt)
 	reason, said := "length", ids
 	if last := len(ids) - 1; slices.Contains(b.Stop, ids[last]) {
