@@ -144,11 +144,10 @@ func (b *Base) original(ctx context.Context, f env.FileInfo) ([]byte, error) {
 //go:embed hygiene.sh
 var hygiene string
 
-// Hygiene returns a command line that removes from a sandbox's repository everything later than the base commit
-// (every commit, tag, branch, stash, reflog and packed object that is not an ancestor of it), and every hook,
-// filter and other configuration. It belongs in Spec.Prepare of tasks whose image was built when the fix was
-// already known. An empty base means the current commit. It needs git in the sandbox; without git, it removes the
-// whole history.
+// Hygiene returns a command line that replaces a sandbox's repository by one of the base commit, its ancestors and the
+// tags on them, without any configuration. It belongs in Spec.Prepare of tasks whose image was built when the fix was
+// already known. An empty base means the current commit. It needs git in the sandbox; without git, it removes the whole
+// history.
 func Hygiene(base string) string {
 	return "set -- " + env.ShellQuote(cmp.Or(base, "HEAD")) + "\n" + hygiene
 }
