@@ -208,8 +208,12 @@ func TestBranchAfterHeadHasMoved(t *testing.T) {
 		onBase bool
 		want   string
 	}{
-		"another file":   {"echo x > other; git add -A; git commit -qm on", false, "one\ntwo\nthree\nfour\nFIVE\n"},
-		"another line":   {"sed -i s/one/ONE/ a; git commit -qam on", false, "ONE\ntwo\nthree\nfour\nFIVE\n"},
+		"another file": {"echo x > other; git add -A; git commit -qm on", false, "one\ntwo\nthree\nfour\nFIVE\n"},
+		"another line": {"sed -i s/one/ONE/ a; git commit -qam on", false, "ONE\ntwo\nthree\nfour\nFIVE\n"},
+		"another line, with a program that merges": {
+			`echo 'a merge=x' >.gitattributes; git config merge.x.driver "touch '$PWD/ran'; exit 1"
+git add -A; sed -i s/one/ONE/ a; git commit -qam on`, false, "ONE\ntwo\nthree\nfour\nFIVE\n",
+		},
 		"the same line":  {"sed -i s/five/Five/ a; git commit -qam on", true, "one\ntwo\nthree\nfour\nFIVE\n"},
 		"a removed file": {"git rm -q a; git commit -qm off", true, "one\ntwo\nthree\nfour\nFIVE\n"},
 	} {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -115,17 +114,33 @@ func RemoveBranch(ctx context.Context, dir, name, commit string) error {
 	return err
 }
 
-// patched returns the tree of a commit with the patch applied, merged if it does not apply directly. It uses an index
-// of its own.
+// patched returns the tree of a commit with the patch applied, merged if it does not apply directly. Of the repository,
+// it uses the objects alone: a merge would start programs that the configuration names.
 func (g git) patched(ctx context.Context, commit string, patch []byte) (tree string, err error) {
 	private, err := disk.MakeScratch("", "branch")
 	if err != nil {
 		return "", err
 	}
 	defer disk.RemoveScratch(private)
-	g.env = append(slices.Clone(g.env), "GIT_INDEX_FILE="+filepath.Join(private, "index"))
+	before, err := g.line(ctx, nil, "rev-parse", "--verify", commit+"^{tree}")
+	if err != nil {
+		return "", err
+	}
+	format, err := g.line(ctx, nil, "rev-parse", "--show-object-format")
+	if err != nil {
+		return "", err
+	}
+	objects, err := g.path(ctx, "objects")
+	if err != nil {
+		return "", err
+	}
+	g = git{dir: private}
+	if _, err := g.run(ctx, nil, "init", "-q", "--bare", "--template=", "--object-format="+format); err != nil {
+		return "", err
+	}
+	g.env = []string{"GIT_DIR=" + private, "GIT_OBJECT_DIRECTORY=" + objects}
 	for _, merge := range [][]string{nil, {"--3way"}} {
-		if _, rerr := g.run(ctx, nil, "read-tree", commit); rerr != nil {
+		if _, rerr := g.run(ctx, nil, "read-tree", before); rerr != nil {
 			return "", rerr
 		}
 		args := append([]string{"apply", "--cached", "--whitespace=nowarn"}, merge...)
