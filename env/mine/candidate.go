@@ -207,7 +207,16 @@ func (c Commit) candidate(
 func difference(ctx context.Context, dir, from, to string, names []string, options ...string) ([]byte, error) {
 	args := append([]string{"--literal-pathspecs", "diff-tree", "-p", "--binary", "--no-renames", "--no-ext-diff",
 		"--no-textconv", "--no-color", "--full-index"}, options...)
-	return repo.Read(ctx, dir, slices.Concat(args, []string{from, to, "--"}, names)...)
+	var patch []byte
+	// A command line has room for only so many names, and diff-tree reads them from nowhere else.
+	for some := range slices.Chunk(names, 1000) {
+		part, err := repo.Read(ctx, dir, slices.Concat(args, []string{from, to, "--"}, some)...)
+		if err != nil {
+			return nil, err
+		}
+		patch = append(patch, part...)
+	}
+	return patch, nil
 }
 
 // lastComma is one that formatters write after the last of several lines in brackets.

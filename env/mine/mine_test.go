@@ -83,6 +83,23 @@ change calc.py 'same = 1'; change tests/test_calc.py 'def test_s2(): pass'; comm
 	}
 }
 
+// A commit may change more files than a command line can name.
+func TestManyFixtures(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change calc.py 'a = 1'; commit root
+{ printf 'blob\nmark :1\ndata 2\nx\n\ncommit refs/heads/main\ncommitter a <a@localhost> 1 +0000\ndata 12\nb is missing\n'
+printf 'from refs/heads/main^0\nM 100644 :1 calc.py\nM 100644 :1 tests/test_calc.py\n'
+seq -f "M 100644 :1 tests/$(printf %0220d 0)/%g" 10000; } | git fast-import --quiet`)
+	commits, err := Walk(t.Context(), dir, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidates, _, err := Choose(t.Context(), dir, commits, Bounds{})
+	if err != nil || len(candidates) != 1 || strings.Count(candidates[0].Tests, "\ndiff --git ") != 10_000 {
+		t.Errorf("%d candidates, %v", len(candidates), err)
+	}
+}
+
 // A merge of a whole branch or release is told from that of a topic.
 func TestForward(t *testing.T) {
 	t.Parallel()
