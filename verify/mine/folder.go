@@ -132,6 +132,14 @@ type Row struct {
 	Hides []string `json:"hides,omitempty"`
 }
 
+// Kinds are the kinds of bugs that are made.
+func (r Report) Kinds() []string {
+	if r.Synthetic == nil {
+		return nil
+	}
+	return r.Synthetic.Kinds
+}
+
 // Add adds what has become of the candidates, and returns all tasks, of which those to hold out come last. A bug that
 // was made of a commit whose own task is held out does not become a task, because it would give that solution away.
 func (r *Report) Add(m *Mined) []env.Task {
@@ -144,7 +152,7 @@ func (r *Report) Add(m *Mined) []env.Task {
 			held[t.Labels["commit"]] = true
 		}
 		free := slices.DeleteFunc(slices.Clone(made.Tasks), func(t env.Task) bool { return held[t.Labels["commit"]] })
-		r.Synthetic = &Made{m.Kinds, m.Made, made.Validated, len(free), made.Losses}
+		r.Synthetic = &Made{r.Kinds(), m.Made, made.Validated, len(free), made.Losses}
 		tasks = slices.Concat(free, tasks)
 	}
 	for _, t := range tasks {

@@ -63,8 +63,7 @@ type Mined struct {
 	Validated int
 	// Losses are the candidates that did not become tasks, the newest first.
 	Losses []Loss
-	// Made counts the bugs of these kinds that were made, Synthetic is what has become of them; nil if none were wanted.
-	Kinds     []string
+	// Made counts the bugs that were made, Synthetic is what has become of them; nil if none were wanted.
 	Made      int
 	Synthetic *Mined
 }

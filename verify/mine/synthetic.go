@@ -60,7 +60,7 @@ func (m *Miner) synthesize(ctx context.Context, mined *Mined, candidates []histo
 		Issues: m.Issues,
 	}
 	of.Builder.Repository, of.Builder.Packages = dir, m.Builder.Repository
-	mined.Kinds, mined.Made = m.Synthetic, len(made)
+	mined.Made = len(made)
 	mined.Synthetic, err = of.mine(ctx, "made bugs", made, w)
 	return err
 }

@@ -54,7 +54,7 @@ func FuzzEdited(f *testing.F) {
 func TestAddHoldsOut(t *testing.T) {
 	t.Parallel()
 	task := func(id, commit string) env.Task { return env.Task{ID: id, Labels: map[string]string{"commit": commit}} }
-	r := Report{Share: 0.5}
+	r := Report{Share: 0.5, Synthetic: &Made{Kinds: []string{"mutate"}}}
 	tasks := r.Add(&Mined{
 		Tasks: []env.Task{task("old", "1"), task("new", "2")}, Made: 3,
 		Synthetic: &Mined{Tasks: []env.Task{task("old-wrong", "1"), task("new-wrong", "2")}},
@@ -63,7 +63,7 @@ func TestAddHoldsOut(t *testing.T) {
 	for _, one := range tasks {
 		ids = append(ids, one.ID)
 	}
-	if got := strings.Join(ids, " "); got != "old-wrong old new" || r.Held != 1 || r.Synthetic.Sound != 1 {
+	if got := strings.Join(ids, " "); got != "old-wrong old new" || r.Held != 1 || r.Synthetic.Sound != 1 || len(r.Kinds()) != 1 {
 		t.Errorf("%s, of which %d are held out", got, r.Held)
 	}
 }

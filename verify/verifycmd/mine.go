@@ -142,8 +142,8 @@ func (o *mineOptions) kinds(last mine.Report) []string {
 	switch {
 	case slices.Equal(o.synthetic, []string{noBugs}):
 		return nil
-	case len(o.synthetic) == 0 && last.Synthetic != nil:
-		return last.Synthetic.Kinds
+	case len(o.synthetic) == 0:
+		return last.Kinds()
 	}
 	return o.synthetic
 }
@@ -208,7 +208,6 @@ type mining struct {
 	root   string // of the repository
 	folder mine.Folder
 	report mine.Report
-	kinds  []string // of bugs to make
 }
 
 // runMine is mine from its command line to its exit code.
@@ -222,7 +221,7 @@ func runMine(ctx context.Context, d Deps, o mineOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if m.report.Share > 0 && slices.Contains(m.kinds, history.Reverting) {
+	if m.report.Share > 0 && slices.Contains(m.report.Kinds(), history.Reverting) {
 		return cli.Usagef("--synthetic revert and --holdout: today's code has the solutions of the tasks that are held out")
 	}
 	mined, err := m.judge(ctx, candidates)
@@ -282,11 +281,13 @@ func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
 		return nil, err
 	}
 	share, _ := m.o.share(last.Share) // it was checked
-	m.kinds = m.o.kinds(last)
 	m.report = mine.Report{
 		Share: share, Setup: last.Setup,
 		Version: 1, Repository: name, Asked: asked, Commits: len(commits), Candidates: len(candidates), Unfit: unfit,
 		Shallow: history.Shallow(ctx, root),
+	}
+	if kinds := m.o.kinds(last); len(kinds) > 0 {
+		m.report.Synthetic = &mine.Made{Kinds: kinds}
 	}
 	if len(m.o.setup) > 0 {
 		m.report.Setup = m.o.setup
@@ -355,7 +356,7 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 			TestTimeout: m.o.timeout,
 		},
 		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants, Issues: issues,
-		Setup: m.report.Setup, Note: m.progress.note, Synthetic: m.kinds,
+		Setup: m.report.Setup, Note: m.progress.note, Synthetic: m.report.Kinds(),
 	}
 	if m.o.statement == byModel {
 		miner.Writer = writer
