@@ -94,7 +94,8 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if len(d.Task.Shows) > 0 {
 		d.Task.Installed = cmp.Or(in.Dir, b.Packages)
 	}
-	if err := b.mend(ctx, dir, &d.Task, c.Language()); err != nil {
+	homes := project.Homes(dir, c.TestFiles())
+	if err := b.mend(ctx, dir, homes, &d.Task, c.Language()); err != nil {
 		return Draft{}, "", err
 	}
 	patched, base := project.TestCommandsOf(dir, b.Machine, nil, c.TestFiles())
@@ -188,16 +189,22 @@ var (
 	versionFile = env.Pattern(`["']?\b(?:version[-_]file|write_to)["']?\s*[=:]\s*["']([\w./-]+\.py)["']`)
 )
 
-// mend changes the draft of a task whose base commit is checked out in dir.
-func (b Builder) mend(ctx context.Context, dir string, t *env.Task, language string) error {
+// mend changes the draft of a task whose base commit is checked out in dir. homes are the directories of its packages.
+func (b Builder) mend(ctx context.Context, dir string, homes []string, t *env.Task, language string) error {
 	var mended []string
-	if found, _ := filepath.Glob(filepath.Join(dir, "src", "*", "__init__.py")); len(found) > 0 { // the pattern is valid
-		t.Env = append(t.Env, "PYTHONPATH="+testbed+"/src")
+	has := func(pattern string) func(home string) bool {
+		return func(home string) bool {
+			found, _ := filepath.Glob(filepath.Join(dir, home, pattern)) // the pattern is valid but for odd names
+			return len(found) > 0
+		}
+	}
+	if i := slices.IndexFunc(homes, has("src/*/__init__.py")); i >= 0 {
+		t.Env = append(t.Env, "PYTHONPATH="+path.Join(testbed, homes[i], "src"))
 	}
 	if language == "python" {
 		mended = mendPython(dir, t)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err != nil && language == "go" {
+	if language == "go" && !slices.ContainsFunc(homes, has("go.mod")) {
 		name := "example.com/" + b.Name
 		if data, err := repo.Read(ctx, b.Repository, "cat-file", "blob", "HEAD:go.mod"); err == nil {
 			if m := module().FindSubmatch(data); m != nil {

@@ -17,10 +17,60 @@ import (
 // data of tests, too. Where the project's runner cannot run some files alone, it is the command for all tests. Both are
 // empty in doubt. m and installed are those of [TestCommand].
 func TestCommandsOf(dir string, m Machine, installed, files []string) (patched, base string) {
-	t := tree(dir)
+	python := tree(dir).python(m, installed)
+	for _, home := range Homes(dir, files) {
+		if home == "." {
+			patched, base = tree(dir).testsOf(m, python, files)
+		} else {
+			patched, base = tree(dir).testsBelow(home, m, python, files)
+		}
+		if patched != "" {
+			return patched, base
+		}
+	}
+	all := TestCommand(dir, m, installed)
+	return all, all
+}
+
+// Homes returns the directories below a directory that all of the files are in and that have a manifest of a package,
+// the nearest first, and the directory itself, ".", last.
+func Homes(dir string, files []string) (homes []string) {
+	for at := path.Dir(append(slices.Clone(files), ".")[0]); at != "."; at = path.Dir(at) {
+		outside := slices.ContainsFunc(files, func(name string) bool { return !strings.HasPrefix(name, at+"/") })
+		// Modules of Maven are left to the project that they are modules of.
+		if !outside && slices.ContainsFunc([]string{
+			"go.mod", "package.json", "pyproject.toml", "setup.py", "setup.cfg", "Cargo.toml", "composer.json", "Gemfile",
+		}, func(manifest string) bool { return tree(dir).has(at + "/" + manifest) }) {
+			homes = append(homes, at)
+		}
+	}
+	return append(homes, ".")
+}
+
+// testsBelow is testsOf for the package in a directory below.
+func (t tree) testsBelow(home string, m Machine, python string, files []string) (patched, base string) {
+	if strings.Contains(python, "/") && !path.IsAbs(python) {
+		python = strings.Repeat("../", 1+strings.Count(home, "/")) + python
+	}
+	var inside []string
+	for _, name := range files {
+		inside = append(inside, strings.TrimPrefix(name, home+"/"))
+	}
+	patched, base = tree(t.path(home)).testsOf(m, python, inside)
+	for _, command := range []*string{&patched, &base} {
+		if *command != "" {
+			*command = "(cd " + env.ShellQuote(home) + " && " + *command + ")"
+		}
+	}
+	return patched, base
+}
+
+// testsOf returns the command lines of [TestCommandsOf] for the package in the directory; empty where no runner is known
+// that runs some files alone.
+func (t tree) testsOf(m Machine, python string, files []string) (patched, base string) {
 	there := slices.DeleteFunc(slices.Clone(files), func(name string) bool { return !t.has(name) })
 	for _, command := range []func([]string) string{
-		func(files []string) string { return pythonTestsOf(t, t.python(m, installed), files) },
+		func(files []string) string { return pythonTestsOf(t, python, files) },
 		func(files []string) string { return javaScriptTestsOf(t, files) },
 		func(files []string) string { return rubyTestsOf(t, files) },
 		func(files []string) string { return mavenTestsOf(t, m, files) },
@@ -38,8 +88,7 @@ func TestCommandsOf(dir string, m Machine, installed, files []string) (patched, 
 		}
 		return "go test -v " + env.ShellQuote(packages...), base
 	}
-	all := TestCommand(dir, m, installed)
-	return all, all
+	return "", ""
 }
 
 // goPackages returns the packages of the main module that the files belong to; ok is false if one is in another module.

@@ -29,7 +29,24 @@ func TestTestCommandsOf(t *testing.T) {
 			"go test -v ./ ./a ./new", "go test -v ./ ./a",
 		},
 		"go, another module": {
-			[]string{"go.mod", "module m", "b/go.mod", ""}, "b/b_test.go", "go test -v ./...", "go test -v ./...",
+			[]string{"go.mod", "module m", "b/go.mod", "", "b/c/c.go", ""}, "b/c/c_test.go",
+			"(cd b && go test -v ./c)", "(cd b && go test -v ./c)",
+		},
+		"go, two modules": {
+			[]string{"go.mod", "module m", "b/go.mod", ""}, "a_test.go b/b_test.go", "go test -v ./...", "go test -v ./...",
+		},
+		"a package below": {
+			[]string{"package.json", `{"scripts": {"test": "mocha"}}`, "p/a/package.json", `{"scripts": {"test": "jest"}}`},
+			"p/a/src/a.test.js", "(cd p/a && npx --no-install jest --verbose src/a.test.js)", "",
+		},
+		"a package below, without a runner": {
+			[]string{"package.json", `{"scripts": {"test": "mocha"}}`, "test/package.json", `{"type": "module"}`},
+			"test/a.js", "npx --no-install mocha test/a.js", "",
+		},
+		"a package below, with the environment above": {
+			[]string{"pyproject.toml", "", ".venv/bin/python", "", "p/a/setup.py", "", "p/a/tests/test_a.py", ""},
+			"p/a/tests/test_a.py", "(cd p/a && ../../.venv/bin/python -m pytest tests/test_a.py)",
+			"(cd p/a && ../../.venv/bin/python -m pytest tests/test_a.py)",
 		},
 		"vitest": {
 			[]string{"package.json", `{"scripts": {"test": "pnpm lint && vitest run"}}`}, "test/a b.test.ts test/data.json",
