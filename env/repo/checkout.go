@@ -70,9 +70,20 @@ func checkOut(ctx context.Context, from git, commit, dir string) error {
 		"--object-format="+format); err != nil {
 		return err
 	}
-	pack := filepath.Join(dir, ".git", "objects", "pack", "pack")
+	// Borrowed for as long as it takes to pack them: the repository itself may be read-only, or on another file system.
+	lent, err := stores(ctx, from)
+	if err == nil {
+		err = borrow(filepath.Join(dir, ".git"), lent)
+	}
+	if err != nil {
+		return err
+	}
+	objects := filepath.Join(dir, ".git", "objects")
 	wanted := strings.NewReader("--shallow " + found + "\n" + found + "\n")
-	if _, err := from.run(ctx, wanted, "pack-objects", "--revs", "-q", pack); err != nil {
+	if _, err := to.run(ctx, wanted, "pack-objects", "--revs", "-q", filepath.Join(objects, "pack", "pack")); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Join(objects, "info")); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, ".git", "shallow"), []byte(found+"\n"), 0o644); err != nil {

@@ -43,8 +43,13 @@ git tag base
 echo FIX >f; git commit -qam three; git tag v1; git checkout -qb other; echo OTHER >f; git commit -qam four
 echo STASH >f; git stash -q; git replace base v1; git gc -q`)
 	commit := sh(t, source, "git rev-parse base")
-	for _, from := range []string{source, filepath.Join(source, ".git")} {
-		dir := filepath.Join(t.TempDir(), "out")
+	parents := []string{t.TempDir()}
+	if memory, err := os.MkdirTemp("/dev/shm", "deepswe-test-"); err == nil { // another file system
+		t.Cleanup(func() { os.RemoveAll(memory) })
+		parents = append(parents, memory)
+	}
+	for i, from := range []string{source, filepath.Join(source, ".git")} {
+		dir := filepath.Join(parents[i%len(parents)], "out")
 		if err := CheckOut(t.Context(), from, commit, dir); err != nil {
 			t.Fatal(err)
 		}
