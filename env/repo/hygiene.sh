@@ -17,10 +17,11 @@ fi
 
 # No configuration of the image, no object in the place of another, and nothing fetched.
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0
-export GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/dev/null GIT_NO_LAZY_FETCH=1
+export GIT_NO_REPLACE_OBJECTS=1 GIT_GRAFT_FILE=/nonexistent GIT_NO_LAZY_FETCH=1
 export GIT_AUTHOR_NAME=deepswe GIT_AUTHOR_EMAIL=deepswe@localhost
 export GIT_COMMITTER_NAME=deepswe GIT_COMMITTER_EMAIL=deepswe@localhost
-git() { command git -c core.hooksPath=/dev/null -c core.logAllRefUpdates=false -c protocol.allow=never "$@"; }
+git() { command git -c core.hooksPath=/dev/null -c core.logAllRefUpdates=false -c protocol.allow=never \
+  -c core.fsync=none "$@"; }
 # The old repository is only read, by commands for which no setting of its own starts a program.
 old() { git --git-dir=.git "$@"; }
 
