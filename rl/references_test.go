@@ -9,8 +9,8 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// recorded is what the loss functions of verl b178a3c, SkyRL a956457, slime 624b824 and TRL f2cd577 gave on random batches
-// when they were executed: testdata/references.py says how.
+// recorded is what the loss functions of verl b178a3c, SkyRL a956457, slime 624b824 and TRL f2cd577 gave on random
+// batches when they were executed: testdata/references.py says how.
 type recorded struct {
 	Batches []struct {
 		Mask                                    [][]uint8

@@ -166,7 +166,8 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 		"written anew by the chat template (template), as the endpoint allows (auto)")
 	f.IntVarP(&o.attempts, "attempts", "k", 1, "make `N` attempts at once and choose one, by --verifier (default hybrid)")
 	o.verifier.Add(cmd, "")
-	f.StringVar(&o.apply, "apply", "", "apply the patch to the repository, all of it or nothing; ask as `HOW` shows it first")
+	f.StringVar(&o.apply, "apply", "",
+		"apply the patch to the repository, all of it or nothing; ask as `HOW` shows it first")
 	f.Lookup("apply").NoOptDefVal = applyAll
 	f.StringVar(&o.branch, "branch", "", "commit the patch as the new branch `NAME`")
 	f.StringVar(&o.pull, "pr", "", "open a draft pull request with the patch; branch, fork or agit as `HOW`")

@@ -65,8 +65,8 @@ func (t tree) testsBelow(home string, m Machine, python string, files []string) 
 	return patched, base
 }
 
-// testsOf returns the command lines of [TestCommandsOf] for the package in the directory; empty where no runner is known
-// that runs some files alone.
+// testsOf returns the command lines of [TestCommandsOf] for the package in the directory; empty where no runner is
+// known that runs some files alone.
 func (t tree) testsOf(m Machine, python string, files []string) (patched, base string) {
 	there := slices.DeleteFunc(slices.Clone(files), func(name string) bool { return !t.has(name) })
 	for _, command := range []func([]string) string{

@@ -9,8 +9,8 @@ import (
 	"deepswe/env"
 )
 
-// past makes a repository with two commits; fix commits a third, with a line that nothing may tell, and takes its branch
-// back.
+// past makes a repository with two commits; fix commits a third, with a line that nothing may tell, and takes its
+// branch back.
 const past = `
 export GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@u GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@u
 git init -q -b main . && mkdir -p .git/info

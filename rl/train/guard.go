@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"deepswe/agent/trajectory"
 	"deepswe/rl/metrics"
@@ -27,6 +29,8 @@ type guard struct {
 	best       float64
 	below      int
 	skipped    int
+	// unlearned counts the steps in a row whose rollouts were all masked or dropped.
+	unlearned int
 }
 
 // observeStep takes a step's metrics and returns warnings, and an error that stops the run.
@@ -44,6 +48,9 @@ func (g *guard) observeStep(p metrics.Point) (warnings []string, err error) {
 	if g.settings.MaxSkipped > 0 && g.skipped >= g.settings.MaxSkipped {
 		err = fmt.Errorf("%w: %d optimizer steps in a row had no finite gradient; "+
 			"to fix: lower optimizer.learning_rate, or look at the corrections for mismatch", errGuard, g.skipped)
+	}
+	if text := g.filtered(p); text != "" {
+		warnings = append(warnings, text)
 	}
 	if share, ok := p.Values[part.TrainedShare]; ok && p.Step == 1 && share < leastTrained {
 		err = fmt.Errorf("%w: rows have only %.0f%% of the sampled tokens of the first step; the agent asked the model for "+
@@ -79,6 +86,35 @@ func (g *guard) observeStep(p metrics.Point) (warnings []string, err error) {
 		}
 	}
 	return warnings, err
+}
+
+// sayAgain is the number of steps in a row after which a warning that still holds is repeated.
+const sayAgain = 10
+
+// filtered returns a warning if the algorithm's filter left no rollout of the step to learn from.
+func (g *guard) filtered(p metrics.Point) string {
+	total := p.Values["rollouts/total"]
+	if total == 0 || p.Values["rollouts/masked"]+p.Values["rollouts/filtered"] < total {
+		g.unlearned = 0
+		return ""
+	}
+	var reasons []string
+	for name, share := range p.Values {
+		reason, masked := strings.CutPrefix(name, "masked/")
+		if !masked {
+			reason, masked = strings.CutPrefix(name, "dropped/")
+		}
+		if masked && share > 0 {
+			reasons = append(reasons, reason)
+		}
+	}
+	g.unlearned++
+	if g.unlearned%sayAgain != 1 || len(reasons) == 0 {
+		return ""
+	}
+	slices.Sort(reasons)
+	return fmt.Sprintf("nothing was learned: all %.0f rollouts ended by %s, and the algorithm masks or drops those; "+
+		"to fix: raise that limit, or set filter.%s=keep in algorithm.set", total, strings.Join(reasons, " or "), reasons[0])
 }
 
 // replay observes the steps that a resumed run has behind it. What had stopped it does not count any more.

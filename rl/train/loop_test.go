@@ -394,6 +394,36 @@ func TestGuards(t *testing.T) {
 	}
 }
 
+// Steps whose rollouts are all masked or dropped teach nothing, which is said at the first of them and now and then.
+func TestNothingLeftToLearnFrom(t *testing.T) {
+	t.Parallel()
+	g := guard{settings: config.Guards{Collapse: config.Collapse{Window: 9}}}
+	var said []int
+	for step := 1; step <= 24; step++ {
+		values := map[string]float64{
+			"rollouts/total": 32, "rollouts/masked": 30, "rollouts/filtered": 2, "masked/max_context": 30. / 32,
+			"dropped/timeout": 2. / 32, "masked/max_steps": 0,
+		}
+		if step == 13 {
+			values["rollouts/masked"] = 29
+		}
+		warnings, err := g.observeStep(metrics.Point{Step: step, Values: values})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range warnings {
+			said = append(said, step)
+			if !strings.Contains(w, "all 32 rollouts ended by max_context or timeout") ||
+				!strings.Contains(w, "filter.max_context=keep") {
+				t.Error(w)
+			}
+		}
+	}
+	if want := []int{1, 11, 14, 24}; !slices.Equal(said, want) {
+		t.Errorf("it is said at steps %d, want %d", said, want)
+	}
+}
+
 // A run whose agent spends most of what is sampled on something else than its work stops after the first step, and goes
 // on when it is resumed.
 func TestEntropyOfThePolicyToBeginWith(t *testing.T) {

@@ -27,8 +27,8 @@ const (
 	shortestThere = 20
 )
 
-// The searches of a sandbox for the lines in its standard input, in what git has and in the work tree, and elsewhere. The
-// second prints the files as well.
+// The searches of a sandbox for the lines in its standard input, in what git has and in the work tree, and elsewhere.
+// The second prints the files as well.
 const (
 	searchHere = `cat >/tmp/lines; { git log --all --reflog -p; git fsck --lost-found; git cat-file --batch-all-objects --batch
 git ls-files -z -co | xargs -0 -r cat; find .git -type f -exec cat {} +; } 2>/dev/null | grep -aoFf /tmp/lines | sort -u`
@@ -43,9 +43,9 @@ type mined struct {
 	lines map[string][]string // by the tasks' ids
 }
 
-// No sandbox of a mined task has a line of the solution that its base commit does not have, in the log, the objects and the
-// files of its repository, nor its statement. Elsewhere, no file has half of these lines. DEEPSWE_TEST_MINED names the
-// folders of the tasks, with colons in between.
+// No sandbox of a mined task has a line of the solution that its base commit does not have, in the log, the objects and
+// the files of its repository, nor its statement. Elsewhere, no file has half of these lines. DEEPSWE_TEST_MINED names
+// the folders of the tasks, with colons in between.
 func TestMinedTasksTellNothing(t *testing.T) {
 	folders := os.Getenv("DEEPSWE_TEST_MINED")
 	if folders == "" {

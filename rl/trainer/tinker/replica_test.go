@@ -143,8 +143,8 @@ func TestStuckSampler(t *testing.T) {
 	ready(t, trainer, 3)
 }
 
-// A sampler whose places are taken gives no reply for longer than a stuck one may, and is waited for as long as it counts
-// tokens.
+// A sampler whose places are taken gives no reply for longer than a stuck one may, and is waited for as long as it
+// counts tokens.
 func TestFullSampler(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms := three(t, trainertest.Up, 2*time.Second)

@@ -306,7 +306,7 @@ func TestRefusalsBeforeExecution(t *testing.T) {
 func TestPollsThatAreHeld(t *testing.T) {
 	t.Parallel()
 	for _, hangs := range []bool{false, true} {
-		t.Run(fmt.Sprint(hangs), func(t *testing.T) {
+		t.Run(strconv.FormatBool(hangs), func(t *testing.T) {
 			t.Parallel()
 			s, trainer := server(t, trainertest.Options{}, nil)
 			s.Inject("retrieve_future", slices.Repeat([]trainertest.Fault{{Delay: time.Minute}}, 3)...)

@@ -191,7 +191,8 @@ func (v *VLLM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if state == Full {
 			v.computed++
 		}
-		fmt.Fprintf(w, "# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total{engine=\"0\"} %d\n", v.computed)
+		const name = "vllm:generation_tokens_total"
+		fmt.Fprintf(w, "# TYPE %[1]s counter\n%[1]s{engine=\"0\"} %[2]d\n", name, v.computed)
 	case path == "/tokenize":
 		v.tokenize(w, b)
 	case path == "/v1/completions":
