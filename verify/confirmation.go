@@ -124,8 +124,8 @@ func CanaryModes() []CanaryMode {
 }
 
 // weigh records the evidence that the canaries of all runs are, except for those that are spoilt, and for cases of
-// tests that fail with the reference as well: whether these are wrong makes no difference. A case that passes without a
-// fix shows whether its test is wrong, and one in the log that no list has may be such a case.
+// tests that fail with the reference as well: whether these are wrong makes no difference. A case that passes shows
+// whether its test is wrong, with a fix or without one, and one in the log that no list has may be such a case.
 func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog.Results) {
 	spoilt, known := ref.spoilt(), ref.get()
 	c.Canaries, c.Spoilt = 0, 0
@@ -151,11 +151,12 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog
 			canary.Outright: OutrightEvidence, canary.Telling: OutrightEvidence, canary.Expectation: PairedEvidence,
 			canary.Withheld: OutsideEvidence,
 		}[one.Kind]
+		shared := x.told && cases(one) > 1
 		for _, id := range one.Tests {
 			switch by[id] = strength; {
 			case known.unplain[unplainPass{id, testlog.Failed}]:
 				by[id] = NoEvidence
-			case strength == PairedEvidence && (maintained[testOf(id)] || x.told && slices.ContainsFunc(one.Tests, passes)):
+			case strength == PairedEvidence && (maintained[testOf(id)] || shared):
 				by[id] = OutrightEvidence
 			}
 		}
@@ -179,6 +180,16 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog
 	if n := x.guesses(spoilt); n > 0 {
 		c.Odds = min(most, max(1, x.oddsOf(n)))
 	}
+}
+
+// cases counts the tests of a canary without those that others are cases of.
+func cases(c canary.Canary) (n int) {
+	for _, id := range c.Tests {
+		if !slices.ContainsFunc(c.Tests, func(other string) bool { return other != id && testOf(other) == id }) {
+			n++
+		}
+	}
+	return n
 }
 
 // testOf returns the test that an id of pytest or of Go names a case of.

@@ -105,7 +105,7 @@ func (t *trial) mixOptions(ctx context.Context, w canary.Writer, tests map[strin
 	if said := saidByScript(t.task.Tests.Script); said != "" {
 		o.Sources = append(o.Sources, canary.Source{Name: "script", Data: []byte(said)})
 	}
-	o.Hidden = slices.Collect(maps.Keys(tests))
+	o.Hidden, o.Earlier = slices.Collect(maps.Keys(tests)), t.earlier
 	if t.task.Tests.RewardFile != "" || t.mixing.foreign || !all {
 		o.Record = ""
 	}

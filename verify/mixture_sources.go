@@ -53,6 +53,30 @@ func (t *trial) sources(
 	return s.found, s.all, nil
 }
 
+// readEarlier reads the tests of the repository in the place of which others are installed, before code of the patch can
+// have changed them.
+func (t *trial) readEarlier(ctx context.Context, patch []byte) error {
+	w, ok := canary.ForParser(t.parser())
+	if t.mixing == nil || !ok {
+		return nil
+	}
+	names := patchedPaths(patch)
+	for name := range t.task.Tests.Files {
+		names = append(names, name)
+	}
+	for _, name := range names {
+		if name = t.at(name); !w.Holds(name) {
+			continue
+		}
+		data, _, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: 4 << 20})
+		if err != nil && env.IsInfrastructure(ctx, err) {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		t.earlier = append(t.earlier, canary.Source{Name: name, Data: data})
+	}
+	return nil
+}
+
 // named returns the paths that the task says.
 func (s *testSources) named(ctx context.Context, ids []string) ([]string, error) {
 	tests := s.trial.task.Tests

@@ -48,6 +48,11 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 	var patch []byte
 	if prepares {
 		p, patch = p.withoutPatch(t.sb.Dir())
+	}
+	if err := t.readEarlier(ctx, patch); err != nil {
+		return r, false, err
+	}
+	if prepares {
 		if r, ended, err = t.prepare(ctx, p, state); err != nil || !ended {
 			return r, false, err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/repo"
+	"deepswe/verify/canary"
 	"deepswe/verify/harness"
 	"deepswe/verify/testlog"
 )
@@ -40,6 +41,8 @@ type trial struct {
 	// ran is how long the script ran, exit how it ended.
 	ran  time.Duration
 	exit ending
+	// earlier are the tests of the repository in the place of which others are installed.
+	earlier []canary.Source
 	// tampered are files that tests run with and that were changed before them, by path.
 	tampered map[string]string
 	// mixed is what was made wrong, found what the run has shown about it.

@@ -110,7 +110,8 @@ func isConfiguration(name, base, stem, ext string) bool {
 		return true
 	}
 	if strings.HasPrefix(base, ".") {
-		return strings.Contains(base, "rc") || strings.HasPrefix(base, ".env") || strings.HasPrefix(base, ".pytest") ||
+		first, _, _ := strings.Cut(base[1:], ".")
+		return strings.HasSuffix(first, "rc") || strings.HasPrefix(base, ".env") || strings.HasPrefix(base, ".pytest") ||
 			strings.HasPrefix(base, ".pnp") || slices.Contains([]string{".coveragerc", ".rspec", ".python-version"}, base)
 	}
 	if strings.HasPrefix(base, "tsconfig.") && path.Ext(base) == ".json" {

@@ -77,6 +77,8 @@ type Options struct {
 	Hidden []string
 	// Most is the maximum number of tests that are changed; 0 means all.
 	Most int
+	// Earlier are the versions of sources that the repository has: whoever wrote the patch has seen these.
+	Earlier []Source
 	// Before is the log of a run without a fix, which tells where tests failed; empty if there was none.
 	Before []byte
 	// Excluded are mutations that must not be used.

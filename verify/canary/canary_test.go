@@ -302,6 +302,28 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// Who knows the test that the repository has knows that what was in it is right.
+func TestEarlier(t *testing.T) {
+	t.Parallel()
+	const before, after = "def test_a():\n    assert f() == \"red chair\"\n", "def test_a():\n    assert f() == \"red table\"\n"
+	for earlier, words := range map[string]string{before: "red", after: "[a-z]+"} {
+		for seed := range uint64(20) {
+			set, err := New(Python{}, Options{
+				Tests: []string{"test_a.py::test_a"}, Fixes: 1, Sources: []Source{{"test_a.py", []byte(after)}},
+				Earlier: []Source{{"test_a.py", []byte(earlier)}}, Rand: random(seed),
+			})
+			if err != nil || len(set.Canaries) != 1 {
+				t.Fatalf("%+v, %v", set.Canaries, err)
+			}
+			data := string(set.Files([]int{0})[0].Data)
+			kept := regexp.MustCompile(`"` + words + ` `).MatchString(data)
+			if set.Canaries[0].Kind == Expectation && !kept {
+				t.Errorf("got\n%s", data)
+			}
+		}
+	}
+}
+
 // Reports of Vitest and Jest are read without a number at their end, which may be a part of the title.
 func TestTitleThatIsCut(t *testing.T) {
 	t.Parallel()

@@ -139,8 +139,10 @@ func jsOthers(kind byte, text string, r *chance) []string {
 		return []string{"false"}
 	case text == "false":
 		return []string{"true"}
-	case text == "null" || text == "undefined":
-		return []string{"0"}
+	case text == "null":
+		return []string{"undefined"}
+	case text == "undefined":
+		return []string{"null"}
 	}
 	return nil
 }

@@ -42,14 +42,14 @@ func TestJavaScriptNegations(t *testing.T) {
 	}
 }
 
-// A test that compares with no value expects the opposite.
+// A test that compares with no value expects the opposite, of which few people would think.
 func TestNewNegates(t *testing.T) {
 	t.Parallel()
 	set, err := New(JavaScript{}, Options{
 		Tests: []string{"a type"}, Rand: random(1),
 		Sources: []Source{{"a.spec.js", []byte("it('a type', () => {\n  expect(() => f(3)).to.throw(TypeError)\n})\n")}},
 	})
-	if err != nil || len(set.Canaries) != 1 || set.Canaries[0].Kind != Expectation {
+	if err != nil || len(set.Canaries) != 1 || set.Canaries[0].Kind != Telling {
 		t.Errorf("%+v, %v", set.Canaries, err)
 	}
 }

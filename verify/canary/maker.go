@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -125,7 +126,7 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 		return "enough other tests are changed"
 	}
 	file := m.options.Sources[at].Name
-	chosen, way, ok := m.choose(at, t, titles(file, id, t), fixes, only)
+	chosen, way, ok := m.choose(at, t, id, fixes, only)
 	if !ok {
 		return "no change of it makes it fail"
 	}
@@ -186,10 +187,9 @@ func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 
 // choose picks a mutation by chance, among those that give themselves away least. In tests to fix, it prefers those
 // where a fix is needed. If only is not empty, the mutation is of that kind.
-func (m *maker) choose(
-	at int, t test, titles literal.Text, fixes bool, only Kind,
-) (chosen mutation, way []edit, ok bool) {
+func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen mutation, way []edit, ok bool) {
 	var best []mutation
+	titles := titles(m.options.Sources[at].Name, id, t)
 	from, to := t.extent()
 	data := m.options.Sources[at].Data
 	if m.options.Variants {
@@ -206,6 +206,7 @@ func (m *maker) choose(
 		m.vocabularies[at] = known
 	}
 	r := newChance(m.options.Rand, data[from:to], known)
+	r.earlier = m.earlier(at, id, data[from:to])
 	for _, one := range slices.Concat(m.withhold(t, titles), t.mutations(r)) {
 		key := mutationKey(m.options.Sources[at].Name, t, one.key)
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
@@ -228,6 +229,30 @@ func (m *maker) choose(
 	}
 	chosen = best[m.options.Rand.IntN(len(best))]
 	return chosen, chosen.ways[m.options.Rand.IntN(len(chosen.ways))], true
+}
+
+// earlier counts the words and numbers in the literals of the test that the repository has, if that is another one:
+// whoever wrote the patch knows that what it had is right. If it is the same, all of it is known.
+func (m *maker) earlier(at int, id string, test []byte) map[string]int {
+	name := m.options.Sources[at].Name
+	i := slices.IndexFunc(m.options.Earlier, func(s Source) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	data, _, _ := short(m.options.Earlier[i], m.options.Tests)
+	found, err := m.writer.parse(Source{name, data})
+	if err != nil {
+		return nil
+	}
+	t, ok := found.find(id)
+	if !ok {
+		return nil
+	}
+	from, to := t.extent()
+	if bytes.Equal(data[from:to], test) {
+		return nil
+	}
+	return wordsOf(data[from:to])
 }
 
 // taken reports whether another canary changes a part of the file that the edits change: tests may be inside of others.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"deepswe/env"
 )
 
 // A wrong value must not show that it is wrong: it may be the smaller or the larger number, and any letter. Code under
@@ -123,7 +125,7 @@ func otherTexts(text string, r *chance) []string {
 		if len(others) == 0 {
 			others = r.ordinary(word)
 		}
-		if len(others) == 0 && strings.Count(text, word) > 1 {
+		if len(others) == 0 && strings.Count(text, word) > 1 && !coded().MatchString(text) {
 			others = otherTexts(word, &chance{Rand: r.Rand})
 		}
 		if len(others) > 0 && !strings.HasSuffix(text[:from], `\`) {
@@ -146,6 +148,14 @@ func otherTexts(text string, r *chance) []string {
 		return []string{text + "s"}
 	}
 	choice = strings.Replace(choice, string(last), "", 1)
+	if last > '9' && coded().MatchString(text) {
+		choice = strings.Map(func(r rune) rune {
+			if strings.ContainsRune(text, r) {
+				return r
+			}
+			return -1
+		}, choice)
+	}
 	var others []string
 	for _, i := range r.Perm(len(choice)) {
 		other := text[:len(text)-1] + choice[i:i+1]
@@ -155,6 +165,9 @@ func otherTexts(text string, r *chance) []string {
 	}
 	return others[:min(len(others), otherVersions)]
 }
+
+// coded matches a code, which may have no other letters than it has: #70d6da.
+var coded = env.Pattern(`[A-Za-z][0-9]|[0-9][A-Za-z]`)
 
 // opposite are the words of JSON that no other word can take the place of.
 var opposite = map[string]string{"true": "false", "false": "true", "null": "0"}

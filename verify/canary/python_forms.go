@@ -7,35 +7,34 @@ import (
 	"deepswe/env"
 )
 
-// pyErrors are errors that tests often expect, with the bases that they have among them.
-var pyErrors = map[string]string{
-	"AssertionError": "", "AttributeError": "", "FileNotFoundError": "OSError", "ImportError": "",
-	"IndexError": "LookupError", "KeyError": "LookupError", "NotImplementedError": "RuntimeError", "OSError": "",
-	"OverflowError":   "ArithmeticError",
-	"PermissionError": "OSError", "RuntimeError": "", "StopIteration": "", "TimeoutError": "OSError", "TypeError": "",
-	"UnicodeDecodeError": "ValueError", "UnicodeEncodeError": "ValueError", "ValueError": "",
-	"ZeroDivisionError": "ArithmeticError",
+// pyErrors are errors that tests often expect. Those of a row are about as frequent, and none is a base of another one
+// there: if a rare one took the place of a frequent one, it would show.
+var pyErrors = [][]string{
+	{"ValueError", "TypeError"},
+	{"AttributeError", "IndexError", "KeyError", "NotImplementedError", "RuntimeError"},
+	{
+		"AssertionError", "FileNotFoundError", "ImportError", "OverflowError", "PermissionError", "StopIteration",
+		"TimeoutError", "UnicodeDecodeError", "UnicodeEncodeError", "ZeroDivisionError",
+	},
 }
 
-// pyOtherErrors returns errors that may be expected instead of one: those that its file expects elsewhere, and usual
-// ones. A class of unknown bases is not exchanged for one of which it is likely to be derived.
-func (t *pyFunction) pyOtherErrors(name string) []string {
-	base, known := pyErrors[name]
-	var others []string
+// pyOtherErrors returns errors that may be expected instead of one: those of its row, or others that are in none and
+// that its file expects elsewhere.
+func (t *pyFunction) pyOtherErrors(name string) (others []string) {
+	row := func(name string) int {
+		return slices.IndexFunc(pyErrors, func(all []string) bool { return slices.Contains(all, name) })
+	}
+	if at := row(name); at >= 0 {
+		others = slices.Clone(pyErrors[at])
+	}
 	for _, found := range pyExpected().FindAllSubmatch(t.file.data, -1) {
 		other := string(found[1])
-		if _, usual := pyErrors[other]; !usual && other != "Exception" && other != "BaseException" && (known || base == "") {
-			others = append(others, other)
-		}
-	}
-	for other := range pyErrors {
-		if known || other != "ValueError" && other != "RuntimeError" {
+		if row(name) < 0 && row(other) < 0 && other != "Exception" && other != "BaseException" {
 			others = append(others, other)
 		}
 	}
 	slices.Sort(others)
-	others = slices.Compact(others)
-	return slices.DeleteFunc(others, func(other string) bool { return other == name || other == base })
+	return slices.DeleteFunc(slices.Compact(others), func(other string) bool { return other == name })
 }
 
 var (

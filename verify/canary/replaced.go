@@ -55,18 +55,22 @@ func tells(data []byte, way []edit, titles literal.Text, imported map[string]boo
 }
 
 // odd reports whether a mutation that can be made in one way only gives itself away. It does if it only adds to what
-// was expected, because few people would write [0] for [], "s" for "", or "done.s" for "done."; and if it turns a check
-// into its opposite, and a title says which side is right: what is rejected is not allowed.
+// was expected, because few people would write [0] for [], "s" for "", or "done.s" for "done."; if 0 takes the place of
+// nothing, because nothing never takes that of 0; if it makes a check one that something does not hold, of which there
+// is one for five others; and if it turns a check into its opposite, and a title or a name in it says which side is
+// right: what is rejected is not allowed.
 func odd(data []byte, m mutation, titles literal.Text) bool {
 	if len(m.ways) != 1 || len(m.ways[0]) != 1 {
 		return false
 	}
 	before, after, _, _ := changed(data, m.ways[0][0])
 	inverted := inverts().MatchString(before + after)
-	if before == "" && !inverted {
+	if before == "" && !inverted || after == "0" && before > "9" || negates().MatchString(after) && !negates().MatchString(before) {
 		return true
 	}
-	return (inverted || before != "" && before[0] > '9') && slices.ContainsFunc(titles, sided().MatchString)
+	named := applied().ReplaceAllString(inverts().ReplaceAllString(lineAt(data, m.ways[0][0].at), " "), " ")
+	return (inverted || before != "" && before[0] > '9') &&
+		slices.ContainsFunc(slices.Concat(titles, literal.Read(named)), sided().MatchString)
 }
 
 // measures reports whether a mutation makes a length wrong in a test that checks something else as well: how many
@@ -93,6 +97,10 @@ var kindOfError = env.Pattern(`(Error|Exception|Warning)$`)
 var (
 	// inverts matches what makes a check its opposite.
 	inverts = env.Pattern(`(?i)not|true|false|!`)
+	// negates matches what makes a check one that something does not hold.
+	negates = env.Pattern(`(?i)not|!`)
+	// applied matches what a check calls, and words of the language.
+	applied = env.Pattern(`[\w.]+\(|\b(is|None|null|undefined|empty)\b`)
 	// sided matches words of titles that say whether something holds, in the form of package literal.
 	sided = env.Pattern(` (no|not|non|never|without|none|nothing|lack|missing|absent|empty|in?valid|bad|wrong|true|` +
 		`false|fail\w*|refus\w*|reject\w*|den(y|ie\w*)|forbid\w*|disallow\w*|disabled?|ignor\w*|skip\w*|exclud\w*|omit\w*|` +

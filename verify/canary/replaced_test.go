@@ -33,10 +33,14 @@ func TestGivesItselfAway(t *testing.T) {
 	}{
 		{"def test_list():\n    assert f('a') == []\n", Telling},
 		{"def test_list():\n    assert f('a') == ['x']\n", Expectation},
-		{"def test_it():\n    assert f('a')\n", Expectation},
-		{"def test_it_is_refused():\n    assert f('a')\n", Telling},
-		{"def test_units():\n    assert f('a')\n", Expectation},
-		{"def test_a():\n    x = f('a')\n    assert len(x) == 5\n    assert 3 in x\n", Expectation},
+		{"def test_it():\n    assert not f('a')\n", Expectation},
+		{"def test_it():\n    assert f('a')\n", Telling},
+		{"def test_it_is_refused():\n    assert not f('a')\n", Telling},
+		{"def test_units():\n    assert not f('a')\n", Expectation},
+		{"def test_units():\n    invalid = 'a'\n    assert not f(invalid)\n", Telling},
+		{"def test_units():\n    assert not is_valid('a')\n", Expectation},
+		{"def test_units():\n    assert f('a') == [None]\n", Telling},
+		{"def test_a():\n    x = f('a')\n    assert len(x) == 5\n    assert 3 not in x\n", Expectation},
 		{"def test_missing_key():\n    with raises(KeyError):\n        f('a')\n", Telling},
 	} {
 		set, err := New(Python{}, Options{
@@ -60,6 +64,7 @@ func TestOtherValuesAreOfTheirKind(t *testing.T) {
 	known := vocabulary{words: map[string]int{"new": 1, "word": 1}}
 	for text, kind := range map[string]string{
 		"<em>new</em>": `^<(\w+)>\w+</(\w+)>$`, "0.25": `^0\.\d\d$`, "4.5": `^\d+\.5$`, "true": `^false$`,
+		"#70d6da": `^#70d6dd$`,
 		"on Monday": `^on (?:[A-LN-Z][a-z]{4,6}|M[a-np-z][a-z]{3,5})$`, "a3": `^a\d$`,
 	} {
 		r := newChance(random(1), nil, known)
