@@ -64,7 +64,7 @@ func TestOtherValuesAreOfTheirKind(t *testing.T) {
 	known := vocabulary{words: map[string]int{"new": 1, "word": 1}}
 	for text, kind := range map[string]string{
 		"<em>new</em>": `^<(\w+)>\w+</(\w+)>$`, "0.25": `^0\.\d\d$`, "4.5": `^\d+\.5$`, "true": `^false$`,
-		"#70d6da": `^#70d6dd$`,
+		"#70d6da":   `^#70d6dd$`,
 		"on Monday": `^on (?:[A-LN-Z][a-z]{4,6}|M[a-np-z][a-z]{3,5})$`, "a3": `^a\d$`,
 	} {
 		r := newChance(random(1), nil, known)
