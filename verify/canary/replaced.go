@@ -69,8 +69,8 @@ func odd(data []byte, m mutation, titles literal.Text) bool {
 		return true
 	}
 	named := applied().ReplaceAllString(inverts().ReplaceAllString(lineAt(data, m.ways[0][0].at), " "), " ")
-	return (inverted || before != "" && before[0] > '9') &&
-		slices.ContainsFunc(slices.Concat(titles, literal.Read(named)), sided().MatchString)
+	return (inverted || before != "" && before[0] > '9') && slices.ContainsFunc(titles, sided().MatchString) ||
+		inverted && slices.ContainsFunc(literal.Read(named), sided().MatchString)
 }
 
 // measures reports whether a mutation makes a length wrong in a test that checks something else as well: how many
