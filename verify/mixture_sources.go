@@ -53,8 +53,8 @@ func (t *trial) sources(
 	return s.found, s.all, nil
 }
 
-// readEarlier reads the tests of the repository in the place of which others are installed, before code of the patch can
-// have changed them.
+// readEarlier reads the tests of the repository in the place of which others are installed, before code of the patch
+// can have changed them.
 func (t *trial) readEarlier(ctx context.Context, patch []byte) error {
 	w, ok := canary.ForParser(t.parser())
 	if t.mixing == nil || !ok {

@@ -65,7 +65,8 @@ func odd(data []byte, m mutation, titles literal.Text) bool {
 	}
 	before, after, _, _ := changed(data, m.ways[0][0])
 	inverted := inverts().MatchString(before + after)
-	if before == "" && !inverted || after == "0" && before > "9" || negates().MatchString(after) && !negates().MatchString(before) {
+	negated := negates().MatchString(after) && !negates().MatchString(before)
+	if before == "" && !inverted || after == "0" && before > "9" || negated {
 		return true
 	}
 	named := applied().ReplaceAllString(inverts().ReplaceAllString(lineAt(data, m.ways[0][0].at), " "), " ")
