@@ -21,6 +21,15 @@ var jsOpposites = map[string]string{
 	"toBeUndefined": "toBeDefined", "toBeNaN": "toBeNull", "throws": "doesNotThrow", "doesNotThrow": "throws",
 }
 
+// jsThrows are the methods that expect an error, with the argument that is its class.
+var jsThrows = map[string]int{"throws": 1, "rejects": 1, "toThrow": 0, "toThrowError": 0}
+
+// jsErrors are errors of the language that tests expect about as often as each other, and none of which is a base of
+// another one.
+var jsErrors = map[string]string{
+	"RangeError": "TypeError", "TypeError": "RangeError", "SyntaxError": "ReferenceError", "ReferenceError": "SyntaxError",
+}
+
 func (t *jsTest) mutations(r *chance) []mutation {
 	f := t.file
 	var all, negations []mutation
@@ -84,6 +93,15 @@ func (f *jsFile) headed(i int) bool {
 // wrong returns the replacements that make the check with the method at token i expect something else.
 func (f *jsFile) wrong(i int, r *chance) (from, to int, texts []string) {
 	method, open := f.text(i), i+1
+	if at, ok := jsThrows[method]; ok && !f.negated(i) {
+		arguments := f.arguments(open)
+		if at < len(arguments) && arguments[at][1]-arguments[at][0] == 1 {
+			if other := jsErrors[f.text(arguments[at][0])]; other != "" {
+				class := f.tokens[arguments[at][0]]
+				return class.From, class.To, []string{other}
+			}
+		}
+	}
 	if other := jsOpposites[method]; other != "" && !f.negated(i) {
 		return f.tokens[i].From, f.tokens[i].To, []string{other}
 	}
