@@ -25,8 +25,8 @@ type replica struct {
 	// calls are the turns under way, pace the seconds of one since the last publication; 0 is not known.
 	calls int
 	pace  float64
-	// moved is when a turn has last ended, begun beside no other, or counted what its engine has computed has changed.
-	// left is set for a server that is no longer named.
+	// moved is when the server last showed progress: a turn ended, or began beside no other, or its counters changed.
+	// counted are these counters. left is set once the configuration no longer names the server.
 	moved   time.Time
 	counted string
 	left    bool

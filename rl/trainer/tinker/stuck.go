@@ -16,8 +16,8 @@ var errStuck = errors.New("it lists its models, and gives no reply")
 // then.
 const mostStill = 6
 
-// progress returns errStuck for a server whose turns do not end and that does not sample one more token either, unless
-// it counts what it computes meanwhile: one with few places and long replies does neither for minutes.
+// progress returns errStuck for a server whose turns do not end and that does not sample one more token either. One
+// whose counters change is not stuck: with few places and long replies it may do neither for minutes.
 func (a *adapters) progress(ctx context.Context, s *replica) error {
 	a.mu.Lock()
 	busy := s.calls > 0
@@ -29,7 +29,7 @@ func (a *adapters) progress(ctx context.Context, s *replica) error {
 	defer cancel()
 	counted := s.counts(counting)
 	a.mu.Lock()
-	if counted != s.counted {
+	if counted != "" && counted != s.counted {
 		s.counted, s.moved = counted, time.Now()
 	}
 	still := time.Since(s.moved) > mostStill*a.probing

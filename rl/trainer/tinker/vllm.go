@@ -133,7 +133,7 @@ func (s *vllm) loaded(ctx context.Context) (map[string]string, error) {
 // engineCounts are metrics of vLLM that change as long as its engine works.
 var engineCounts = []string{"vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:kv_cache_usage_perc"}
 
-// counts returns what the server counts of its engine's work, to be compared; empty if it does not say.
+// counts returns the counters of the engine's work as a text to compare; empty if the server does not report them.
 func (s *vllm) counts(ctx context.Context) string {
 	status, text, err := s.do(ctx, http.MethodGet, strings.TrimSuffix(s.url, "/v1")+"/metrics", nil)
 	if err != nil || status >= 300 {
