@@ -32,8 +32,8 @@ func pythons(raw []byte) bool {
 	return json.Valid(plain) && (len(plain) != len(raw) || slices.ContainsFunc(escape.FindAll(raw, -1), half))
 }
 
-// JSON reads a value as Python's json.loads does. The error wraps [ErrUnknown] if the value has no
-// counterpart here.
+// JSON reads a value as Python's json.loads does. The error wraps [ErrUnknown] if the value has no counterpart
+// here.
 func JSON(raw []byte) (any, error) {
 	if pythons(raw) {
 		return nil, fmt.Errorf("%w: JSON with NaN, Infinity, or half of a character", ErrUnknown)

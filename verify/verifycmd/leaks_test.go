@@ -14,7 +14,6 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/dataset"
-	"deepswe/env/local"
 	history "deepswe/env/mine"
 	"deepswe/env/repo"
 	"deepswe/env/testkit"
@@ -27,8 +26,8 @@ const (
 	shortestThere = 20
 )
 
-// The searches of a sandbox for the lines in its standard input, in what git has and in the work tree, and elsewhere.
-// The second prints the files as well.
+// Shell scripts that search a sandbox for the lines on their standard input: what git has and the work tree, and the
+// rest of the file system. The second prints the files as well.
 const (
 	searchHere = `cat >/tmp/lines; { git log --all --reflog -p; git fsck --lost-found; git cat-file --batch-all-objects --batch
 git ls-files -z -co | xargs -0 -r cat; find .git -type f -exec cat {} +; } 2>/dev/null | grep -aoFf /tmp/lines | sort -u`
@@ -51,15 +50,7 @@ func TestMinedTasksTellNothing(t *testing.T) {
 	if folders == "" {
 		testkit.Skip(t, "mined", "DEEPSWE_TEST_MINED is not set")
 	}
-	p, err := local.NewBwrap(local.Options{Scratch: t.TempDir()})
-	if err != nil {
-		testkit.Skip(t, "bwrap", err)
-	}
-	defer func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	p := openBwrap(t)
 	for _, folder := range filepath.SplitList(folders) {
 		groups := map[string]*mined{}
 		for task, err := range dataset.Read(folder, dataset.Options{Strict: true}) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"deepswe/env"
 	"deepswe/env/local"
 	"deepswe/env/testkit"
 	"deepswe/verify"
@@ -41,21 +42,28 @@ if _m:
     _m.Function.runtest = _runtest
 `
 
+// openBwrap opens bubblewrap's sandboxes, which are closed at the end of the test.
+func openBwrap(t *testing.T) env.Provider {
+	t.Helper()
+	p, err := local.NewBwrap(local.Options{Scratch: t.TempDir()})
+	if err != nil {
+		testkit.Skip(t, "bwrap", err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
 // Where it has to be guessed which tests are wrong, a reward is as rare as the verdict says: of 20 times, it is not won
 // more often than by chance with one in a thousand. Withheld tests are never guessed.
 func TestOdds(t *testing.T) {
 	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
 		testkit.Skip(t, "odds", "DEEPSWE_TEST_FULL is not set")
 	}
-	p, err := local.NewBwrap(local.Options{Scratch: t.TempDir()})
-	if err != nil {
-		testkit.Skip(t, "bwrap", err)
-	}
-	defer func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	p := openBwrap(t)
 	e := &verify.Evaluator{Provider: p, Run: "test-odds", Training: true, Evidence: verify.PairedEvidence}
 	const times = 20
 	for _, cheat := range byChance {
