@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -70,12 +72,14 @@ func TestChaosOnRealServers(t *testing.T) {
 	for i, s := range servers {
 		chaos.Go(func() { s.disturb(ctx, t, rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), uint64(i)))) })
 	}
+	share := 0.0
+	chaos.Go(func() { share = wellTogether(ctx, trainer, samplers) })
 	points := run(load(steps))
 	stop()
 	chaos.Wait()
 	t.Log(curve(points))
-	t.Logf("a step took %.1f s, undisturbed %.1f s: %.0f%% of the throughput", pace(points), undisturbed,
-		100*undisturbed/pace(points))
+	t.Logf("a step took %.1f s, undisturbed %.1f s: %.0f%% of the throughput; the trainer and a sampler were well for %.0f%% "+
+		"of the time", pace(points), undisturbed, 100*undisturbed/pace(points), 100*share)
 	for _, s := range servers {
 		t.Logf("%s was killed %d times, stopped %d times, slow %d times; it was of use for %.0f%% of the time", s.name,
 			s.killed, s.stopped, s.slowed, 100*(1-float64(s.lost)/float64(s.disturbed)))
@@ -93,11 +97,25 @@ func pace(points []metrics.Point) float64 {
 	return 0
 }
 
+// wellTogether returns the share of the time until the context ends in which nothing disturbs the trainer and at least
+// one sampler. No run can make more of its servers, apart from what it does ahead.
+func wellTogether(ctx context.Context, trainer *realServer, samplers []*realServer) float64 {
+	well, all := 0, 0
+	for env.Sleep(ctx, 100*time.Millisecond) == nil {
+		all++
+		if !trainer.ill.Load() && slices.ContainsFunc(samplers, func(s *realServer) bool { return !s.ill.Load() }) {
+			well++
+		}
+	}
+	return float64(well) / float64(max(all, 1))
+}
+
 // realServer is a server that a script starts, which writes the number of its process group to a file.
 type realServer struct {
 	name, script, state, url, model string
 	args, variables                 []string
 
+	ill                     atomic.Bool // it is being disturbed
 	killed, stopped, slowed int
 	lost, disturbed         time.Duration
 }
@@ -168,6 +186,7 @@ func (s *realServer) disturb(ctx context.Context, t *testing.T, random *rand.Ran
 	}
 	for env.Sleep(ctx, seconds(20, 120)) == nil {
 		at := time.Now()
+		s.ill.Store(true)
 		switch random.IntN(6) {
 		case 0:
 			s.killed++
@@ -188,6 +207,7 @@ func (s *realServer) disturb(ctx context.Context, t *testing.T, random *rand.Ran
 				_ = env.Sleep(ctx, 100*time.Millisecond)
 			}
 		}
+		s.ill.Store(false)
 		s.lost += time.Since(at)
 	}
 }
