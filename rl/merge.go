@@ -1,6 +1,10 @@
 package rl
 
-import "slices"
+import (
+	"slices"
+
+	"deepswe/agent/trajectory"
+)
 
 // Splits counts, by cause, the turns whose prompt did not extend the row, so that a new row had to begin.
 type Splits struct {
@@ -68,9 +72,9 @@ const (
 // extends reports whether prompt begins with all of the previous turn, and counts the cause if it does not.
 func (s *Splits) extends(prev Turn, prompt []int32) bool {
 	p, c := len(prev.PromptIDs), len(prev.CompletionIDs)
-	n := commonPrefix(prompt, prev.PromptIDs)
+	n := trajectory.Sequence(prev.PromptIDs).Shared(prompt)
 	if n == p {
-		n += commonPrefix(prompt[p:], prev.CompletionIDs)
+		n += trajectory.Sequence(prev.CompletionIDs).Shared(prompt[p:])
 	}
 	switch {
 	case n == p+c:
@@ -83,22 +87,6 @@ func (s *Splits) extends(prev Turn, prompt []int32) bool {
 		s.CompletionDiverges++
 	}
 	return false
-}
-
-// commonPrefix is the length of the longest common prefix. Prompts repeat the whole history, so this is most of the
-// work of a long rollout: arrays are compared at once.
-func commonPrefix(a, b []int32) int {
-	n := min(len(a), len(b))
-	i := 0
-	for ; i+256 <= n; i += 256 {
-		if [256]int32(a[i:]) != [256]int32(b[i:]) {
-			break
-		}
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
 }
 
 // measure counts what [merge] will build from the spans.

@@ -326,15 +326,11 @@ func (p *rolloutPage) addTokens(m member) {
 // turnsOf returns the tokens of a rollout's turns.
 func turnsOf(r rl.Rollout) []turn {
 	turns := make([]turn, 0, len(r.Turns))
-	var last []int32
+	var last trajectory.Sequence
 	for i, s := range r.Turns {
-		t := turn{}
-		shared := 0
-		for shared < min(len(last), len(s.PromptIDs)) && last[shared] == s.PromptIDs[shared] {
-			shared++
-		}
-		t.NewTokens, t.Split = len(s.PromptIDs)-shared, i > 0 && shared < len(last)
-		last = append(append(last[:0], s.PromptIDs...), s.CompletionIDs...)
+		shared := last.Shared(s.PromptIDs)
+		t := turn{NewTokens: len(s.PromptIDs) - shared, Split: i > 0 && shared < len(last)}
+		last = last.Follow(&s)
 		if s.PolicyVersion != nil {
 			t.Version = strconv.FormatInt(*s.PolicyVersion, 10)
 		}
