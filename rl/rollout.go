@@ -71,6 +71,17 @@ func (r *Row) AdvantageOf(t int) float64 {
 	return r.Advantages[t]
 }
 
+// TrainedTokens returns the number of trained tokens.
+func (r *Row) TrainedTokens() int {
+	n := 0
+	for _, m := range r.Mask {
+		if m != 0 {
+			n++
+		}
+	}
+	return n
+}
+
 // Effective reports whether any trained token has an advantage that is not 0.
 func (r *Row) Effective() bool {
 	for t, m := range r.Mask {

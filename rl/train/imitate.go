@@ -35,12 +35,12 @@ const exampleStream = 0x6c6573736f6e
 
 // batch returns the examples of an update; the first is 1. Each epoch has all rows in an order of its own, which
 // depends on the seed.
-func (m *imitation) batch(step int) []*examples.Example {
+func (m *imitation) batch(step int) []examples.Example {
 	epoch, at := (step-1)/m.perEpoch(), (step-1)%m.perEpoch()
 	order := rand.New(rand.NewPCG(m.seed^exampleStream, uint64(epoch))).Perm(len(m.data.Train))
-	var out []*examples.Example
+	var out []examples.Example
 	for _, i := range order[at*m.settings.Batch : min((at+1)*m.settings.Batch, len(order))] {
-		out = append(out, &m.data.Train[i])
+		out = append(out, m.data.Train[i])
 	}
 	return out
 }
@@ -131,21 +131,9 @@ func (m *imitation) measure(ctx context.Context, step int, values map[string]flo
 		defer cancel()
 	}
 	start := m.now()
-	all := make([]*examples.Example, len(m.data.Held))
-	tokens := 0
-	for i := range m.data.Held {
-		all[i] = &m.data.Held[i]
-		tokens += all[i].Trained()
-	}
+	all := examples.Complete(m.data.Held, m.settings.Mean)
 	loss := 0.0
-	for part := range slices.Chunk(all, max(m.settings.Batch, 1)) {
-		rows := make([]rl.Row, len(part))
-		for i, e := range part {
-			rows[i] = e.Complete(1 / float64(tokens))
-			if m.settings.Mean == config.OverRows {
-				rows[i].Scale = 1 / float64(len(all)) / float64(e.Trained())
-			}
-		}
+	for rows := range slices.Chunk(all, m.settings.Batch) {
 		logprobs, err := m.trainer.Forward(ctx, rows)
 		if err != nil {
 			return err

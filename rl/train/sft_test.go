@@ -134,10 +134,6 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var batch []*examples.Example
-	for i := range l.Train {
-		batch = append(batch, &l.Train[i])
-	}
 	language := digits(t)
 	for _, mean := range []config.Mean{config.OverTokens, config.OverRows} {
 		var all [][][]float64
@@ -154,7 +150,7 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				rows := examples.Complete(batch, mean)
+				rows := examples.Complete(l.Train, mean)
 				update := part.Trainer{Trainer: tr}
 				if own {
 					update.Imitate = tr.Imitate
@@ -337,8 +333,8 @@ func TestOrderOfExamples(t *testing.T) {
 		order := ""
 		for i := range m.perEpoch() {
 			for _, e := range m.batch(epoch*m.perEpoch() + i + 1) {
-				seen[fmt.Sprintf("%p", e)]++
-				order += fmt.Sprintf("%p ", e)
+				seen[fmt.Sprintf("%p", e.Row.IDs)]++
+				order += fmt.Sprintf("%p ", e.Row.IDs)
 			}
 		}
 		orders[order] = true

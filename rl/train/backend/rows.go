@@ -100,10 +100,8 @@ func (t *rowsTrainer) Forward(context.Context, []rl.Row) ([][]float64, error) { 
 func (t *rowsTrainer) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
 	t.pending = append(t.pending, rows...)
 	s := rl.Stats{Rows: len(rows)}
-	for _, r := range rows {
-		for _, m := range r.Mask {
-			s.Tokens += int(m)
-		}
+	for i := range rows {
+		s.Tokens += rows[i].TrainedTokens()
 	}
 	return s, nil
 }

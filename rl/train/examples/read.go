@@ -206,7 +206,7 @@ func (r *reader) addRow(row rl.Row, where string) error {
 	e := Example{row, where}
 	e.Row.Logprobs, e.Row.Advantage, e.Row.Advantages = nil, 0, nil
 	switch {
-	case e.Trained() == 0:
+	case e.Row.TrainedTokens() == 0:
 		return fmt.Errorf("%s: no token is trained; to fix: leave the line out, or look at its mask, labels or weights",
 			where)
 	case e.Row.Mask[0] != 0:

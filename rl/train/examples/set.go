@@ -30,15 +30,6 @@ type Example struct {
 	where string
 }
 
-// Trained counts the tokens that are imitated.
-func (e *Example) Trained() int {
-	n := 0
-	for _, m := range e.Row.Mask {
-		n += int(m)
-	}
-	return n
-}
-
 // task returns the task of an example, or its group if the task is not known.
 func (e *Example) task() string { return cmp.Or(e.Row.Task, e.Row.Group) }
 
@@ -160,16 +151,17 @@ func (l *Set) Fit(t part.Trainer, s *config.SFT) error {
 }
 
 // Complete makes rows for a trainer so that their loss is the mean over all tokens or over all rows.
-func Complete(examples []*Example, m config.Mean) []rl.Row {
+func Complete(examples []Example, m config.Mean) []rl.Row {
 	tokens := 0
-	for _, e := range examples {
-		tokens += e.Trained()
+	for i := range examples {
+		tokens += examples[i].Row.TrainedTokens()
 	}
 	rows := make([]rl.Row, len(examples))
-	for i, e := range examples {
+	for i := range examples {
+		e := &examples[i]
 		scale := 1 / float64(tokens)
 		if m == config.OverRows {
-			scale = 1 / float64(len(examples)) / float64(e.Trained())
+			scale = 1 / float64(len(examples)) / float64(e.Row.TrainedTokens())
 		}
 		rows[i] = e.Complete(scale)
 	}

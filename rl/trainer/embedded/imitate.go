@@ -94,10 +94,8 @@ func (p *Trainer) WarmStart(ctx context.Context, all []Demonstration, o Imitatio
 
 // imitate makes an update on the mean cross-entropy of the rows' trained tokens. It returns that mean and their number.
 func (p *Trainer) imitate(ctx context.Context, rows []rl.Row, rate float64) (loss float64, tokens int, err error) {
-	for _, row := range rows {
-		for _, m := range row.Mask {
-			tokens += int(m)
-		}
+	for i := range rows {
+		tokens += rows[i].TrainedTokens()
 	}
 	for i := range rows {
 		rows[i].Scale = 1 / float64(max(tokens, 1))

@@ -102,7 +102,7 @@ func (l limits) head(r rl.Row) rl.Row {
 	}
 	short := r
 	short.IDs, short.Mask, short.Logprobs = r.IDs[:l.length], r.Mask[:l.length], r.Logprobs[:l.length]
-	if trained(&short) == 0 {
+	if short.TrainedTokens() == 0 {
 		return r
 	}
 	return short

@@ -38,7 +38,7 @@ func (t *Trainer) Imitate(ctx context.Context, rows []rl.Row, o rl.Optimizer) (r
 	in := passInput{Loss: string(rl.CrossEntropy)}
 	var sent []rl.Row
 	for i := range rows {
-		if trained(&rows[i]) == 0 {
+		if rows[i].TrainedTokens() == 0 {
 			continue
 		}
 		d := datumOf(&rows[i])
@@ -65,7 +65,7 @@ func (t *Trainer) Imitate(ctx context.Context, rows []rl.Row, o rl.Optimizer) (r
 func (t *Trainer) weights(rows []rl.Row) (weights []float64, ok bool) {
 	n := 0
 	for i := range rows {
-		if trained(&rows[i]) > 0 {
+		if rows[i].TrainedTokens() > 0 {
 			n++
 		}
 	}
@@ -74,7 +74,7 @@ func (t *Trainer) weights(rows []rl.Row) (weights []float64, ok bool) {
 	}
 	weights = make([]float64, len(rows))
 	for i := range rows {
-		tokens := trained(&rows[i])
+		tokens := rows[i].TrainedTokens()
 		weights[i] = rows[i].Scale
 		if t.probe.Normalisation.Sequences {
 			weights[i] *= float64(n)

@@ -74,10 +74,11 @@ func gradientOf(shares []share, n Normalisation, scale float64) passInput {
 	for i := range shares {
 		s := &shares[i]
 		d := datumOf(s.row)
-		factor := scale * n.divisor(trained(s.row), len(shares))
+		factor := scale
 		if s.sent {
-			factor = (scale - 1) * n.divisor(trained(s.row), len(shares))
+			factor--
 		}
+		factor *= n.divisor(s.row.TrainedTokens(), len(shares))
 		logprobs, advantages := make([]float64, len(s.row.IDs)-1), make([]float64, len(s.row.IDs)-1)
 		for t := range logprobs {
 			if s.row.Mask[t+1] != 0 {

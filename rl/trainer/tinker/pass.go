@@ -77,17 +77,6 @@ func nameOf(r *rl.Row) string {
 	return fmt.Sprintf("row %d of attempt %d at task %s", r.Row, r.Attempt, r.Task)
 }
 
-// trained returns the number of trained tokens in a row.
-func trained(r *rl.Row) int {
-	n := 0
-	for _, m := range r.Mask {
-		if m != 0 {
-			n++
-		}
-	}
-	return n
-}
-
 // datumOf shifts a row: element j of an array is about token j+1. weights are the mask.
 func datumOf(r *rl.Row) datum {
 	n := len(r.IDs) - 1

@@ -105,7 +105,7 @@ func (t *Trainer) forward(ctx context.Context, rows []rl.Row) ([][]float64, erro
 	out := make([][]float64, len(rows))
 	var sent []rl.Row
 	for i, r := range rows {
-		if trained(&r) > 0 {
+		if r.TrainedTokens() > 0 {
 			sent = append(sent, r)
 		} else {
 			out[i] = make([]float64, len(r.IDs))
