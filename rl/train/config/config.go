@@ -179,7 +179,7 @@ func defaults() Config {
 func (c *Config) validate() error {
 	return errors.Join(
 		Bounds("", c), c.Rollouts.refills(), c.Optimizer.validate(c.Rollouts.Tasks), c.checkStages(), c.Guards.validate(),
-		c.simulates(), c.Prefix.validate(c.Replays), c.Teacher.validate(),
+		c.Simulate.validate(), c.Prefix.validate(c.Replays), c.Teacher.validate(),
 	)
 }
 
@@ -205,13 +205,6 @@ func (r Rollouts) refills() error {
 		return errors.New("rollouts.refill fills up the rounds of rollouts.max_staleness 0; to fix: leave out one of the two")
 	}
 	return nil
-}
-
-func (c *Config) simulates() error {
-	if c.Simulate == nil {
-		return nil
-	}
-	return c.Simulate.validate()
 }
 
 func (o Optimizer) validate(tasks int) error {

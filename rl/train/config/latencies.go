@@ -51,7 +51,10 @@ func (l Latencies) WithDefaults() Latencies {
 	return l
 }
 
-func (l Latencies) validate() error {
+func (l *Latencies) validate() error {
+	if l == nil {
+		return nil
+	}
 	if d := l.WithDefaults(); d.MinTurns < 1 || d.MaxTurns < d.MinTurns {
 		return fmt.Errorf("simulate.min_turns is %d and simulate.max_turns %d: want 1 <= min_turns <= max_turns", d.MinTurns,
 			d.MaxTurns)

@@ -283,8 +283,8 @@ type Difference struct{ Key, From, To string }
 
 // Differs returns what differs in another configuration, in the order of the keys, which are paths.
 func (c Config) Differs(to Config) ([]Difference, error) {
-	left, errA := c.flat()
-	right, errB := to.flat()
+	left, errA := c.Keys()
+	right, errB := to.Keys()
 	if err := errors.Join(errA, errB); err != nil {
 		return nil, err
 	}
@@ -300,8 +300,8 @@ func (c Config) Differs(to Config) ([]Difference, error) {
 	return out, nil
 }
 
-// flat returns the values of the configuration's keys.
-func (c Config) flat() (map[string]string, error) {
+// Keys returns the values of the configuration's keys, without the ablation. Keys are paths.
+func (c Config) Keys() (map[string]string, error) {
 	n, err := c.node()
 	out := map[string]string{}
 	if err == nil {
@@ -310,7 +310,7 @@ func (c Config) flat() (map[string]string, error) {
 	return out, err
 }
 
-// Flatten returns the values of a configuration's keys. Keys are paths.
+// Flatten is [Config.Keys] of a configuration's text.
 func Flatten(text []byte) (map[string]string, error) {
 	root, err := parse(text)
 	if err != nil {

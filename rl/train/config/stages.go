@@ -99,17 +99,15 @@ func (c *Config) loadStages(root *yaml.Node) error {
 	before.Stages = nil
 	for i := range c.Stages {
 		s := &c.Stages[i]
-		s.Set = maps.Clone(s.Set)
+		given := map[string]string{}
+		maps.Copy(given, s.Set)
 		if s.LearningRate > 0 {
-			if s.Set == nil {
-				s.Set = map[string]string{}
-			}
-			s.Set["optimizer.learning_rate"], s.LearningRate = fmt.Sprint(s.LearningRate), 0
+			given["optimizer.learning_rate"], s.LearningRate = fmt.Sprint(s.LearningRate), 0
 		}
 		fail := func(err error) error { return fmt.Errorf("stages[%d].set: %w", i, err) }
-		for _, key := range slices.Sorted(maps.Keys(s.Set)) {
+		for _, key := range slices.Sorted(maps.Keys(given)) {
 			var err error
-			if root, err = override(root, key+"="+s.Set[key]); err != nil {
+			if root, err = override(root, key+"="+given[key]); err != nil {
 				return fail(err)
 			}
 		}
@@ -122,19 +120,16 @@ func (c *Config) loadStages(root *yaml.Node) error {
 		if err != nil {
 			return fail(err)
 		}
-		s.Set = nil
+		s.Set = map[string]string{}
 		for _, d := range changes {
 			below := func(key string) bool { return d.Key == key || strings.HasPrefix(d.Key, key+".") }
 			if !slices.ContainsFunc(stageable(), below) {
 				return fail(fmt.Errorf("%s cannot change in the course of a run; what can: %s, and the stage's own max_steps and "+
 					"context", d.Key, strings.Join(stageable(), ", ")))
 			}
-			if s.Set == nil {
-				s.Set = map[string]string{}
-			}
 			s.Set[d.Key] = d.To
 		}
-		if s.MaxSteps == 0 && s.Context == 0 && s.Set == nil {
+		if s.MaxSteps == 0 && s.Context == 0 && len(s.Set) == 0 {
 			return fmt.Errorf("stages[%d] changes nothing: want max_steps, context or set", i)
 		}
 		whole.Limits = part.Limits{

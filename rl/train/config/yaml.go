@@ -146,12 +146,8 @@ func join(section, key string) string {
 }
 
 func unknownKey(key *yaml.Node, section string, known []string) error {
-	where := ""
-	if key.Line > 0 { // 0 for a key that is in no file
-		where = fmt.Sprintf("line %d: ", key.Line)
-	}
-	return fmt.Errorf("%sunknown key %q in %s, which has %s", where, key.Value, cmp.Or(section, "the configuration"),
-		strings.Join(known, ", "))
+	return fmt.Errorf("%sunknown key %q in %s, which has %s", lineOf(key), key.Value,
+		cmp.Or(section, "the configuration"), strings.Join(known, ", "))
 }
 
 // yamlFields returns the keys of a struct with the types below them, inlined structs included, and the keys in order.

@@ -102,11 +102,7 @@ func Simulate(ctx context.Context, c config.Config, m *Measured) (Simulated, err
 
 // newSchedule returns the schedule of a run.
 func newSchedule(c config.Config, m *Measured) (*schedule, error) {
-	text, err := c.YAML()
-	if err != nil {
-		return nil, err
-	}
-	keys, err := config.Flatten(text)
+	keys, err := c.Keys()
 	if err != nil {
 		return nil, err
 	}

@@ -38,21 +38,17 @@ type Recipe struct {
 
 // New plans a run of the configuration on nodes with the same number of GPUs each.
 func New(kind string, c config.Config, nodes, gpus int) (*Recipe, error) {
-	text, err := c.YAML()
-	if err != nil {
-		return nil, err
-	}
-	r := &Recipe{Kind: kind, Name: config.Slug(c.Name), config: c}
-	if r.keys, err = config.Flatten(text); err != nil {
-		return nil, err
-	}
+	keys, err := c.Keys()
 	switch {
-	case r.keys["trainer.name"] != "tinker":
-		return nil, fmt.Errorf("trainer.name is %s, which needs no servers; want tinker", r.keys["trainer.name"])
+	case err != nil:
+		return nil, err
+	case keys["trainer.name"] != "tinker":
+		return nil, fmt.Errorf("trainer.name is %s, which needs no servers; want tinker", keys["trainer.name"])
 	case kind == Compose && nodes > 1:
 		return nil, errors.New("compose is for one node; to fix: choose slurm or kubernetes")
 	}
-	r.Plan, err = plan(c, r.keys, nodes, gpus)
+	r := &Recipe{Kind: kind, Name: config.Slug(c.Name), keys: keys, config: c}
+	r.Plan, err = plan(c, keys, nodes, gpus)
 	return r, err
 }
 
