@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"deepswe/agent/run"
@@ -75,7 +76,7 @@ func (s *stages) observeStep(p metrics.Point, first int) (notes []string) {
 func (s *stages) begun() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]int(nil), s.starts...)
+	return slices.Clone(s.starts)
 }
 
 // number returns how many stages have begun at a step.
@@ -97,12 +98,10 @@ func (s *stages) limits(j run.Job) part.Limits { return s.at(record.StepOf(j.Gro
 // grades reports whether any stage needs the rewards of rollouts that end for the reason: a group may be learned from
 // in a later stage than it was played in.
 func (s *stages) grades(r trajectory.StopReason) bool {
-	for n := range len(s.config.Stages) + 1 {
-		if a := s.config.Stage(n).RL(); a.Grades(r) {
-			return true
-		}
-	}
-	return false
+	return s.any(func(c *config.Config) bool {
+		a := c.RL()
+		return a.Grades(r)
+	})
 }
 
 // slot returns the step that a group is admitted for while the trainer works, and its place there.

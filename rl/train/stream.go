@@ -178,18 +178,10 @@ func (s *stream) takeGroups(most int) ([]*group, error) {
 			return taken, nil
 		}
 		if s.ended {
-			return nil, s.failure()
+			return nil, cmp.Or(s.err, run.ErrInterrupted)
 		}
 		s.changed.Wait()
 	}
-}
-
-// failure returns the reason why no more groups come. The caller holds s.mu.
-func (s *stream) failure() error {
-	if s.err != nil {
-		return s.err
-	}
-	return run.ErrInterrupted
 }
 
 // complete returns the groups that can be taken. The caller holds s.mu.

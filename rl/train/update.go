@@ -271,7 +271,8 @@ func (u *update) optimize(ctx context.Context, scale float64) error {
 
 // values returns the metrics of the step. All groups count as one batch.
 func (u *update) values(ctx context.Context) (map[string]float64, error) {
-	outcomes := u.outcomes()
+	sortGroups(u.groups)
+	outcomes := outcomesOf(u.groups)
 	rollouts := u.publisher.rollouts(outcomes)
 	members := make([]rl.Member, len(rollouts))
 	for i := range rollouts {
@@ -302,12 +303,6 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	compared, err := u.probe.values(ctx, u.trainer)
 	maps.Copy(values, compared)
 	return values, err
-}
-
-// outcomes returns the outcomes of all groups, in the order of admission.
-func (u *update) outcomes() []run.Outcome {
-	sortGroups(u.groups)
-	return outcomesOf(u.groups)
 }
 
 func outcomesOf(groups []*group) []run.Outcome {

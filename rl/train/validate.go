@@ -127,8 +127,8 @@ func (x examiner) limited(tasks []string) []string {
 
 // score adds the results of a policy. Attempts without a reward do not count.
 func score(values map[string]float64, prefix string, outcomes []run.Outcome, attempts, maxLength int) {
-	byTask := map[string]*swe.Attempts{}
-	var tasks []*swe.Attempts // in the order of the plan, so that sums are rounded the same way every time
+	at := map[string]int{}
+	var tasks []swe.Attempts // in the order of the plan, so that sums are rounded the same way every time
 	stops := map[agent.StopReason]float64{}
 	var played, failed, turns, sampled, observed, submitted float64
 	for _, o := range outcomes {
@@ -136,12 +136,11 @@ func score(values map[string]float64, prefix string, outcomes []run.Outcome, att
 			failed++
 			continue
 		}
-		t := byTask[o.Task]
-		if t == nil {
-			t = &swe.Attempts{Task: o.Task}
-			byTask[o.Task] = t
-			tasks = append(tasks, t)
+		if _, known := at[o.Task]; !known {
+			at[o.Task] = len(tasks)
+			tasks = append(tasks, swe.Attempts{Task: o.Task})
 		}
+		t := &tasks[at[o.Task]]
 		t.Made++
 		if swe.Solved(o) {
 			t.Solved++
@@ -161,17 +160,15 @@ func score(values map[string]float64, prefix string, outcomes []run.Outcome, att
 	if played == 0 {
 		return
 	}
-	each := make([]swe.Attempts, len(tasks))
 	rate := 0.0
-	for i, t := range tasks {
-		each[i] = *t
+	for _, t := range tasks {
 		rate += float64(t.Solved) / float64(t.Made) / float64(len(tasks))
 	}
 	values[prefix+"pass@1"] = rate
 	// A task's mean over several attempts counts as one draw, which can only make the interval wider than necessary.
 	values[prefix+"pass@1_low"], values[prefix+"pass@1_high"] = swe.Wilson(rate, float64(len(tasks)))
 	for k := 2; k <= attempts; k = next(k, attempts) {
-		if e := swe.PassRate(each, k); e.Tasks > 0 {
+		if e := swe.PassRate(tasks, k); e.Tasks > 0 {
 			values[fmt.Sprintf("%spass@%d", prefix, k)] = e.Rate
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,8 +31,7 @@ type journal struct {
 	// version is the policy version of a rollout without turns.
 	version int64
 
-	mu    sync.Mutex
-	known map[run.Job]run.Outcome
+	known map[run.Job]run.Outcome // when the journal was opened
 }
 
 var _ run.Journal = (*journal)(nil)
@@ -114,8 +114,6 @@ func RolloutOf(o run.Outcome, version rl.Version) rl.Rollout {
 
 // Find returns the recorded outcome of an attempt.
 func (j *journal) Find(a run.Job) (run.Outcome, bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	o, ok := j.known[a]
 	return o, ok
 }
@@ -185,21 +183,17 @@ func (j *Journals) Record(o run.Outcome) error { return j.of(o.Group).Record(o) 
 
 // CloseBefore closes the journals of all earlier steps.
 func (j *Journals) CloseBefore(step int) error {
-	return j.closeIf(func(s int) bool { return s < step })
-}
-
-// CloseAll closes the journals of all steps.
-func (j *Journals) CloseAll() error { return j.closeIf(func(int) bool { return true }) }
-
-func (j *Journals) closeIf(over func(step int) bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var errs []error
-	for step, one := range j.byStep {
-		if over(step) {
+	for s, one := range j.byStep {
+		if s < step {
 			errs = append(errs, one.Close())
-			delete(j.byStep, step)
+			delete(j.byStep, s)
 		}
 	}
 	return errors.Join(errs...)
 }
+
+// CloseAll closes the journals of all steps.
+func (j *Journals) CloseAll() error { return j.CloseBefore(math.MaxInt) }
