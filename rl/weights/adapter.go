@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,7 +72,9 @@ func parseAdapterConfig(data []byte) (c adapterConfig, err error) {
 	case slices.ContainsFunc(changesBase, func(name string) bool { return strings.HasPrefix(init, name) }):
 		return c, fmt.Errorf("init_lora_weights is %s, which changes the base; to fix: have PEFT convert the adapter", init)
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(c.AlphaPattern), longestFirst) {
+	for _, name := range slices.SortedFunc(maps.Keys(c.AlphaPattern), func(a, b string) int {
+		return cmp.Or(len(b)-len(a), strings.Compare(a, b)) // the longest first
+	}) {
 		re, err := regexp.Compile(`^(?:.*\.)?(?:` + name + `)$`) // as PEFT matches it
 		if err != nil {
 			return c, fmt.Errorf("alpha_pattern: %w", err)
@@ -79,13 +82,6 @@ func parseAdapterConfig(data []byte) (c adapterConfig, err error) {
 		c.AlphaByPattern = append(c.AlphaByPattern, pattern{re, c.AlphaPattern[name]})
 	}
 	return c, nil
-}
-
-func longestFirst(a, b string) int {
-	if len(a) != len(b) {
-		return len(b) - len(a)
-	}
-	return strings.Compare(a, b)
 }
 
 // empty reports whether a setting is off.

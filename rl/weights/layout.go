@@ -23,8 +23,6 @@ type plan struct {
 	edits map[string][]edit
 	// head is what becomes of an output layer that the base shares with its embedding: nil as long as it stays shared.
 	head *untied
-	// unchanged counts modules whose B is zero, as those that were not trained.
-	unchanged int
 }
 
 // untied is an output layer that gets weights of its own: those of the embedding, changed by its own edits.

@@ -88,17 +88,17 @@ func Merge(ctx context.Context, o Options) (r Report, err error) {
 	if err := os.Mkdir(out, 0o755); err != nil {
 		return r, err
 	}
-	m := &merger{base: base, adapter: a, out: out, dtype: o.DType, digests: map[string]string{}}
+	m := &merger{base: base, adapter: a, out: out, dtype: o.DType, report: Report{Digests: map[string]string{}}}
 	if m.plan, err = m.makePlan(); err != nil {
 		return r, err
 	}
 	if err := m.write(ctx); err != nil {
 		return r, err
 	}
-	if err := o.Card.write(base.dir, out, a, m.report()); err != nil {
+	if err := o.Card.write(base.dir, out, a, m.report); err != nil {
 		return r, err
 	}
-	return m.report(), os.Rename(out, o.Out)
+	return m.report, os.Rename(out, o.Out)
 }
 
 func unpack(archive, dir string) error {
@@ -116,20 +116,10 @@ type merger struct {
 	out     string
 	dtype   DType
 	plan    plan
-
-	modules          int
-	entries, changed int64
-	digests          map[string]string
+	report  Report
 }
 
-func (m *merger) report() Report {
-	return Report{
-		Modules: m.modules, Unchanged: m.plan.unchanged, Entries: m.entries, Changed: m.changed,
-		Untied: m.plan.head != nil, Digests: m.digests,
-	}
-}
-
-// makePlan places all modules of the adapter.
+// makePlan places all modules of the adapter, and counts them.
 func (m *merger) makePlan() (plan, error) {
 	l := layout{base: m.base.tensors, adapter: m.adapter, family: m.base.family}
 	p := plan{edits: map[string][]edit{}}
@@ -145,12 +135,12 @@ func (m *merger) makePlan() (plan, error) {
 			return p, err
 		}
 		if zero {
-			p.unchanged++
+			m.report.Unchanged++
 			continue
 		}
-		m.modules++
+		m.report.Modules++
 		if !separate && (head || target == embedding) && p.head == nil {
-			p.head = &untied{embedding: embedding}
+			p.head, m.report.Untied = &untied{embedding: embedding}, true
 		}
 		if head {
 			p.head.edits = append(p.head.edits, e)
@@ -173,11 +163,11 @@ func (m *merger) isZero(module module) (bool, error) {
 // matrix reads a tensor of the adapter, which must be finite.
 func (m *merger) matrix(key string) ([]float32, error) {
 	t := m.adapter.tensors[key]
+	var values []float32
 	data, err := m.adapter.read(t)
-	if err != nil {
-		return nil, fmt.Errorf("adapter's tensor %s: %w", key, err)
+	if err == nil {
+		values, err = t.DType.decode(data)
 	}
-	values, err := t.DType.decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("adapter's tensor %s: %w", key, err)
 	}
@@ -206,7 +196,7 @@ func (m *merger) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.digests[adapterFile] = sum
+	m.report.Digests[adapterFile] = sum
 	if m.base.indexed {
 		if err := disk.WriteJSON(filepath.Join(m.out, indexName), index); err != nil {
 			return err
@@ -301,7 +291,7 @@ func (m *merger) writeShard(ctx context.Context, name string) (_ map[string]tens
 			return nil, fmt.Errorf("tensor %s: %w", p.name, err)
 		}
 	}
-	m.digests[name] = hex.EncodeToString(hash.Sum(nil))
+	m.report.Digests[name] = hex.EncodeToString(hash.Sum(nil))
 	return written, cmp.Or(w.Flush(), out.Sync())
 }
 
@@ -333,11 +323,11 @@ func (m *merger) writePiece(w io.Writer, in io.Reader, t tensor, p piece) error 
 		}
 	}
 	if len(p.edits) > 0 {
-		m.entries += int64(len(values))
+		m.report.Entries += int64(len(values))
 		before := t.DType.size()
 		for i := range values {
 			if t.DType.get(data[i*before:]) != p.tensor.DType.get(encoded[i*size:]) {
-				m.changed++
+				m.report.Changed++
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 )
 
 // The layout of a safetensors file: the length of a header (8 bytes, little-endian), the header, the tensors.
@@ -135,16 +137,9 @@ func (t tensor) check() error {
 // inOrder returns the names of tensors as their data stands in the file.
 func inOrder(tensors map[string]tensor) []string {
 	return slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
-		x, y := tensors[a], tensors[b]
-		switch {
-		case x.Offsets[0] != y.Offsets[0]:
-			return int(min(max(x.Offsets[0]-y.Offsets[0], -1), 1))
-		case x.Offsets[1] != y.Offsets[1]: // an empty tensor stands before what begins at the same place
-			return int(min(max(x.Offsets[1]-y.Offsets[1], -1), 1))
-		case a < b:
-			return -1
-		}
-		return 1
+		x, y := tensors[a].Offsets, tensors[b].Offsets
+		// An empty tensor stands before what begins at the same place.
+		return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1]), strings.Compare(a, b))
 	})
 }
 
