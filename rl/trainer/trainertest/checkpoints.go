@@ -4,7 +4,6 @@ import (
 	"context"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 func (s *Server) write(m *model, f *future) (any, error) {
@@ -12,7 +11,7 @@ func (s *Server) write(m *model, f *future) (any, error) {
 	if err := m.policy.Save(context.Background(), fileName(address)); err != nil {
 		return nil, err
 	}
-	s.saved[address] = checkpoint{model: f.model, name: f.body.Path, kind: "training", rank: m.rank, saved: time.Now()}
+	s.saved[address] = checkpoint{kind: "training", rank: m.rank}
 	return map[string]any{"path": address, "type": f.operation}, nil
 }
 
@@ -28,10 +27,7 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 		policy = m.exported
 	}
 	address := "tinker://" + f.model + "/sampler_weights/" + f.body.Path
-	s.saved[address] = checkpoint{
-		model: f.model, name: f.body.Path, kind: "sampler", rank: m.rank, saved: time.Now(), policy: policy,
-		owner: m,
-	}
+	s.saved[address] = checkpoint{kind: "sampler", rank: m.rank, policy: policy, owner: m}
 	if f.body.SamplingNumber == nil {
 		m.exported, s.exports[address] = policy, s.saved[address]
 		return map[string]any{"path": "tinker://" + f.model + "/" + f.body.Path, "type": f.operation,

@@ -137,14 +137,6 @@ func (s *Server) route(r *http.Request, path string, data []byte) (int, any) {
 		return 200, map[string]any{"type": path}
 	case "create_model":
 		return s.create(b)
-	case "get_info":
-		m := s.models[b.Model]
-		if m == nil {
-			return detail(404, "Model not found")
-		}
-		return 200, map[string]any{"model_id": b.Model, "status": "created", "model_data": map[string]any{
-			"base_model": s.options.Base, "model_name": s.options.Base,
-			"lora_config": map[string]any{"rank": m.rank, "seed": nil}}}
 	case "unload_model":
 		f := s.queue("unload_model", b)
 		return 200, map[string]any{"request_id": f.id(), "model_id": b.Model}
@@ -294,17 +286,6 @@ func (s *Server) get(r *http.Request, path string) (int, any) {
 		return 200, map[string]string{"status": "ok"}
 	case path == "get_server_capabilities":
 		return 200, map[string]any{"supported_models": []any{map[string]string{"model_name": s.options.Base}}}
-	case len(parts) == 3 && parts[0] == "training_runs" && parts[2] == "checkpoints":
-		list := []any{}
-		for address, k := range s.saved {
-			if k.model == parts[1] {
-				list = append(list, map[string]any{
-					"checkpoint_id": k.name, "checkpoint_type": k.kind, "tinker_path": address,
-					"time": k.saved.UTC().Format("2006-01-02T15:04:05.999999"), // without a zone
-				})
-			}
-		}
-		return 200, map[string]any{"checkpoints": list}
 	case r.Method == http.MethodGet && len(parts) == 5 && parts[4] == "archive":
 		return 302, redirect("/api/v1/" + strings.Join(parts[:4], "/") + "/download")
 	case r.Method == http.MethodGet && len(parts) == 5 && parts[4] == "download":

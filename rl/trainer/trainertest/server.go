@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -114,11 +115,10 @@ type samplingSession struct {
 }
 
 type checkpoint struct {
-	policy            rl.Policy // of a checkpoint for sampling
-	owner             *model    // of that policy
-	model, name, kind string
-	rank              int
-	saved             time.Time
+	policy rl.Policy // of a checkpoint for sampling
+	owner  *model    // of that policy
+	kind   string
+	rank   int
 }
 
 // New starts a server. Its port stays its own until the test ends.
@@ -209,7 +209,7 @@ func (s *Server) Stop() {
 func (s *Server) Problems() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]string(nil), s.problems...)
+	return slices.Clone(s.problems)
 }
 
 func (s *Server) problem(text string) {

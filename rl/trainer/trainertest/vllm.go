@@ -110,12 +110,7 @@ func (v *VLLM) change(what func()) {
 func (v *VLLM) Loaded() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var names []string
-	for name := range v.loaded {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(v.loaded))
 }
 
 // Served is how many replies each adapter has given.
