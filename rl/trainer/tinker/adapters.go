@@ -73,13 +73,12 @@ type adapter struct {
 
 func newAdapters(c *Client, codec Codec, l limits, o Samplers) (*adapters, error) {
 	a := &adapters{
-		client: c, codec: codec, prefix: "deepswe-" + nonce(), dir: o.Dir, limits: l,
+		client: c, codec: codec, prefix: "deepswe-" + nonce(), dir: o.Dir, limits: l, file: o.File, key: o.Key,
 		homes:   map[string]*replica{},
 		changed: make(chan struct{}), probing: min(max(c.patience/10, time.Second), longestProbe),
 	}
 	urls := o.URLs
 	if o.File != "" {
-		a.file, a.key = o.File, o.Key
 		var err error
 		if urls, err = readRoster(o.File); err != nil {
 			return nil, err
@@ -121,12 +120,9 @@ func (a *adapters) open(ctx context.Context) error {
 		a.tending.Go(func() { a.tend(a.life, s) })
 	}
 	if a.file != "" {
-		a.tending.Go(func() { a.follow(a.life, a.file, a.key) })
+		a.tending.Go(a.follow)
 	}
-	err = a.await(ctx, func() bool {
-		ready, _ := a.count()
-		return ready > 0
-	})
+	err = a.await(ctx, func() bool { return len(a.answering()) > 0 })
 	if err != nil {
 		a.close()
 	}
@@ -200,8 +196,8 @@ func (a *adapters) having(v *adapter) []*replica {
 func (a *adapters) gauges() map[string]float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ready, down := a.count()
-	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(down)}
+	ready := len(a.answering())
+	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(len(a.replicas) - ready)}
 }
 
 // unloadIdle unloads the older versions without turns under way, or all versions, from the servers that answer. The

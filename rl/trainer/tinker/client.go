@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -206,7 +207,7 @@ func (c *Client) send(ctx context.Context, h *http.Client, method, path string, 
 }
 
 func (c *Client) newRequest(ctx context.Context, method, path string, body content) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath("api/v1", path).String(), body.reader())
+	r, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath("api/v1", path).String(), bytes.NewReader(body.data))
 	if err != nil {
 		return nil, err
 	}
@@ -300,7 +301,7 @@ func decode(a answer, out any) error {
 // refused returns the error for a response with an error status.
 func (c *Client) refused(path string, a answer) error {
 	detail := detailOf(a.body)
-	return &Error{Operation: path, Status: a.status, Kind: kindOf(a.status, false), Detail: detail, Lost: gone(detail)}
+	return &Error{Operation: path, Status: a.status, Kind: kindOf(a.status), Detail: detail, Lost: gone(detail)}
 }
 
 // failure returns the error of a request that is not tried again.
@@ -311,12 +312,12 @@ func (c *Client) failure(path string, a answer, err error) error {
 	case err != nil:
 		return &Error{Operation: path, Kind: errUnavailable, Detail: err.Error()}
 	}
-	return &Error{Operation: path, Status: a.status, Kind: kindOf(a.status, false), Detail: detailOf(a.body)}
+	return &Error{Operation: path, Status: a.status, Kind: kindOf(a.status), Detail: detailOf(a.body)}
 }
 
 // denies reports whether the server does not take a key that it has taken before, as a gateway may for a while.
 func (c *Client) denies(a answer) bool {
-	return c.accepted.Load() && kindOf(a.status, false) == ErrAccess
+	return c.accepted.Load() && kindOf(a.status) == ErrAccess
 }
 
 // tries controls the repetitions of a request.

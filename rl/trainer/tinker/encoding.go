@@ -1,7 +1,6 @@
 package tinker
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -188,8 +187,6 @@ func (b content) header() http.Header {
 	}
 	return h
 }
-
-func (b content) reader() *bytes.Reader { return bytes.NewReader(b.data) }
 
 const (
 	kindJSON     = "application/json"

@@ -122,13 +122,8 @@ func lost(err error) error {
 	return err
 }
 
-// kindOf classifies the status of a response. In the response to a poll, 400 means that the operation failed.
-func kindOf(status int, future bool) error {
-	if status == http.StatusBadRequest && future {
-		return ErrOperation
-	}
-	return cmp.Or(kinds[status], errServer)
-}
+// kindOf classifies the status of a response.
+func kindOf(status int) error { return cmp.Or(kinds[status], errServer) }
 
 // kinds are the failures that have a status.
 var kinds = map[int]error{

@@ -173,7 +173,10 @@ func (p promise) decode(a answer, out any) error {
 // refused returns the error for a response that says that there will be no result.
 func (p promise) refused(a answer) error {
 	detail := detailOf(a.body)
-	err := &Error{Operation: p.operation, Status: a.status, Kind: kindOf(a.status, true), Detail: detail}
+	err := &Error{Operation: p.operation, Status: a.status, Kind: kindOf(a.status), Detail: detail}
+	if a.status == http.StatusBadRequest {
+		err.Kind = ErrOperation
+	}
 	// A failed operation has not changed the weights. Without its result, nothing is known.
 	err.Lost = gone(detail) || p.training && err.Kind != ErrOperation && err.Kind != ErrInvalid
 	return err

@@ -249,23 +249,12 @@ func (a *adapters) markDown(s *replica, err error) {
 		return
 	}
 	s.since = time.Now()
-	ready, _ := a.count()
-	a.client.log.Warn("a sampler is put aside", "sampler", s.url, "left", ready, "error", err)
+	a.client.log.Warn("a sampler is put aside", "sampler", s.url, "left", len(a.answering()), "error", err)
 	select {
 	case s.woken <- struct{}{}:
 	default:
 	}
 	a.broadcast()
-}
-
-// count returns how many servers get turns and how many are down. The caller holds a.mu.
-func (a *adapters) count() (ready, down int) {
-	for _, s := range a.replicas {
-		if s.down == nil {
-			ready++
-		}
-	}
-	return ready, len(a.replicas) - ready
 }
 
 // broadcast wakes all who wait for a server. The caller holds a.mu.

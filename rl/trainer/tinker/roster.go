@@ -30,21 +30,21 @@ func readRoster(file string) ([]string, error) {
 	return urls, nil
 }
 
-// follow keeps to the endpoints in a file until ctx ends. What cannot be read changes nothing.
-func (a *adapters) follow(ctx context.Context, file, key string) {
+// follow keeps to the endpoints in the file until close. What cannot be read changes nothing.
+func (a *adapters) follow() {
 	var said string
 	for {
 		select {
-		case <-ctx.Done():
+		case <-a.life.Done():
 			return
 		case <-time.After(a.probing / 2):
 		}
-		urls, err := readRoster(file)
+		urls, err := readRoster(a.file)
 		var named []*replica
 		for _, url := range urls {
-			s, invalid := newReplica(url, key)
+			s, invalid := newReplica(url, a.key)
 			if invalid != nil {
-				err = fmt.Errorf("samplers: %s: %q: %w", file, url, invalid)
+				err = fmt.Errorf("samplers: %s: %q: %w", a.file, url, invalid)
 				break
 			}
 			named = append(named, s)
@@ -57,12 +57,12 @@ func (a *adapters) follow(ctx context.Context, file, key string) {
 			continue
 		}
 		said = ""
-		a.enlist(ctx, named)
+		a.enlist(named)
 	}
 }
 
 // enlist makes the named servers those that sample. Turns under way on others end there.
-func (a *adapters) enlist(ctx context.Context, named []*replica) {
+func (a *adapters) enlist(named []*replica) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var all, fresh []*replica
@@ -88,15 +88,10 @@ func (a *adapters) enlist(ctx context.Context, named []*replica) {
 	a.replicas = all
 	for _, s := range fresh {
 		a.client.log.Info("a sampler joins", "sampler", s.url)
-		a.welcome(ctx, s)
+		s.life, s.end = context.WithCancelCause(a.life)
+		a.tending.Go(func() { a.tend(a.life, s) })
 	}
 	a.broadcast()
-}
-
-// welcome begins to look after a server.
-func (a *adapters) welcome(ctx context.Context, s *replica) {
-	s.life, s.end = context.WithCancelCause(a.life)
-	a.tending.Go(func() { a.tend(ctx, s) })
 }
 
 // dismiss unloads what a server has that is no longer named, unless it is again.

@@ -25,7 +25,7 @@ func (c *Client) Health(ctx context.Context) error {
 		case err == nil && a.status < 300:
 			return nil
 		case err == nil && a.status < 500:
-			return &Error{Operation: "healthz", Status: a.status, Kind: kindOf(a.status, false),
+			return &Error{Operation: "healthz", Status: a.status, Kind: kindOf(a.status),
 				Detail: fmt.Sprintf("%s is not the address of a Tinker server; to fix: give its scheme, host and port alone, "+
 					"without a path", c.base)}
 		case !t.again(ctx, 0):
