@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -21,6 +22,16 @@ func (p Point) finite() map[string]float64 {
 	out := maps.Clone(p.Values)
 	maps.DeleteFunc(out, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	return out
+}
+
+// Last returns the last value of a metric, and whether there is one.
+func Last(points []Point, name string) (float64, bool) {
+	for _, p := range slices.Backward(points) {
+		if v, ok := p.Values[name]; ok {
+			return v, true
+		}
+	}
+	return 0, false
 }
 
 // Sink takes the points of a run to where people look at them. A [Feed] calls it, from one goroutine.

@@ -155,10 +155,10 @@ func (r row) fields() fields {
 
 // totals are the figures of a run.
 type totals struct {
-	Tasks, Attempts, Ended, Failed, Graded, Solved, Suspicious, Open int
-	Read, Written                                                    int
-	Seconds                                                          float64
-	Stops                                                            map[string]int
+	Tasks, Attempts, Failed, Graded, Solved, Suspicious, Open int
+	Read, Written                                             int
+	Seconds                                                   float64
+	Stops                                                     map[string]int
 	// Rate is pass@1 over the tasks, Most the estimate with as many attempts as every task has; of the run's own
 	// context.
 	Rate, Most swe.Estimate
@@ -188,7 +188,6 @@ func total(rows []row) totals {
 			t.Failed++
 			continue
 		}
-		t.Ended++
 		t.Stops[cmp.Or(r.Stop, r.Status)]++
 		if r.Verdict == ungraded {
 			continue

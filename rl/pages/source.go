@@ -42,9 +42,9 @@ type found struct {
 
 // settings are the settings of all kinds of runs that pages show.
 type settings struct {
-	Model, Task, Repo, Issue, Statement string
-	Demo                                bool
-	Flags                               map[string]json.RawMessage
+	Model, Task, Issue, Statement string
+	Demo                          bool
+	Flags                         map[string]json.RawMessage
 }
 
 // flag returns the value of a flag that the run began with; empty if it has none, or several.
@@ -343,9 +343,9 @@ func (r *loaded) loadTraining() error {
 		r.Total.Seconds += p.Values["time/step"]
 	}
 	var ok bool
-	if r.score, ok = last(points, "val/pass@1"); ok {
+	if r.score, ok = metrics.Last(points, "val/pass@1"); ok {
 		r.Score = plot.Percent(r.score)
-	} else if r.score, ok = last(points, "reward/mean"); ok {
+	} else if r.score, ok = metrics.Last(points, "reward/mean"); ok {
 		r.Score = "reward " + plot.Number(r.score)
 	}
 	if text, err := os.ReadFile(filepath.Join(r.Path, record.ConfigFile)); err == nil {
@@ -368,19 +368,16 @@ func (r *loaded) loadRows() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	open := map[string]bool{}
-	for _, dir := range dirs {
-		open[dir] = true
-	}
+	ended := map[string]bool{}
 	for _, o := range reader.Outcomes {
 		dir := reader.AttemptDir(o.Job)
-		delete(open, dir)
+		ended[dir] = true
 		if o.Group == o.Task || swe.ContextOf(o.Job) > 0 || r.Kind == run.Solve {
 			r.Rows = append(r.Rows, rowOf(o, dir))
 		}
 	}
 	for _, dir := range dirs {
-		if open[dir] {
+		if !ended[dir] {
 			r.Rows = append(r.Rows, openRow(dir, r.State == stateRunning))
 		}
 	}

@@ -99,13 +99,13 @@ var textSizes = [...]int{maxText, 6000, 2000, 600, 200}
 // packAll compresses the pages of a run's rollouts. longest is what texts were cut to: the first of textSizes with
 // which all pages fit, or the last.
 func (h *Handler) packAll(r *loaded) (all []packed, longest int, err error) {
-	for i, longest := range textSizes {
-		all, size, err := h.pack(r, longest)
-		if err != nil || size <= mostPacked || i == len(textSizes)-1 {
-			return all, longest, err
+	for _, longest = range textSizes {
+		var size int
+		if all, size, err = h.pack(r, longest); err != nil || size <= mostPacked {
+			break
 		}
 	}
-	return nil, 0, nil // not reached
+	return all, longest, err
 }
 
 // pack compresses the pages of a run's rollouts, until they are too large.

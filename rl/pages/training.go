@@ -21,16 +21,6 @@ import (
 	"deepswe/verify/plot"
 )
 
-// last returns the newest value of a metric.
-func last(points []metrics.Point, name string) (float64, bool) {
-	for _, p := range slices.Backward(points) {
-		if v, ok := p.Values[name]; ok {
-			return v, true
-		}
-	}
-	return 0, false
-}
-
 // span is the steps that an address asks for; of all if Part is not set.
 type span struct {
 	From, To int

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"deepswe/agent/cli"
@@ -58,12 +57,7 @@ type Result struct {
 
 // Final returns the last value of a metric, and whether there is one.
 func (r Result) Final(name string) (float64, bool) {
-	for _, p := range slices.Backward(r.Points) {
-		if v, ok := p.Values[name]; ok {
-			return v, true
-		}
-	}
-	return 0, false
+	return metrics.Last(r.Points, name)
 }
 
 // maxLosses is how often in a row a run goes on after losing its trainer.
