@@ -12,21 +12,24 @@ type Definition struct {
 	Help string
 	// Unit is empty for counts, fractions and what has none.
 	Unit string
+	// Place is the place in the catalogue, after all others for a name that is not in it.
+	Place int
 }
 
 // Describe returns the definition of a name, or a general one for a name that is not in the catalogue.
 func Describe(name string) Definition {
-	best := Definition{Name: name, Help: "Reported by the environment or the trainer under this name."}
-	length := 0
-	for _, d := range Catalogue() {
+	all := Catalogue()
+	best, length := Definition{Help: "Reported by the environment or the trainer under this name.", Place: len(all)}, 0
+	for _, d := range all {
 		prefix := strings.HasSuffix(d.Name, "/")
 		if (d.Name == name || prefix && strings.HasPrefix(name, d.Name)) && len(d.Name) > length {
-			best, length = Definition{Name: name, Help: d.Help, Unit: d.Unit}, len(d.Name)
+			best, length = d, len(d.Name)
 			if prefix {
 				best.Help += " Here: " + strings.TrimPrefix(name, d.Name) + "."
 			}
 		}
 	}
+	best.Name = name
 	return best
 }
 
@@ -40,7 +43,7 @@ func Catalogue() []Definition {
 	var all []Definition
 	for line := range strings.Lines(catalogue) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), "\t", 3)
-		all = append(all, Definition{Name: fields[0], Unit: fields[1], Help: fields[2]})
+		all = append(all, Definition{Name: fields[0], Unit: fields[1], Help: fields[2], Place: len(all)})
 	}
 	return all
 }

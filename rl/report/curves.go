@@ -131,11 +131,10 @@ func (c curves) family(prefix string) []plot.Line {
 	return out
 }
 
-// table lists every metric there is.
+// table lists every metric there is, in the order of the catalogue.
 func (c curves) table() []tableRow {
 	var rows []tableRow
-	for _, name := range slices.SortedFunc(maps.Keys(c), byCatalogue()) {
-		s := c[name]
+	for name, s := range c {
 		low, high := math.Inf(1), math.Inf(-1)
 		for _, p := range s {
 			low, high = min(low, p.Y), max(high, p.Y)
@@ -143,31 +142,13 @@ func (c curves) table() []tableRow {
 		d := metrics.Describe(name)
 		rows = append(rows, tableRow{
 			Name: name, Help: d.Help, Last: plot.Number(s[len(s)-1].Y), Min: plot.Number(low), Max: plot.Number(high),
-			Spark: plot.Spark(s),
+			Spark: plot.Spark(s), place: d.Place,
 		})
 	}
+	slices.SortFunc(rows, func(a, b tableRow) int {
+		return cmp.Or(a.place-b.place, strings.Compare(a.Name, b.Name))
+	})
 	return rows
-}
-
-// byCatalogue sorts names in the order of the catalogue, unknown names last.
-func byCatalogue() func(a, b string) int {
-	rank := map[string]int{}
-	all := metrics.Catalogue()
-	for i, d := range all {
-		rank[d.Name] = i + 1
-	}
-	place := func(name string) int {
-		if r := rank[name]; r > 0 {
-			return r
-		}
-		for i := len(name); i > 0; i-- {
-			if name[i-1] == '/' && rank[name[:i]] > 0 {
-				return rank[name[:i]]
-			}
-		}
-		return len(all) + 1
-	}
-	return func(a, b string) int { return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a, b)) }
 }
 
 // smooth is an exponential mean with a window of about ten points, started without a bias.

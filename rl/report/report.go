@@ -55,6 +55,7 @@ type section struct {
 type tableRow struct {
 	Name, Help, Last, Min, Max string
 	Spark                      template.HTML
+	place                      int // in the catalogue
 }
 
 func (p page) styled() plot.Page {
