@@ -79,18 +79,15 @@ func (s *Server) run() {
 			return
 		}
 		s.expire()
-		for _, kind := range []func(string) bool{is("forward_backward"), is("forward"), is("sample"), always} {
+		for _, kind := range []string{"forward_backward", "forward", "sample", ""} {
 			for _, f := range s.open {
-				if due(f) && kind(f.operation) {
+				if due(f) && (kind == f.operation || kind == "") {
 					s.execute(f)
 				}
 			}
 		}
 	}
 }
-
-func is(name string) func(string) bool { return func(o string) bool { return o == name } }
-func always(string) bool               { return true }
 
 // due reports whether an operation can be executed. An empty batch never is.
 func due(f *future) bool {
@@ -240,7 +237,7 @@ func (m *model) pass(in *passBody, backward, sums bool) (any, error) {
 		for t := range targets {
 			w := at(d.Inputs.Weights, t, 1)
 			total += w
-			loss, dloss, err := lossOf(in, logprobs[t], at(d.Inputs.Logprobs, t, 0), at(d.Inputs.Advantages, t, 0))
+			loss, dloss, err := lossOf(in.Loss, logprobs[t], at(d.Inputs.Logprobs, t, 0), at(d.Inputs.Advantages, t, 0))
 			if err != nil {
 				return nil, err
 			}
@@ -272,28 +269,21 @@ func (m *model) accumulate(c contribution) error {
 }
 
 // lossOf is the loss of one token and its derivative.
-func lossOf(in *passBody, logprob, old, advantage float64) (loss, slope float64, err error) {
+func lossOf(name string, logprob, old, advantage float64) (loss, slope float64, err error) {
 	ratio := math.Exp(logprob - old)
-	switch in.Loss {
+	switch name {
 	case "cross_entropy":
 		return -logprob, -1, nil
 	case "importance_sampling":
 		return -ratio * advantage, -ratio * advantage, nil
 	case "ppo":
-		low, high := 0.8, 1.2
-		if v, ok := in.Config["clip_low_threshold"]; ok {
-			low = v
-		}
-		if v, ok := in.Config["clip_high_threshold"]; ok {
-			high = v
-		}
-		clipped := min(max(ratio, low), high) * advantage
+		clipped := min(max(ratio, 0.8), 1.2) * advantage
 		if clipped < ratio*advantage {
 			return -clipped, 0, nil
 		}
 		return -ratio * advantage, -ratio * advantage, nil
 	}
-	return 0, 0, fmt.Errorf("loss %q is not supported", in.Loss)
+	return 0, 0, fmt.Errorf("loss %q is not supported", name)
 }
 
 // tensorOf writes numbers as the real one does: in single precision, and NaN as null.

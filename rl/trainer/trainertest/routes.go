@@ -72,9 +72,8 @@ type datumBody struct {
 }
 
 type passBody struct {
-	Data   []datumBody        `json:"data"`
-	Loss   string             `json:"loss_fn"`
-	Config map[string]float64 `json:"loss_fn_config"`
+	Data []datumBody `json:"data"`
+	Loss string      `json:"loss_fn"`
 }
 
 type adamBody struct {
