@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 	if err != nil {
 		return out
 	}
-	if i.Base == "" {
-		i.Base = models[0].Name
-	}
+	i.Base = cmp.Or(i.Base, models[0].Name)
 	m, refused, err := i.create(ctx)
 	add("adapter", err, i.ranks(m, refused), "name a model and a rank that the server takes")
 	if err != nil {
@@ -100,18 +99,12 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 
 // create creates a model with the given rank or, if the server refuses that, the largest of a few smaller ones.
 func (i Inspection) create(ctx context.Context) (m *Model, refused error, err error) {
-	ranks := []int{i.Rank, 8, 4, 1}
-	if i.Rank == 0 {
-		ranks[0] = 32
-	}
-	for _, rank := range ranks {
+	for _, rank := range []int{cmp.Or(i.Rank, 32), 8, 4, 1} {
 		m, err = i.Client.Create(ctx, ModelOptions{Base: i.Base, Rank: rank, Seed: 1})
 		if !errors.Is(err, ErrOperation) || !strings.Contains(err.Error(), "rank") {
 			return m, refused, err
 		}
-		if refused == nil {
-			refused = err
-		}
+		refused = cmp.Or(refused, err)
 	}
 	return nil, refused, err
 }

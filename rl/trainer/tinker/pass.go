@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,9 +127,7 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 			waiting = waiting[1:]
 			logprobs, err := m.collect(ctx, w.promise, w.data)
 			out = append(out, logprobs...)
-			if failed == nil {
-				failed = err
-			}
+			failed = cmp.Or(failed, err)
 		}
 	}
 	for left := in.Data; len(left) > 0 && failed == nil; {
