@@ -84,8 +84,7 @@ func (e *Embedded) Open(ctx context.Context, o part.TrainerOptions) (part.Traine
 	}
 	opened := part.Trainer{Trainer: t, Accepts: t.Accepts}
 	if all != nil {
-		a := apprentice{Trainer: t, settings: *e, demonstrations: all, dir: o.Dir}
-		opened.WarmStart = a.WarmStart
+		opened.WarmStart = func(ctx context.Context) ([]float64, error) { return e.warmStart(ctx, t, all, o.Dir) }
 	}
 	return opened, nil
 }
@@ -93,43 +92,35 @@ func (e *Embedded) Open(ctx context.Context, o part.TrainerOptions) (part.Traine
 // minReply is the smallest limit of a reply, in tokens: a little longer than a call with a line of a program.
 const minReply = 64
 
-// apprentice is a policy that imitates demonstrations before the first step.
-type apprentice struct {
-	*embedded.Trainer
-	settings       Embedded
-	demonstrations []embedded.Demonstration
-	dir            string
-}
-
 // The checkpoint of a policy that has imitated, and the file with the losses of its passes.
 const (
 	warmCheckpoint = "imitated"
 	warmLosses     = "imitated.json"
 )
 
-// WarmStart imitates the demonstrations, or loads what they gave before the run was interrupted.
-func (a *apprentice) WarmStart(ctx context.Context) (losses []float64, err error) {
-	err = disk.ReadJSON(filepath.Join(a.dir, warmLosses), &losses)
+// warmStart imitates the demonstrations, or loads what they gave before the run was interrupted.
+func (e *Embedded) warmStart(
+	ctx context.Context, t *embedded.Trainer, all []embedded.Demonstration, dir string,
+) (losses []float64, err error) {
+	err = disk.ReadJSON(filepath.Join(dir, warmLosses), &losses)
 	if err == nil {
-		return losses, a.Load(ctx, warmCheckpoint)
+		return losses, t.Load(ctx, warmCheckpoint)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	losses, err = a.Trainer.WarmStart(ctx, a.demonstrations, embedded.Imitation{
-		Passes: a.settings.Passes, Batch: a.settings.Batch, LearningRate: a.settings.ImitationRate,
-	})
+	losses, err = t.WarmStart(ctx, all, embedded.Imitation{Passes: e.Passes, Batch: e.Batch, LearningRate: e.ImitationRate})
 	if err != nil {
 		return nil, err
 	}
-	if err := a.Save(ctx, warmCheckpoint); err != nil {
+	if err := t.Save(ctx, warmCheckpoint); err != nil {
 		return nil, err
 	}
 	data, err := disk.MarshalJSON(losses)
 	if err != nil {
 		return nil, err
 	}
-	return losses, disk.WriteFile(filepath.Join(a.dir, warmLosses), data)
+	return losses, disk.WriteFile(filepath.Join(dir, warmLosses), data)
 }
 
 // readDemonstrations reads the conversations of a file, or bundled ones.
