@@ -21,8 +21,7 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 		return nil, err
 	}
 	session := samplingSession{model: f.model, policy: policy}
-	if len(s.faults["stale"]) > 0 {
-		s.faults["stale"] = s.faults["stale"][1:]
+	if _, ok := s.takeFault(stale); ok {
 		session.policy, session.stale = s.samplers[m.loaded].policy, true
 		policy = m.exported
 	}
@@ -34,7 +33,7 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 			"sampling_session_id": nil}, nil
 	}
 	id := s.id("sampling")
-	if _, ok := s.executing(idle, f.operation); ok {
+	if _, ok := s.takeFault(idle + f.operation); ok {
 		id = m.loaded
 	} else {
 		s.samplers[id] = session

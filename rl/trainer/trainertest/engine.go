@@ -119,7 +119,7 @@ func (s *Server) unload(id string) {
 
 // execute does one operation. The caller holds s.mu.
 func (s *Server) execute(f *future) {
-	if fault, ok := s.executing(failing, f.operation); ok {
+	if fault, ok := s.takeFault(failing + f.operation); ok {
 		f.fail(http.StatusBadRequest, fault.Detail)
 		return
 	}
@@ -157,7 +157,7 @@ func (s *Server) do(f *future) (any, error) {
 	case "forward":
 		return m.pass(b.Forward, false, s.options.Sums)
 	case "forward_backward":
-		_, ignored := s.executing(idle, f.operation)
+		_, ignored := s.takeFault(idle + f.operation)
 		return m.pass(b.Backward, !ignored, s.options.Sums)
 	case "optim_step":
 		return m.step(b.Adam, s.options.Sums)

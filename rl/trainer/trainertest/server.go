@@ -342,19 +342,21 @@ func (s *Server) Inject(path string, faults ...Fault) {
 	s.faults[path] = append(s.faults[path], faults...)
 }
 
-// What precedes the name of an operation whose execution fails, or does nothing, among the faults.
+// The name of a stale publication among the faults, and what precedes that of an operation whose execution fails, or
+// does nothing.
 const (
+	stale   = "stale"
 	failing = "failing "
 	idle    = "idle "
 )
 
-// executing takes the next fault of an operation's execution. The caller holds s.mu.
-func (s *Server) executing(when, operation string) (Fault, bool) {
-	waiting := s.faults[when+operation]
+// takeFault takes the next fault with a name. The caller holds s.mu.
+func (s *Server) takeFault(name string) (Fault, bool) {
+	waiting := s.faults[name]
 	if len(waiting) == 0 {
 		return Fault{}, false
 	}
-	s.faults[when+operation] = waiting[1:]
+	s.faults[name] = waiting[1:]
 	return waiting[0], true
 }
 
@@ -362,20 +364,13 @@ func (s *Server) executing(when, operation string) (Fault, bool) {
 func (s *Server) fault(path string) (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiting := s.faults[path]
-	if len(waiting) == 0 {
-		return Fault{}, false
-	}
-	s.faults[path] = waiting[1:]
-	if waiting[0].Stale {
-		s.faults["stale"] = append(s.faults["stale"], waiting[0])
-	}
-	for when, applies := range map[string]bool{failing: waiting[0].Fails, idle: waiting[0].Idle} {
+	f, ok := s.takeFault(path)
+	for later, applies := range map[string]bool{stale: f.Stale, failing + path: f.Fails, idle + path: f.Idle} {
 		if applies {
-			s.faults[when+path] = append(s.faults[when+path], waiting[0])
+			s.faults[later] = append(s.faults[later], f)
 		}
 	}
-	return waiting[0], true
+	return f, ok
 }
 
 // remove deletes a checkpoint's file.
