@@ -19,16 +19,6 @@ type Demonstration struct {
 	Imitated []bool
 }
 
-// LexiconOf makes the lexicon of demonstrations: the policy can write what they write, and any small number, and it
-// can read the words that many of them have.
-func LexiconOf(all []Demonstration) *Lexicon {
-	var conversations [][]agent.Message
-	for _, d := range all {
-		conversations = append(conversations, d.Messages)
-	}
-	return lexiconOf(conversations)
-}
-
 // LongestReply returns the length of the longest imitated reply in tokens of the lexicon, the closing one included.
 func (l *Lexicon) LongestReply(all []Demonstration) int {
 	t, longest := newWords(l), 0

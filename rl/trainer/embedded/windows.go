@@ -67,17 +67,10 @@ func (s shape) newActivations() *activations {
 
 // read sums the first layer over an observation into sum, which has hidden entries.
 func (s shape) read(p []float64, observation []int32, sum []float64) {
-	copy(sum, p[s.bias1():s.bias1()+s.hidden])
+	copy(sum, row(p, s.bias1(), 0, s.hidden))
 	for slot, token := range observation {
-		at := s.observed(slot, token)
-		add(sum, p[at:at+s.hidden])
+		add(sum, row(p, s.observed(slot, token), 0, s.hidden))
 	}
-}
-
-// extend adds one token of the reply to the first layer's sum.
-func (s shape) extend(p []float64, slot int, token int32, sum []float64) {
-	at := s.replied(slot, token)
-	add(sum, p[at:at+s.hidden])
 }
 
 // layers fills a from the first layer's sum.
@@ -167,7 +160,7 @@ func (d *windowDecoder) predict(keep bool) (logprobs []float64, entropy float64)
 }
 
 func (d *windowDecoder) push(token int32) {
-	d.extend(d.weights, d.slot, token, d.sum)
+	add(d.sum, row(d.weights, d.replied(d.slot, token), 0, d.hidden))
 	d.slot++
 }
 
@@ -177,16 +170,14 @@ func (d *windowDecoder) backward(reply []int32, trains []bool, dlogprobs []float
 	total, x := make([]float64, d.hidden), make([]float64, 2*d.hidden+d.spoken)
 	for slot := len(reply) - 1; slot >= 0; slot-- {
 		if slot < len(reply)-1 {
-			at := d.replied(slot, reply[slot])
-			add(g[at:at+d.hidden], total)
+			add(row(g, d.replied(slot, reply[slot]), 0, d.hidden), total)
 		}
 		if trains[slot] {
 			add(total, d.slopes(d.weights, d.kept[slot], reply[slot], dlogprobs[slot], dentropy, g, x))
 		}
 	}
-	add(g[d.bias1():d.bias1()+d.hidden], total)
+	add(row(g, d.bias1(), 0, d.hidden), total)
 	for slot, token := range d.observation {
-		at := d.observed(slot, token)
-		add(g[at:at+d.hidden], total)
+		add(row(g, d.observed(slot, token), 0, d.hidden), total)
 	}
 }

@@ -28,15 +28,15 @@ const (
 	slots = 24
 )
 
-// lexiconOf makes the lexicon of conversations. The policy can write what the assistant writes in them and all small
+// LexiconOf makes the lexicon of demonstrations. The policy can write what the assistant writes in them and all small
 // numbers, and it can read the words that many of them contain. Words that follow each other wherever the assistant
 // writes one of them become one phrase.
-func lexiconOf(conversations [][]agent.Message) *Lexicon {
+func LexiconOf(all []Demonstration) *Lexicon {
 	said := [][]string{}   // what the assistant says, in words
 	in := map[string]int{} // the number of conversations with a word
-	for _, c := range conversations {
+	for _, d := range all {
 		words := map[string]bool{}
-		for _, m := range c {
+		for _, m := range d.Messages {
 			switch m.Role {
 			case agent.RoleSystem: // the same in all of them
 			case agent.RoleAssistant:
@@ -53,12 +53,7 @@ func lexiconOf(conversations [][]agent.Message) *Lexicon {
 	}
 	l := &Lexicon{}
 	spoken := map[string]bool{}
-	for _, words := range phrases(slices.Clone(said)) {
-		for _, w := range words {
-			spoken[w] = true
-		}
-	}
-	for _, words := range said {
+	for _, words := range slices.Concat(said, phrases(slices.Clone(said))) {
 		for _, w := range words {
 			spoken[w] = true
 		}
@@ -68,7 +63,7 @@ func lexiconOf(conversations [][]agent.Message) *Lexicon {
 	}
 	l.Spoken = slices.Sorted(maps.Keys(spoken))
 	for _, w := range slices.Sorted(maps.Keys(in)) {
-		if float64(in[w]) >= leastShare*float64(len(conversations)) && !spoken[w] {
+		if float64(in[w]) >= leastShare*float64(len(all)) && !spoken[w] {
 			l.Read = append(l.Read, w)
 		}
 	}

@@ -20,8 +20,8 @@ func TestWords(t *testing.T) {
 	if got := split(text); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
-	said := func(s string) []agent.Message { return []agent.Message{{Role: agent.RoleAssistant, Content: s}} }
-	l := lexiconOf([][]agent.Message{said("run one now please"), said("run two now please"),
+	said := func(s string) Demonstration { return Demonstration{Messages: []agent.Message{assistant(s)}} }
+	l := LexiconOf([]Demonstration{said("run one now please"), said("run two now please"),
 		said("run one"), said("run two now please")})
 	for _, phrase := range []string{"run ", " now please", "one", "two", "please"} {
 		if !slices.Contains(l.Spoken, phrase) {
