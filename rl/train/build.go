@@ -63,7 +63,7 @@ func open(ctx context.Context, c config.Config, o Options) (in *inputs, err erro
 	}
 	in.dir, in.text, err = o.OpenDir(c)
 	if in.stages.prefixes() {
-		in.prefixes = &prefixes{dir: in.dir, write: in.environment.Beginning}
+		in.prefixes = &prefixes{dir: in.dir, write: in.environment.Beginning, byGroup: map[string]*prefix{}}
 	}
 	return in, err
 }

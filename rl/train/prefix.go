@@ -41,18 +41,17 @@ type prefixes struct {
 	write func(j run.Job, path string) (replies int, err error)
 
 	mu      sync.Mutex
-	byGroup map[string]prefix
+	byGroup map[string]*prefix
 }
 
 // of returns the prefix of a rollout; the zero value if it starts from the task.
 func (p *prefixes) of(j run.Job) part.Prefix {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	own, ok := p.byGroup[j.Group]
-	if !ok {
-		return part.Prefix{}
+	if own := p.byGroup[j.Group]; own != nil {
+		return part.Prefix{File: p.dir.Path(prefixesDir, own.File), Replies: own.Replies}
 	}
-	return part.Prefix{File: p.dir.Path(prefixesDir, own.File), Replies: own.Replies}
+	return part.Prefix{}
 }
 
 // beginGroup sets the prefix of a group; with nil, its rollouts start from the task.
@@ -62,22 +61,16 @@ func (p *prefixes) beginGroup(group string, own *prefix) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.byGroup == nil {
-		p.byGroup = map[string]prefix{}
-	}
-	p.byGroup[group] = *own
+	p.byGroup[group] = own
 }
 
 // end forgets a group, and returns its prefix; nil if it started from the task.
 func (p *prefixes) end(group string) *prefix {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	own, ok := p.byGroup[group]
-	if !ok {
-		return nil
-	}
+	own := p.byGroup[group]
 	delete(p.byGroup, group)
-	return &own
+	return own
 }
 
 // donate keeps the first rollout of a group that solved the task, and the first that did not, for later groups. A group

@@ -167,9 +167,9 @@ func score(values map[string]float64, prefix string, outcomes []run.Outcome, att
 	values[prefix+"pass@1"] = rate
 	// A task's mean over several attempts counts as one draw, which can only make the interval wider than necessary.
 	values[prefix+"pass@1_low"], values[prefix+"pass@1_high"] = swe.Wilson(rate, float64(len(tasks)))
-	for k := 2; k <= attempts; k = next(k, attempts) {
-		if e := swe.PassRate(tasks, k); e.Tasks > 0 {
-			values[fmt.Sprintf("%spass@%d", prefix, k)] = e.Rate
+	for k := 2; k < 2*attempts; k *= 2 {
+		if e := swe.PassRate(tasks, min(k, attempts)); e.Tasks > 0 {
+			values[fmt.Sprintf("%spass@%d", prefix, e.K)] = e.Rate
 		}
 	}
 	maps.Copy(values, map[string]float64{
@@ -179,12 +179,4 @@ func score(values map[string]float64, prefix string, outcomes []run.Outcome, att
 	for _, r := range trajectory.StopReasons() {
 		values[prefix+"stop/"+string(r)] = stops[r] / played
 	}
-}
-
-// next returns the next k for which pass@k is computed: a power of two, or the number of attempts.
-func next(k, attempts int) int {
-	if k < attempts {
-		return min(2*k, attempts)
-	}
-	return attempts + 1
 }

@@ -375,7 +375,7 @@ func (e *sweEnvironment) complete(s part.Split, j run.Job, res *run.Result) erro
 		res.Metrics["tests/mutation_score"] = score
 	}
 	if overfit, tried := d.Overfit(); tried && s == part.Train {
-		res.Metrics["tests/overfit"] = map[bool]float64{true: 1}[overfit]
+		res.Metrics["tests/overfit"] = number(overfit)
 	}
 	if res.Reward == nil && !res.NotGraded {
 		return nil

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -82,11 +81,7 @@ func writeComparison(dir *run.Dir, c config.Config, text string, results []train
 		Name: c.Name, Steps: c.Steps, Seeds: len(c.Ablation.Seeds), Config: text,
 		Variants: variants(c.Ablation, results), Note: c.Ablation.Note,
 	}
-	var b bytes.Buffer
-	if err := page.Page().Write(&b); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return disk.WriteFile(dir.Path(record.ReportFile), b.Bytes())
+	return disk.WriteStream(dir.Path(record.ReportFile), page.Page().Write)
 }
 
 // variants gathers the results of each variant.
