@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"slices"
@@ -24,14 +23,13 @@ type JSONL struct{ log *disk.Log }
 // step's validation may come after later steps.
 func OpenJSONL(path string, after int) (*JSONL, error) {
 	var kept bytes.Buffer
-	cut, behind := false, false
+	cut := false
 	err := disk.ReadLog(path, func(line []byte) error {
 		p, err := parseLine(line)
 		if err == nil && p.Step > after {
 			cut = true
 			return nil
 		}
-		behind = behind || cut
 		kept.Write(line)
 		kept.WriteByte('\n')
 		return err
@@ -39,18 +37,12 @@ func OpenJSONL(path string, after int) (*JSONL, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	if err == nil && behind {
+	if err == nil && cut {
 		err = disk.WriteFile(path, kept.Bytes())
 	}
 	var log *disk.Log
 	if err == nil {
-		log, err = disk.OpenLog(path, func(line []byte) error {
-			p, err := parseLine(line)
-			if err == nil && p.Step > after {
-				err = io.EOF
-			}
-			return err
-		})
+		log, err = disk.OpenLog(path, nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open metrics: %w", err)
@@ -59,20 +51,10 @@ func OpenJSONL(path string, after int) (*JSONL, error) {
 }
 
 // Write appends a line. When it returns, the operating system has it: a killed process loses nothing.
-func (j *JSONL) Write(p Point) error {
-	if err := j.log.AppendLine(appendLine(nil, p)); err != nil {
-		return fmt.Errorf("write metrics: %w", err)
-	}
-	return nil
-}
+func (j *JSONL) Write(p Point) error { return j.log.AppendLine(appendLine(nil, p)) }
 
 // Sync returns when all points are on the disk.
-func (j *JSONL) Sync() error {
-	if err := j.log.Sync(); err != nil {
-		return fmt.Errorf("sync metrics: %w", err)
-	}
-	return nil
-}
+func (j *JSONL) Sync() error { return j.log.Sync() }
 
 // Close syncs and closes the file.
 func (j *JSONL) Close() error { return j.log.Close() }
