@@ -190,7 +190,9 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 		return part.Trainer{}, err
 	}
 	trainer, err := tinker.Open(ctx, tinker.Options{
-		Client: client, Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: loraSeed(o.Seed)}, Start: start,
+		Client: client, Start: start,
+		// Servers take 31 bits of the seed.
+		Model: tinker.ModelOptions{Base: s.Model, Rank: s.Rank, Seed: int64(o.Seed & 0x7fffffff)},
 		Known: s.known(), Vocabulary: vocabulary, MaxLength: s.MaxLength, Dir: o.Dir, Codec: codec,
 		Samplers: samplers,
 		Check:    tinker.Check{Tokens: s.CheckTokens, Tolerance: s.CheckTolerance},
@@ -245,9 +247,6 @@ func (s *Tinker) known() *tinker.Probe {
 	}
 	return &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: mean, Sequences: mean}}
 }
-
-// loraSeed is the seed of an adapter's first weights; servers take 31 bits of it.
-func loraSeed(seed uint64) int64 { return int64(seed & 0x7fffffff) }
 
 // codec returns the codec of the environment's own language if it has one, otherwise the model's, whose files are in
 // dir; missing says why they are not known. It is nil if nothing is sampled, and if samplers are to write conversations

@@ -3,7 +3,6 @@ package tinker
 import (
 	"errors"
 	"math"
-	"slices"
 
 	"deepswe/rl"
 )
@@ -60,11 +59,6 @@ type share struct {
 	sent bool
 	// logprobs are the trainer's, slope is dLoss/dlogprob, both in the shape of the row's ids.
 	logprobs, slope []float64
-}
-
-// hasGradient reports whether any trained token has a gradient.
-func (s *share) hasGradient() bool {
-	return slices.ContainsFunc(s.slope, func(d float64) bool { return d != 0 })
 }
 
 // gradientOf returns the pass after which the server has the shares' gradient times scale. Every share must have a

@@ -35,8 +35,8 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	var shares []share
 	for i := range rows {
 		t.broken = t.broken || slices.ContainsFunc(slope[i], infinite)
-		if s := (share{row: &rows[i], logprobs: current[i], slope: slope[i]}); s.hasGradient() {
-			shares = append(shares, s)
+		if slices.ContainsFunc(slope[i], func(d float64) bool { return d != 0 }) {
+			shares = append(shares, share{row: &rows[i], logprobs: current[i], slope: slope[i]})
 		}
 	}
 	if !o.Estimated && !t.broken && !t.probe.Normalisation.Sequences {
