@@ -236,6 +236,18 @@ func TestRankingPages(t *testing.T) {
 	crawl(t, h)
 }
 
+// The candidates of a run with several contexts are those of its own one.
+func TestRankingOfContexts(t *testing.T) {
+	t.Parallel()
+	parent := t.TempDir()
+	s := sample{model: "m", tasks: 2, k: 2, skill: .5, context: 16384}
+	s.rank(t, s.write(t, filepath.Join(parent, "run")), filepath.Join(parent, "alone"))
+	page := get(t, handler(t, parent), "/alone/", http.StatusOK)
+	if !strings.Contains(page, `<tr class="chosen">`) || strings.Contains(page, "16384") {
+		t.Errorf("the candidates are those of another context:\n%s", page)
+	}
+}
+
 // A run of solve shows its conversation, its patch, how it was tested, and the commands that go on with it.
 func TestSolvePage(t *testing.T) {
 	t.Parallel()

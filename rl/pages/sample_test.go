@@ -34,6 +34,8 @@ type sample struct {
 	flags string
 	// hostile is a text in every place that a model or a repository writes.
 	hostile string
+	// context is another context that tasks are played with as well; 0 for none.
+	context int
 	open    bool     // the run has not ended
 	kind    run.Kind // empty for one of eval
 	// length is the number of steps of an attempt; 0 for a few.
@@ -89,6 +91,9 @@ func (s sample) write(t testing.TB, dir string) string {
 	for _, id := range ids {
 		for i := range s.k {
 			s.attempt(t, d, run.Job{Task: id, Group: id, Index: i}, random)
+			if s.context > 0 {
+				s.attempt(t, d, run.Job{Task: id, Group: fmt.Sprintf("%s@context=%d", id, s.context), Index: i}, random)
+			}
 		}
 	}
 	testkit.WriteFile(t, d.Path("tasks.json"), `{"version":1,"tasks":[`+strings.Join(kept, ",")+`]}`)

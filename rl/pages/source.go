@@ -273,7 +273,9 @@ func (l *library) loadCandidates(r *loaded) {
 		if of, err := l.load(f); err == nil {
 			r.Model = of.Model
 			for _, x := range of.Rows {
-				played[run.Job{Task: x.Task, Index: x.Index}] = x
+				if x.Context == 0 { // those with a smaller context are no candidates
+					played[run.Job{Task: x.Task, Index: x.Index}] = x
+				}
 			}
 		}
 	}
