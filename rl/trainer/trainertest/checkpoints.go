@@ -2,7 +2,6 @@ package trainertest
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 )
 
@@ -44,8 +43,4 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 // fileName is the policy's name for a checkpoint.
 func fileName(address string) string {
 	return strings.NewReplacer("tinker://", "", "/", "-").Replace(address)
-}
-
-func (s *Server) file(address string) string {
-	return filepath.Join(s.dir, fileName(address)+".policy")
 }

@@ -1,7 +1,6 @@
 package trainertest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -194,10 +193,8 @@ func (s *Server) load(id string, b body) (any, error) {
 		return nil, err
 	}
 	m := &model{policy: p, speech: s.options.Speech, session: b.Session, rank: b.LoRA.Rank}
-	for _, o := range slices.SortedFunc(maps.Values(s.models), byPlace) {
-		if o.place == m.place {
-			m.place++
-		}
+	for slices.ContainsFunc(slices.Collect(maps.Values(s.models)), func(o *model) bool { return o.place == m.place }) {
+		m.place++
 	}
 	for _, g := range s.left[m.place] {
 		if err := m.accumulate(g); err != nil {
@@ -260,8 +257,6 @@ func (m *model) pass(in *passBody, backward, sums bool) (any, error) {
 	}
 	return map[string]any{"loss_fn_output_type": "scalar", "loss_fn_outputs": outputs, "metrics": map[string]any{}}, nil
 }
-
-func byPlace(a, b *model) int { return cmp.Compare(a.place, b.place) }
 
 func (m *model) accumulate(c contribution) error {
 	m.gradient = append(m.gradient, c)

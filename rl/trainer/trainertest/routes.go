@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -295,7 +297,7 @@ func (s *Server) get(r *http.Request, path string) (int, any) {
 			return detail(404, "Checkpoint not found")
 		}
 		delete(s.saved, address)
-		s.remove(address)
+		os.Remove(filepath.Join(s.dir, fileName(address)+".policy"))
 		return 204, nil
 	}
 	return detail(404, "Not Found")

@@ -11,7 +11,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -372,6 +371,3 @@ func (s *Server) fault(path string) (Fault, bool) {
 	}
 	return f, ok
 }
-
-// remove deletes a checkpoint's file.
-func (s *Server) remove(address string) { os.Remove(s.file(address)) }
