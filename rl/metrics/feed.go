@@ -158,7 +158,6 @@ func (f *Feed) nextPoints() []Point {
 	return slices.Clone(f.queue[:min(len(f.queue), mostSent)])
 }
 
-// sent removes points from the queue.
 func (f *Feed) sent(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

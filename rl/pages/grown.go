@@ -66,7 +66,6 @@ func (c change) diff() fileDiff {
 // grown is the patch that edits have made so far, without what commands change.
 type grown struct{ edits, changes []change }
 
-// add adds an edit.
 func (g *grown) add(e change) {
 	if !e.Undo {
 		g.edits = append(g.edits, e)
@@ -148,7 +147,6 @@ func grownIn(steps []*step) *grown {
 	return g
 }
 
-// addTo adds the edits of a step.
 func (s *step) addTo(g *grown) {
 	for _, c := range s.Calls {
 		if c.Edit != nil && c.Failed == "" {

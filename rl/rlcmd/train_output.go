@@ -75,7 +75,6 @@ func (t *training) finish(c config.Config, results []train.Result, dir string) e
 	return errors.Join(t.outcome(c, results, dir, verdict), no)
 }
 
-// outcome prints the outcome.
 func (t *training) outcome(c config.Config, results []train.Result, dir, verdict string) error {
 	if t.json {
 		for _, r := range results {

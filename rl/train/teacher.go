@@ -139,7 +139,6 @@ func (l *distillation) learn(r *rl.Row, said []float64, c config.Teacher) {
 	r.Advantages = advantages
 }
 
-// describe adds the metrics.
 func (l *distillation) describe(values map[string]float64) {
 	if l.tokens > 0 {
 		values["teacher/kl"] = l.apart / float64(l.tokens)

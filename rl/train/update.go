@@ -194,7 +194,6 @@ func (u *update) part(ctx context.Context, size int) error {
 	return u.optimize(ctx, scale)
 }
 
-// nextGroups waits for the next groups.
 func (u *update) nextGroups(most int) ([]*group, []rl.Rollout, error) {
 	defer u.since(u.now(), &u.waited)
 	groups, err := u.take(most)

@@ -88,7 +88,6 @@ func (m *Measured) readTrainer(points []metrics.Point, first, every int) error {
 	return nil
 }
 
-// readRollouts reads the rollouts of a step.
 func (m *Measured) readRollouts(dir string, step int) error {
 	groups, err := record.ReadStep(dir, step)
 	if err != nil {

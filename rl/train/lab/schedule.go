@@ -50,7 +50,6 @@ type sums struct {
 	measured, saved            int
 }
 
-// takeSteps takes the steps.
 func (s *schedule) takeSteps(ctx context.Context) error {
 	if e := s.config.Evaluate; e.Before && e.Every > 0 {
 		if err := s.validate(ctx, 0); err != nil {

@@ -100,7 +100,6 @@ func Simulate(ctx context.Context, c config.Config, m *Measured) (Simulated, err
 	return s.result(), nil
 }
 
-// newSchedule returns the schedule of a run.
 func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 	keys, err := c.Keys()
 	if err != nil {

@@ -51,7 +51,6 @@ func (c *Client) newSession(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// beat sends heartbeats.
 func (s *session) beat(ctx context.Context) {
 	h := s.client.newHTTP(false)
 	defer h.CloseIdleConnections()

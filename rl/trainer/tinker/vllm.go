@@ -149,7 +149,6 @@ func (s *vllm) counts(ctx context.Context) string {
 	return found.String()
 }
 
-// do sends one request.
 func (s *vllm) do(ctx context.Context, method, address string, in any) (status int, text string, err error) {
 	var body io.Reader
 	if in != nil {
