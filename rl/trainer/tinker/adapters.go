@@ -110,7 +110,7 @@ func (a *adapters) open(ctx context.Context) error {
 	}
 	a.life, a.end = context.WithCancel(context.WithoutCancel(ctx))
 	each(a.replicas, func(s *replica) {
-		s.life, s.end = context.WithCancelCause(a.life)
+		a.begin(s)
 		if err := a.join(ctx, s); err != nil {
 			a.client.log.Warn("a sampler is put aside", "sampler", s.url, "error", err)
 			a.markDown(s, err)
@@ -157,29 +157,40 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	for _, s := range a.replicas {
 		s.pace = 0
 	}
+	idle := a.takeIdle()
 	a.mu.Unlock()
-	a.unloadIdle(ctx, false)
+	a.tending.Go(func() { a.unload(a.life, idle) })
 	return v, nil
 }
 
-// loadAll loads a version into servers at once. Once one has it, the others get as long again. Those that take longer
-// are put aside, and load it there.
+// loadGrace is for how long a publication waits for the other servers once one has the version.
+const loadGrace = time.Second
+
+// loadAll loads a version into servers at once. Once one has it, it returns after as long again. The others go on
+// loading and get no turns of the version before; those that take much longer are put aside, and load it there.
 func (a *adapters) loadAll(ctx context.Context, servers []*replica, v *adapter) {
-	loading, cancel := context.WithCancel(ctx)
-	defer cancel()
+	loading, cancel := context.WithCancel(a.life)
+	waiting, enough := context.WithCancel(ctx)
 	begun := time.Now()
-	each(servers, func(s *replica) {
-		err := a.load(loading, s, v)
-		switch {
-		case err == nil:
-			time.AfterFunc(max(loadPatience, time.Since(begun)), cancel)
-		case ctx.Err() == nil && loading.Err() != nil:
-			a.markDown(s, fmt.Errorf("%w: the sampler %s takes longer than others to load an adapter",
-				agent.ErrModelUnavailable, s.url))
-		case ctx.Err() == nil:
-			a.markDown(s, err)
-		}
+	a.tending.Go(func() {
+		defer enough()
+		defer cancel()
+		each(servers, func(s *replica) {
+			err := a.load(loading, s, v)
+			switch took := time.Since(begun); {
+			case err == nil:
+				time.AfterFunc(max(loadGrace, took), enough)
+				time.AfterFunc(max(loadPatience, took), cancel)
+			case a.life.Err() != nil:
+			case loading.Err() != nil:
+				a.markDown(s, fmt.Errorf("%w: the sampler %s takes longer than others to load an adapter",
+					agent.ErrModelUnavailable, s.url))
+			default:
+				a.markDown(s, err)
+			}
+		})
 	})
+	<-waiting.Done()
 }
 
 // answering returns the servers that get turns. The caller holds a.mu.
@@ -197,42 +208,46 @@ func (a *adapters) gauges() map[string]float64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ready := len(a.answering())
+	if a.current != nil {
+		ready = len(a.having(a.current))
+	}
 	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(len(a.replicas) - ready)}
 }
 
-// unloadIdle unloads the older versions without turns under way, or all versions, from the servers that answer. The
-// others do so when they are back.
-func (a *adapters) unloadIdle(ctx context.Context, all bool) {
-	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
-	defer cancel()
-	a.mu.Lock()
-	if all {
-		a.current = nil
-	}
-	var idle []*adapter
+// takeIdle takes the versions that are not sampled and have no turns under way from all servers, which may still have
+// them loaded. The caller holds a.mu.
+func (a *adapters) takeIdle() (idle []*adapter) {
 	a.versions = slices.DeleteFunc(a.versions, func(v *adapter) bool {
-		if v == a.current || !all && v.calls > 0 {
-			return false
+		v.unloaded = v != a.current && v.calls == 0
+		if v.unloaded {
+			idle = append(idle, v)
 		}
-		v.unloaded = true
-		idle = append(idle, v)
-		return true
+		return v.unloaded
 	})
-	ready := a.answering()
 	for _, s := range a.replicas {
 		for _, v := range idle {
 			delete(s.has, v)
 		}
 	}
+	return idle
+}
+
+// unload unloads versions from the servers that answer, and removes their files. The other servers unload them when
+// they are back.
+func (a *adapters) unload(ctx context.Context, versions []*adapter) {
+	ctx, cancel := context.WithTimeout(ctx, unloadTimeout)
+	defer cancel()
+	a.mu.Lock()
+	ready := a.answering()
 	a.mu.Unlock()
 	each(ready, func(s *replica) {
-		for _, v := range idle {
+		for _, v := range versions {
 			if err := s.unload(ctx, v.name); err != nil {
 				a.client.log.Debug("adapter not unloaded", "sampler", s.url, "adapter", v.name, "error", err)
 			}
 		}
 	})
-	for _, v := range idle {
+	for _, v := range versions {
 		if err := os.RemoveAll(v.dir); err != nil {
 			a.client.log.Warn("adapter not removed", "error", err)
 		}
@@ -247,7 +262,14 @@ func (a *adapters) close() {
 	a.tending.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	a.unloadIdle(ctx, true)
+	a.mu.Lock()
+	all := a.versions
+	a.current, a.versions = nil, nil
+	for _, v := range all {
+		v.unloaded = true
+	}
+	a.mu.Unlock()
+	a.unload(ctx, all)
 }
 
 // check samples sequences from every server that answers. The Group of a row is its server.
@@ -285,11 +307,14 @@ func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, 
 			v := a.current
 			v.calls++
 			s.beginTurn()
+			asking, done := during(ctx, s.heard)
 			a.mu.Unlock()
-			reply, err := a.turn(ctx, v, s, agent.Request{
+			defer done()
+			reply, err := a.turn(asking, v, s, agent.Request{
 				Messages: []agent.Message{{Role: agent.RoleUser, Content: "check"}}, Sampling: sampling,
 				MaxTokens: (tokens + n - 1) / n, Tokens: true,
 			})
+			err = alive(asking, err)
 			switch {
 			case err != nil && atFault(err) && ctx.Err() == nil:
 				a.markDown(s, err)

@@ -30,6 +30,10 @@ type replica struct {
 	moved   time.Time
 	counted string
 	left    bool
+	// heard ends when the server leaves a probe unanswered for a moment, and begins anew once it answers. Meanwhile it gets
+	// turns only if no other server can have them, and others are asked for those that it has.
+	heard context.Context
+	hush  context.CancelCauseFunc
 	// life ends when the server has not answered for long. With it end the requests that it has accepted.
 	life context.Context
 	end  context.CancelCauseFunc
@@ -41,16 +45,25 @@ const (
 	// longestProbe is how long a server may take to list its models, mostMissed how often in a row it may not.
 	longestProbe = 10 * time.Second
 	mostMissed   = 3
-	// firstPause is the first pause before a server that is down is asked again.
-	firstPause = time.Second
+	// longestSilence is how long it may take before it counts as silent. Of a server that is only busy, this costs turns
+	// that two servers sample.
+	longestSilence = 2 * time.Second
+	// probeEvery is the pause between two probes. It grows for a server that is down.
+	probeEvery = time.Second
 )
 
 func newReplica(address, key string) (*replica, error) {
 	v, err := newVLLM(address, key)
 	return &replica{
 		vllm: v, has: map[*adapter]bool{}, down: errors.New("it was not asked yet"), since: time.Now(),
-		pause: firstPause, woken: make(chan struct{}, 1),
+		pause: probeEvery, woken: make(chan struct{}, 1),
 	}, err
+}
+
+// begin lets a server live, which is not known to be silent. The caller holds a.mu, or nobody else has the server yet.
+func (a *adapters) begin(s *replica) {
+	s.life, s.end = context.WithCancelCause(a.life)
+	s.heard, s.hush = context.WithCancelCause(a.life)
 }
 
 // beginTurn records that a turn begins. The caller holds adapters.mu.
@@ -60,6 +73,9 @@ func (s *replica) beginTurn() {
 	}
 	s.calls++
 }
+
+// silent reports whether the server leaves a probe unanswered. The caller holds adapters.mu.
+func (s *replica) silent() bool { return s.heard.Err() != nil }
 
 // ready reports whether turns of a version may go to the server.
 func (s *replica) ready(v *adapter) bool { return s.down == nil && s.has[v] }
@@ -74,13 +90,10 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 			a.dismiss(ctx, s)
 			return
 		}
-		down, wait := s.down != nil && !s.left, a.probing/2
-		switch {
-		case down:
+		down, wait := s.down != nil && !s.left, probeEvery
+		if down {
 			wait = s.pause
 			s.pause = min(2*s.pause, maxBackoff)
-		case missed > 0:
-			wait = firstPause
 		}
 		a.mu.Unlock()
 		select {
@@ -95,7 +108,7 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 		var err error
 		if down {
 			err = a.join(ctx, s)
-		} else if _, err = a.list(ctx, s); err == nil {
+		} else if err = a.listen(ctx, s); err == nil {
 			err = a.progress(ctx, s)
 		}
 		switch {
@@ -123,6 +136,32 @@ func (a *adapters) list(ctx context.Context, s *replica) ([]string, error) {
 	roots, err := s.loaded(ctx)
 	maps.DeleteFunc(roots, func(_, root string) bool { return filepath.Dir(root) != a.dir })
 	return slices.Collect(maps.Keys(roots)), err
+}
+
+// listen asks a server for a sign of life.
+func (a *adapters) listen(ctx context.Context, s *replica) error {
+	a.mu.Lock()
+	hush := s.hush
+	a.mu.Unlock()
+	late := time.AfterFunc(longestSilence, func() {
+		hush(fmt.Errorf("%w: the sampler %s has been silent for %s", agent.ErrModelUnavailable, s.url, longestSilence))
+	})
+	defer late.Stop()
+	_, err := a.list(ctx, s)
+	if err == nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.hear(s)
+	}
+	return err
+}
+
+// hear ends the silence of a server that has answered. The caller holds a.mu.
+func (a *adapters) hear(s *replica) {
+	if s.silent() {
+		s.heard, s.hush = context.WithCancelCause(a.life)
+		a.broadcast()
+	}
 }
 
 // join lets a server have turns again. Before, it loads what is sampled, samples a token of it, and unloads what this
@@ -181,21 +220,29 @@ func (a *adapters) admit(s *replica) {
 		a.client.log.Info("a sampler is back", "sampler", s.url, "after", time.Since(s.since).Round(time.Second))
 	}
 	s.down = nil
+	a.hear(s)
 	a.broadcast()
 }
 
-// load loads a version into a server that is alive.
+// load loads a version into a server that is alive. One that is unloaded meanwhile is needed no longer.
 func (a *adapters) load(ctx context.Context, s *replica, v *adapter) error {
 	ctx, done := a.while(ctx, s)
 	defer done()
-	if err := a.loadListed(ctx, s, v); err != nil {
-		return alive(ctx, err)
-	}
+	err := a.loadListed(ctx, s, v)
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	s.has[v] = !v.unloaded
-	a.broadcast()
-	return nil
+	unneeded := v.unloaded
+	if err == nil && !unneeded {
+		s.has[v] = true
+		a.broadcast()
+	}
+	a.mu.Unlock()
+	switch {
+	case err == nil && unneeded:
+		return s.unload(ctx, v.name)
+	case unneeded:
+		return nil
+	}
+	return alive(ctx, err)
 }
 
 // loadListed loads a version until the server lists it. What a server says to a request for loading proves nothing: it
@@ -226,8 +273,13 @@ func (a *adapters) while(ctx context.Context, s *replica) (_ context.Context, do
 	a.mu.Lock()
 	life := s.life
 	a.mu.Unlock()
+	return during(ctx, life)
+}
+
+// during returns a context that also ends with another, for its cause.
+func during(ctx, other context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(life, func() { cancel(context.Cause(life)) })
+	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 

@@ -42,7 +42,13 @@ func three(t *testing.T, last trainertest.State, patience time.Duration) (*train
 // ready waits until so many samplers get turns.
 func ready(t *testing.T, trainer *tinker.Trainer, n int) {
 	t.Helper()
-	for trainer.Gauges()["samplers/ready"] != float64(n) {
+	eventually(t, func() bool { return trainer.Gauges()["samplers/ready"] == float64(n) })
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, holds func() bool) {
+	t.Helper()
+	for !holds() {
 		select {
 		case <-t.Context().Done():
 			t.Fatal(t.Context().Err())
@@ -126,6 +132,32 @@ func TestOneOfThreeSamplers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A sampler that falls silent in the middle of turns delays neither these nor a publication until it is put aside, and
+// has turns again once it answers.
+func TestSilentSampler(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms := three(t, trainertest.Up, 5*time.Minute)
+	aside := func() bool { return trainer.Gauges()["samplers/ready"] < 3 }
+	p := publish(t, trainer)
+	vllms[2].Set(trainertest.Hung)
+	if asked(t, p.Model); aside() {
+		t.Error("turns have waited until it was put aside")
+	}
+	vllms[2].Set(trainertest.Up)
+	before := served(vllms[2], 0)
+	eventually(t, func() bool {
+		asked(t, p.Model)
+		return served(vllms[2], 0) > before
+	})
+	vllms[2].Set(trainertest.Hung)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	asked(t, publish(t, trainer).Model)
+	vllms[2].Set(trainertest.Up)
+	ready(t, trainer, 3)
 }
 
 // A sampler that lists its models and gives no reply is given up because no turn on it ends, and comes back once it

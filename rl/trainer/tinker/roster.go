@@ -88,7 +88,7 @@ func (a *adapters) enlist(named []*replica) {
 	a.replicas = all
 	for _, s := range fresh {
 		a.client.log.Info("a sampler joins", "sampler", s.url)
-		s.life, s.end = context.WithCancelCause(a.life)
+		a.begin(s)
 		a.tending.Go(func() { a.tend(a.life, s) })
 	}
 	a.broadcast()

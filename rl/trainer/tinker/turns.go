@@ -21,15 +21,10 @@ import (
 func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	a, start := v.of, time.Now()
 	for failures := 0; ; {
-		own, s, err := a.beginTurn(ctx, v, r)
-		if err != nil {
-			return agent.Reply{}, err
-		}
-		reply, err := a.turn(ctx, own, s, r)
+		reply, err := a.sample(ctx, v, r)
 		if err == nil || ctx.Err() != nil || !atFault(err) {
 			return reply, err
 		}
-		a.markDown(s, err)
 		a.mu.Lock()
 		all := len(a.replicas)
 		a.mu.Unlock()
@@ -37,6 +32,70 @@ func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, e
 			return reply, err
 		}
 	}
+}
+
+// sample samples a turn. While the server that was asked last is silent, another one is asked, too. The first reply
+// counts, and servers that fail are marked down.
+func (a *adapters) sample(ctx context.Context, v *adapter, r agent.Request) (agent.Reply, error) {
+	own, s, err := a.beginTurn(ctx, v, r)
+	if err != nil {
+		return agent.Reply{}, err
+	}
+	type answer struct {
+		reply agent.Reply
+		err   error
+	}
+	asking, cancel := context.WithCancel(ctx)
+	answers, asked := make(chan answer), 0
+	defer func() {
+		cancel()
+		for ; asked > 0; asked-- {
+			<-answers
+		}
+	}()
+	ask := func(own *adapter, s *replica) {
+		asked++
+		go func() {
+			reply, err := a.turn(asking, own, s, r)
+			if err != nil && asking.Err() == nil && atFault(err) {
+				a.markDown(s, err)
+			}
+			answers <- answer{reply, err}
+		}()
+	}
+	ask(own, s)
+	for {
+		own, other, news := a.beside(v, s, r)
+		if other != nil {
+			ask(own, other)
+			s = other
+			continue
+		}
+		select {
+		case got := <-answers:
+			if asked--; got.err == nil || asked == 0 || ctx.Err() != nil || !atFault(got.err) {
+				return got.reply, got.err
+			}
+			s = nil
+		case <-news:
+		}
+	}
+}
+
+// beside begins a turn on another server if the last one is silent or, being nil, has failed. If there is no reason or
+// no server, news tells when there may be.
+func (a *adapters) beside(v *adapter, last *replica, r agent.Request) (own *adapter, s *replica, news <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if last != nil && !last.silent() {
+		return nil, nil, last.heard.Done()
+	}
+	if own, s = a.pick(v, r.Rollout); s == nil || s.silent() {
+		return nil, nil, a.changed
+	}
+	own.calls++
+	s.beginTurn()
+	return own, s, nil
 }
 
 // beginTurn waits for a server and begins a turn on it. The wait does not count towards the rollout's time limit.
@@ -76,7 +135,7 @@ func (a *adapters) turn(ctx context.Context, v *adapter, s *replica, r agent.Req
 		took := time.Since(start).Seconds()
 		a.slowest = max(a.slowest, took/float64(max(reply.Usage.Completion, fewTokens)))
 		s.pace = cmp.Or(s.pace, took)*0.8 + took*0.2
-		s.pause = firstPause
+		s.pause = probeEvery
 	}
 	return reply, err
 }
@@ -176,6 +235,7 @@ const (
 	leastPace  = 0.25 // seconds below which all are equally fast
 	equal      = 1.5
 	worthwhile = 3
+	reluctance = 1e6 // how much longer a silent server may take
 )
 
 // pick returns the server for a turn of a version, or of the current one where no server has it; nil if there is none.
@@ -197,7 +257,11 @@ func (a *adapters) pick(v *adapter, rollout string) (*adapter, *replica) {
 		if !s.ready(v) {
 			return math.Inf(1)
 		}
-		return max(cmp.Or(s.pace, fastest), leastPace) * float64(s.calls+slack)
+		d := max(cmp.Or(s.pace, fastest), leastPace) * float64(s.calls+slack)
+		if s.silent() {
+			d *= reluctance
+		}
+		return d
 	}
 	least := math.Inf(1)
 	for _, s := range a.replicas {
