@@ -89,7 +89,7 @@ func readJSON(text string) (any, error) {
 	var v any
 	err := d.Decode(&v)
 	at := d.InputOffset()
-	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		at = syntax.Offset - 1
 	} else if err != nil {
 		at = int64(len(text))

@@ -4,12 +4,10 @@ import "strings"
 
 // The parsers of Multi-SWE-bench read prefixes of lines, and one failure of a test outweighs all of its passes.
 var (
-	multiGo = multi(goPassed, goFailed, func(name string) string { return name })
+	multiGo = multi(goPassed, goFailed, strings.Clone)
 	// multiGoParents counts a subtest under the name of the test that it belongs to.
 	multiGoParents = multi(goPassed, goFailed, func(name string) string { return untilLast(name, "/") })
-	multiCargo     = multi(Pattern(`^test (\S+) ... ok`), Pattern(`^test (\S+) ... FAILED`), func(name string) string {
-		return name
-	})
+	multiCargo     = multi(Pattern(`^test (\S+) ... ok`), Pattern(`^test (\S+) ... FAILED`), strings.Clone)
 
 	goPassed = Pattern(`^--- PASS: (\S+)`)
 	goFailed = Pattern(`^(?:--- FAIL: (\S+)|FAIL:?\s?(.+?)\s)`)

@@ -43,17 +43,7 @@ func illFormed(b []byte) int {
 }
 
 // lines yields the lines between line feeds. For a text that ends with a line feed, the last line is empty.
-func lines(s string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for {
-			line, rest, more := strings.Cut(s, "\n")
-			if !yield(line) || !more {
-				return
-			}
-			s = rest
-		}
-	}
-}
+func lines(s string) iter.Seq[string] { return strings.SplitSeq(s, "\n") }
 
 // isSpace reports whether Python considers a character white space; unicode.IsSpace lacks four separators.
 func isSpace(r rune) bool {
@@ -83,15 +73,10 @@ func fields(s string) []string { return strings.FieldsFunc(s, isSpace) }
 // word splits off the first field; both results are empty if there is none.
 func word(s string) (first, rest string) {
 	s = lstrip(s)
-	for i := 0; i < len(s); {
-		r, n := rune(s[i]), 1
-		if r >= utf8.RuneSelf {
-			r, n = utf8.DecodeRuneInString(s[i:])
-		}
+	for i, r := range s {
 		if isSpace(r) {
 			return s[:i], s[i:]
 		}
-		i += n
 	}
 	return s, ""
 }

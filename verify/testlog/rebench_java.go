@@ -29,12 +29,12 @@ func surefire(log string, t Task) (*Results, error) {
 			setNew(class, Failed)
 			continue
 		}
-		if m := surefireCounts().FindStringSubmatch(line); m != nil {
+		if m := mavenCounts().FindStringSubmatch(line); m != nil {
 			if i := strings.LastIndex(line, " in "); i >= 0 {
 				running = strings.TrimRight(strip(line[i+len(" in "):]), ".:;")
 			}
 			if running != "" {
-				setNew(running, countedStatus(m[1:]))
+				setNew(running, countedStatus(m[2:]))
 			}
 			running = ""
 		}
@@ -58,8 +58,8 @@ func surefire(log string, t Task) (*Results, error) {
 
 var (
 	surefireRunning = Pattern(`^(?:\[INFO\]\s+)?Running\s+([A-Za-z0-9_$.]+)$`)
-	surefireCounts  = Pattern(`Tests run:\s*\d+,\s*Failures:\s*(\d+),\s*Errors:\s*(\d+),\s*Skipped:\s*(\d+)`)
 	surefireError   = Pattern(`^\[ERROR\]\s+([A-Za-z0-9_$.]+)`)
+	mavenCounts     = Pattern(`Tests run:\s*(\d+),\s*Failures:\s*(\d+),\s*Errors:\s*(\d+),\s*Skipped:\s*(\d+)`)
 )
 
 // surefireFailed splits the name of a failed test, "[ERROR] org.Shelf.sorts:12": the method is the shortest text after
@@ -76,20 +76,14 @@ func surefireFailed(line string) (class, method string) {
 			if end < len(name) {
 				next = name[end:]
 			}
-			if isWordByte(name[end-1]) != startsWord(next) {
+			inWord := name[end-1] != '.' && name[end-1] != '$' // the others that a name has are those of words
+			if inWord != wordStart().MatchString(next) {
 				return name[:dot], name[dot+1 : end]
 			}
 		}
 	}
 	return "", ""
 }
-
-func isWordByte(c byte) bool {
-	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
-// startsWord reports whether a text starts with a character of a word.
-func startsWord(s string) bool { return wordStart().MatchString(s) }
 
 var wordStart = Pattern(`^\w`)
 
@@ -114,7 +108,7 @@ func reactor(log string, _ Task) (*Results, error) {
 			r.set(m[1], map[string]Status{"SUCCESS": Passed, "FAILURE": Failed, "SKIPPED": Skipped}[m[2]])
 			continue
 		}
-		if m := reactorCounts().FindStringSubmatch(line); m != nil {
+		if m := mavenCounts().FindStringSubmatch(line); m != nil {
 			if _, known := r.Status("__suite__"); !known {
 				r.set("__suite__", suiteStatus(m[1:]))
 			}
@@ -123,10 +117,7 @@ func reactor(log string, _ Task) (*Results, error) {
 	return &r, nil
 }
 
-var (
-	reactorModule = Pattern(`^\[INFO\]\s+(.+?)\s+\.\.+\s+(SUCCESS|FAILURE|SKIPPED)(?:\s|\[|$)`)
-	reactorCounts = Pattern(`Tests run:\s*(\d+),\s*Failures:\s*(\d+),\s*Errors:\s*(\d+),\s*Skipped:\s*(\d+)`)
-)
+var reactorModule = Pattern(`^\[INFO\]\s+(.+?)\s+\.\.+\s+(SUCCESS|FAILURE|SKIPPED)(?:\s|\[|$)`)
 
 // suiteStatus returns the status of a suite with these numbers of tests, failures, errors and skipped tests.
 func suiteStatus(counts []string) Status {
