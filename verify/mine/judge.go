@@ -1,6 +1,7 @@
 package mine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,48 +45,21 @@ type Judged struct {
 
 // testRun is the result of one run of the tests.
 type testRun struct {
-	results *testlog.Results // nil if there are none
+	results testlog.Results
 	status  verify.Status
 	log     string
 	took    time.Duration
 }
 
 func (r testRun) passes(name string) bool {
-	if r.results == nil {
-		return false
-	}
 	s, _ := r.results.Status(name)
 	return s == testlog.Passed
 }
 
-// anyPasses reports whether the run has a test that passes.
-func (r testRun) anyPasses() bool {
-	if r.results == nil {
-		return false
-	}
-	for name := range r.results.All() {
-		if r.passes(name) {
-			return true
-		}
-	}
-	return false
-}
-
-// anyFails reports whether the run has a test that neither passes nor is skipped.
-func (r testRun) anyFails() bool {
-	for _, status := range r.results.All() {
-		if status == testlog.Failed || status == testlog.Errored {
-			return true
-		}
-	}
-	return false
-}
+func (r testRun) anyPasses() bool { return r.results.Any(testlog.Passed) }
 
 // names reports whether the run says anything about a test.
 func (r testRun) names(name string) bool {
-	if r.results == nil {
-		return false
-	}
 	_, ok := r.results.Status(name)
 	return ok
 }
@@ -101,7 +75,8 @@ func (m *Miner) test(ctx context.Context, at checkedOut, task env.Task, patch st
 	if err != nil {
 		return testRun{}, err
 	}
-	return testRun{v.Tests, v.Status, testlog.Decode(v.Log), time.Duration(v.Seconds * float64(time.Second))}, nil
+	took := time.Duration(v.Seconds * float64(time.Second))
+	return testRun{*cmp.Or(v.Tests, &testlog.Results{}), v.Status, testlog.Decode(v.Log), took}, nil
 }
 
 // checkedOut starts sandboxes with a copy of a commit that is checked out once for all of them.
@@ -259,7 +234,7 @@ func (r runs) changes(name string) bool {
 // task can name it.
 func (r runs) renamed(name string) bool {
 	return slices.ContainsFunc(r.after, func(other testRun) bool {
-		return !other.names(name) && other.results != nil && other.results.Len() == r.after[0].results.Len()
+		return !other.names(name) && other.results.Len() == r.after[0].results.Len()
 	})
 }
 
@@ -269,7 +244,9 @@ var lacking = env.Pattern(
 
 // noFailure is the verdict where no test fails without the change. Another set-up may reveal one that does.
 func (r runs) noFailure() Judged {
-	return Judged{Reason: NoFailure, again: r.after[0].anyFails() || lacking().MatchString(r.after[0].log)}
+	first := r.after[0]
+	again := first.results.Any(testlog.Failed, testlog.Errored) || lacking().MatchString(first.log)
+	return Judged{Reason: NoFailure, again: again}
 }
 
 // mostMaintained limits the tests that must go on passing. More would make a task only less stable.

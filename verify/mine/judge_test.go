@@ -30,7 +30,7 @@ func ran(t *testing.T, text string) testRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return testRun{results: r, status: verify.Unresolved}
+	return testRun{results: *r, status: verify.Unresolved}
 }
 
 // What the runs of a candidate make of its tests.
