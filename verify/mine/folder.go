@@ -172,21 +172,15 @@ type Count struct {
 func (r Report) Reasons() []Count { return reasons(r.Losses) }
 
 func reasons(losses []Loss) []Count {
-	n := map[string]int{}
+	n := map[history.Reason]int{}
 	for _, l := range losses {
-		n[string(l.Reason)]++
+		n[l.Reason]++
 	}
 	return counted(n)
 }
 
 // UnfitReasons counts the commits that are no candidates.
-func (r Report) UnfitReasons() []Count {
-	n := map[string]int{}
-	for why, k := range r.Unfit {
-		n[string(why)] = k
-	}
-	return counted(n)
-}
+func (r Report) UnfitReasons() []Count { return counted(r.Unfit) }
 
 // Wanted says what would make tasks of further candidates, the most promising first.
 func (r Report) Wanted() []Count {
@@ -199,10 +193,10 @@ func (r Report) Wanted() []Count {
 	return counted(n)
 }
 
-func counted(n map[string]int) []Count {
+func counted[K ~string](n map[K]int) []Count {
 	var all []Count
 	for of, k := range n {
-		all = append(all, Count{of, k})
+		all = append(all, Count{string(of), k})
 	}
 	slices.SortFunc(all, func(a, b Count) int { return cmp.Or(b.N-a.N, strings.Compare(a.Of, b.Of)) })
 	return all

@@ -24,29 +24,11 @@ const (
 	LogsDir = "logs"
 )
 
-// eras are the set-ups of this process.
-type eras struct {
-	mu sync.Mutex
-	of map[string]*era
-}
-
 // era is a set-up that all candidates of an era share.
 type era struct {
 	mu sync.Mutex
 	// why says why it failed.
 	why string
-}
-
-func (e *eras) find(key string) *era {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.of == nil {
-		e.of = map[string]*era{}
-	}
-	if e.of[key] == nil {
-		e.of[key] = &era{}
-	}
-	return e.of[key]
 }
 
 // given reports whether the user has said how to set up.
@@ -69,7 +51,8 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 	}
 	hash := sha256.Sum256(fmt.Append(nil, s.Commands, s.Variables, m.Builder.Image))
 	key := c.Labels["era"] + "-" + hex.EncodeToString(hash[:4])
-	e := m.eras.find(key)
+	known, _ := m.eras.LoadOrStore(key, &era{})
+	e := known.(*era)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.why != "" {
@@ -81,7 +64,7 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 	}
 	store := setup.Store{Dir: at, Lasting: true}
 	kept, _, err := store.Get(ctx, key, func(dir string) (env.Installed, error) {
-		m.Note("setting up %s, and others with the same manifests: %s", m.id(c), strings.Join(s.Commands, "; "))
+		m.Note("setting up %s, and others with the same manifests: %s", m.Builder.ID(c), strings.Join(s.Commands, "; "))
 		return env.Installed{Dir: dir}, m.fill(ctx, s, dir)
 	})
 	failed, failure := errors.AsType[*env.SetupError](err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"deepswe/agent"
 	"deepswe/agent/run"
@@ -52,7 +53,7 @@ type Miner struct {
 	// BugWriter writes the bugs of [history.Writing]. Without it, there are those that were written before.
 	BugWriter agent.Model
 
-	eras eras
+	eras sync.Map // of *era, the set-ups of this process
 }
 
 // Mined is what has become of candidates.
@@ -77,9 +78,6 @@ type Loss struct {
 }
 
 func (m *Miner) name() string { return filepath.Base(m.Dir.Path()) }
-
-// id is the id of a candidate's task.
-func (m *Miner) id(c history.Candidate) string { return m.Builder.ID(c) }
 
 // runsGroup is the group of the job that judges a candidate.
 func runsGroup(id string) string { return "runs:" + id }
@@ -115,7 +113,10 @@ func Job(j run.Job) string {
 // Describe says in a few words what a job of the miner has shown.
 func Describe(o run.Outcome) string {
 	if o.Group == statementGroup(o.Task) || o.Group == bugGroup(o.Task) {
-		return readWritten(o).describe()
+		if why := readWritten(o).Why; why != "" {
+			return "none: " + why
+		}
+		return "written"
 	}
 	if o.Group != runsGroup(o.Task) {
 		return swe.SoundnessResult(o)
@@ -145,20 +146,17 @@ func (m *Miner) mine(ctx context.Context, part string, candidates []history.Cand
 	var plan []run.Job
 	of := map[string]history.Candidate{}
 	for _, c := range candidates {
-		id := m.id(c)
+		id := m.Builder.ID(c)
 		of[id] = c
 		plan = append(plan, m.job(id))
 	}
-	if w.Begin != nil {
-		w.Begin(part, plan)
-	}
-	outcomes, err := m.engine(w, func(ctx context.Context, j run.Job) (any, error) {
+	outcomes, err := m.do(ctx, part, plan, w, func(ctx context.Context, j run.Job) (any, error) {
 		result, err := m.candidate(ctx, of[j.Task])
 		if err != nil || result.log == "" {
 			return result, err
 		}
 		return result, m.keep(j.Task+".log", result.log)
-	}).Run(ctx, plan)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -171,9 +169,14 @@ func (m *Miner) mine(ctx context.Context, part string, candidates []history.Cand
 	return mined, m.write(ctx, mined, judged, of, w)
 }
 
-// engine runs jobs whose results are kept as JSON.
-func (m *Miner) engine(w swe.Watch, job func(context.Context, run.Job) (any, error)) *run.Engine {
-	return &run.Engine{Journal: m.Dir, Options: run.Options{
+// do does the jobs of one part. Their results are kept as JSON.
+func (m *Miner) do(
+	ctx context.Context, part string, plan []run.Job, w swe.Watch, job func(context.Context, run.Job) (any, error),
+) ([]run.Outcome, error) {
+	if w.Begin != nil {
+		w.Begin(part, plan)
+	}
+	e := run.Engine{Journal: m.Dir, Options: run.Options{
 		Workers: m.Workers, MaxFailures: max(12, 3*m.Workers), Observe: w.Observe,
 	}, Runner: run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
 		result, err := job(ctx, j)
@@ -183,6 +186,7 @@ func (m *Miner) engine(w swe.Watch, job func(context.Context, run.Job) (any, err
 		detail, err := json.Marshal(result)
 		return run.Result{Detail: detail}, err
 	})}
+	return e.Run(ctx, plan)
 }
 
 // candidate judges one candidate with what this machine has and, if its tests do not run well with that, with a set-up
@@ -212,20 +216,19 @@ func (m *Miner) installed(ctx context.Context, c history.Candidate, before Judge
 	if err != nil {
 		return Judged{}, err
 	}
-	if in.Dir == "" && before.Reason == "" {
+	if in.Dir != "" {
+		return m.attempt(ctx, c, in)
+	}
+	switch {
+	case before.Reason == "":
 		return Judged{Reason: NeverRuns, Detail: why}, nil
+	case why == "":
+	case before.Reason == NeverRuns:
+		before.Detail = why
+	default:
+		before.Detail = strings.TrimPrefix(before.Detail+"; "+why, "; ")
 	}
-	if in.Dir == "" {
-		switch {
-		case why == "":
-		case before.Reason == NeverRuns:
-			before.Detail = why
-		default:
-			before.Detail = strings.TrimPrefix(before.Detail+"; "+why, "; ")
-		}
-		return before, nil
-	}
-	return m.attempt(ctx, c, in)
+	return before, nil
 }
 
 // attempt judges a candidate once.
@@ -304,7 +307,6 @@ func (m *Miner) check(
 		e.IDs = append(e.IDs, j.Task.ID)
 		e.Runner.Tasks[j.Task.ID] = j.Task
 	}
-	e.Observe = w.Observe
 	s, err := e.CheckSoundness(ctx, w)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func (m *Miner) synthesize(ctx context.Context, mined *Mined, candidates []histo
 	var made []history.Candidate
 	for _, kind := range m.Synthetic {
 		of := slices.DeleteFunc(slices.Clone(candidates), func(c history.Candidate) bool {
-			sound := slices.ContainsFunc(mined.Tasks, func(t env.Task) bool { return t.ID == m.id(c) })
+			sound := slices.ContainsFunc(mined.Tasks, func(t env.Task) bool { return t.ID == m.Builder.ID(c) })
 			return kind == history.Reverting && !mined.mayRunNow(c) || kind != history.Reverting && !sound
 		})
 		var more []history.Candidate
@@ -144,18 +144,16 @@ func (m *Miner) askForBugs(
 	byID := map[string]history.Candidate{}
 	var plan []run.Job
 	for _, c := range of {
-		byID[m.id(c)] = c
-		j := run.Job{Task: m.id(c), Group: bugGroup(m.id(c))}
+		id := m.Builder.ID(c)
+		byID[id] = c
+		j := run.Job{Task: id, Group: bugGroup(id)}
 		if _, known := m.Dir.Find(j); known || m.BugWriter != nil {
 			plan = append(plan, j)
 		}
 	}
-	if w.Begin != nil {
-		w.Begin("bugs", plan)
-	}
-	outcomes, err := m.engine(w, func(ctx context.Context, j run.Job) (any, error) {
+	outcomes, err := m.do(ctx, "bugs", plan, w, func(ctx context.Context, j run.Job) (any, error) {
 		return m.askForBug(ctx, byID[j.Task])
-	}).Run(ctx, plan)
+	})
 	if err != nil {
 		return nil, err
 	}

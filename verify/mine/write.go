@@ -25,13 +25,6 @@ type written struct {
 	Why string `json:"why,omitempty"`
 }
 
-func (t written) describe() string {
-	if t.Why != "" {
-		return "none: " + t.Why
-	}
-	return "written"
-}
-
 // readWritten reads the outcome of a job that writes a statement.
 func readWritten(o run.Outcome) (t written) {
 	if err := json.Unmarshal(o.Detail, &t); o.Failed() || err != nil {
@@ -68,12 +61,9 @@ func (m *Miner) write(
 	if len(plan) == 0 {
 		return nil
 	}
-	if w.Begin != nil {
-		w.Begin("statements", plan)
-	}
-	outcomes, err := m.engine(w, func(ctx context.Context, j run.Job) (any, error) {
+	outcomes, err := m.do(ctx, "statements", plan, w, func(ctx context.Context, j run.Job) (any, error) {
 		return m.ask(ctx, of[j.Task], before[j.Task])
-	}).Run(ctx, plan)
+	})
 	if err != nil {
 		return err
 	}
