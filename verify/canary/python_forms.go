@@ -52,6 +52,31 @@ var (
 	}
 )
 
+// pyAsserted returns what follows the word of an assert statement.
+func pyAsserted(code string) (rest string, ok bool) {
+	rest, ok = strings.CutPrefix(code, "assert")
+	return rest, ok && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0
+}
+
+// pyEqual returns the two sides of an expression that is a comparison with ==; nil if it is anything else.
+func pyEqual(expr string) []string {
+	mask := maskTop(expr)
+	at := strings.Index(mask, "==")
+	if at < 0 || strings.ContainsAny(mask[:at]+mask[at+2:], "<>!=") || pyWords().MatchString(mask) {
+		return nil
+	}
+	return []string{expr[:at], expr[at+2:]}
+}
+
+// pyCalled returns the match of pyCall, and the arguments, of a statement that is nothing but a call.
+func pyCalled(code string) (match, arguments []string) {
+	m := pyCall().FindStringSubmatch(code)
+	if m == nil || !strings.HasSuffix(code, ")") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
+		return nil, nil
+	}
+	return m, splitTop(code[len(m[0]):len(code)-1], ",")
+}
+
 // pyNegation returns an assert statement of the opposite, as a person would write it if possible.
 func pyNegation(expr, message string) pyWrong {
 	mask := maskTop(expr)

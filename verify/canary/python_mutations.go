@@ -169,17 +169,16 @@ var (
 
 // wrong returns the ways to make the expectation of a statement wrong.
 func (t *pyFunction) wrong(code string, r *chance) []pyWrong {
-	if rest, ok := strings.CutPrefix(code, "assert"); ok && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0 {
+	if rest, ok := pyAsserted(code); ok {
 		return t.wrongAssert(rest, r)
 	}
 	if m := pyRaises().FindStringSubmatch(code); m != nil {
 		return []pyWrong{{texts: mapped(t.pyOtherErrors(m[2]), func(s string) string { return m[1] + s + code[len(m[0]):] })}}
 	}
-	m := pyCall().FindStringSubmatch(code)
-	if m == nil || !strings.HasSuffix(code, ")") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
+	m, arguments := pyCalled(code)
+	if m == nil {
 		return nil
 	}
-	arguments := splitTop(code[len(m[0]):len(code)-1], ",")
 	lower := strings.ToLower(m[2])
 	switch {
 	case pyOpposites[m[2]] != "" && len(arguments) > 0:
@@ -190,25 +189,36 @@ func (t *pyFunction) wrong(code string, r *chance) []pyWrong {
 		!strings.Contains(lower, "equal") && lower != "eq_" && !strings.HasSuffix(lower, "close"):
 		return nil
 	}
-	with := func(i int) func(argument string) string {
-		return func(argument string) string {
-			changed := slices.Clone(arguments)
-			changed[i] = argument
-			return m[0] + strings.Join(changed, ",") + ")"
-		}
+	call := func(arguments []string) string { return m[0] + strings.Join(arguments, ",") + ")" }
+	wrapped := slices.Clone(arguments)
+	wrapped[1] = pyWrapped(wrapped[1])
+	return t.wrongSide(arguments, call, pyPlain(call(wrapped)), r)
+}
+
+// wrongSide makes the second of the texts wrong that a statement compares or, if that is not possible, the first.
+// otherwise is the way for texts that it cannot change, and one more for objects.
+func (t *pyFunction) wrongSide(
+	compared []string, statement func(compared []string) string, otherwise pyWrong, r *chance,
+) []pyWrong {
+	with := func(i int, others []string) pyWrong {
+		return pyWrong{texts: mapped(others, func(s string) string {
+			changed := slices.Clone(compared)
+			changed[i] = s
+			return statement(changed)
+		})}
 	}
 	for _, i := range []int{1, 0} {
-		if others := pyOthers(arguments[i], r); len(others) > 0 {
-			return []pyWrong{{texts: mapped(others, with(i))}}
+		if others := pyOthers(compared[i], r); len(others) > 0 {
+			return []pyWrong{with(i, others)}
 		}
 	}
-	if e := t.assigned(strings.TrimSpace(arguments[1]), r); e != nil {
+	if e := t.assigned(strings.TrimSpace(compared[1]), r); e != nil {
 		return []pyWrong{{elsewhere: e}}
 	}
-	if others := pyOtherObjects(arguments[1], r); len(others) > 0 {
-		return []pyWrong{{texts: mapped(others, with(1))}, pyPlain(with(1)(pyWrapped(arguments[1])))}
+	if others := pyOtherObjects(compared[1], r); len(others) > 0 {
+		return []pyWrong{with(1, others), otherwise}
 	}
-	return []pyWrong{pyPlain(with(1)(pyWrapped(arguments[1])))}
+	return []pyWrong{otherwise}
 }
 
 // wrongAssert does this for an assert statement.
@@ -219,27 +229,12 @@ func (t *pyFunction) wrongAssert(rest string, r *chance) []pyWrong {
 		message = "," + strings.Join(parts[1:], ",")
 	}
 	negated := pyNegation(expr, message)
-	mask := maskTop(expr)
-	if strings.ContainsAny(strings.NewReplacer("==", "").Replace(mask), "<>!=") || strings.Count(mask, "==") != 1 ||
-		pyWords().MatchString(mask) {
+	sides := pyEqual(expr)
+	if sides == nil {
 		return []pyWrong{negated}
 	}
-	at := strings.Index(mask, "==")
-	left, right := expr[:at], expr[at+2:]
-	if others := pyOthers(right, r); len(others) > 0 {
-		return []pyWrong{{texts: mapped(others, func(s string) string { return "assert " + left + "==" + s + message })}}
-	}
-	if others := pyOthers(left, r); len(others) > 0 {
-		return []pyWrong{{texts: mapped(others, func(s string) string { return "assert " + s + "==" + right + message })}}
-	}
-	if e := t.assigned(strings.TrimSpace(right), r); e != nil {
-		return []pyWrong{{elsewhere: e}}
-	}
-	if others := pyOtherObjects(right, r); len(others) > 0 {
-		compared := func(s string) string { return "assert " + left + "==" + s + message }
-		return []pyWrong{{texts: mapped(others, compared)}, negated}
-	}
-	return []pyWrong{negated}
+	statement := func(sides []string) string { return "assert " + strings.Join(sides, "==") + message }
+	return t.wrongSide(sides, statement, negated, r)
 }
 
 func pyWrapped(expr string) string {

@@ -39,30 +39,16 @@ func (t *pyFunction) withhold(first int) (edits []edit, literals map[int]Literal
 
 // pyCompared returns what a statement compares with a literal: an assert, or a call of assertEqual and its like.
 func pyCompared(code string) (given string, wanted literal.Value, ok bool) {
-	var left, right string
-	if rest, is := strings.CutPrefix(code, "assert"); is && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0 {
-		expr := strings.TrimSpace(splitTop(rest, ",")[0])
-		mask := maskTop(expr)
-		at := strings.Index(mask, "==")
-		if at < 0 || strings.ContainsAny(mask[:at]+mask[at+2:], "<>!=") || pyWords().MatchString(mask) {
-			return "", wanted, false
-		}
-		left, right = expr[:at], expr[at+2:]
-	} else {
-		m := pyCall().FindStringSubmatch(code)
-		if m == nil || !strings.HasPrefix(m[2], "assert") || !strings.HasSuffix(code, ")") ||
-			!strings.HasSuffix(m[2], "Equal") && m[2] != "assertEquals" || strings.Contains(m[2], "Not") ||
-			strings.Contains(m[2], "Almost") || strings.TrimSpace(maskTop(code)[len(m[1]+m[2]):]) != "" {
-			return "", wanted, false
-		}
-		arguments := splitTop(code[len(m[0]):len(code)-1], ",")
-		if len(arguments) < 2 || strings.Contains(maskTop(arguments[0])+maskTop(arguments[1]), "=") {
-			return "", wanted, false
-		}
-		left, right = arguments[0], arguments[1]
+	var sides []string
+	if rest, is := pyAsserted(code); is {
+		sides = pyEqual(strings.TrimSpace(splitTop(rest, ",")[0]))
+	} else if m, arguments := pyCalled(code); len(arguments) > 1 && strings.HasPrefix(m[2], "assert") &&
+		(strings.HasSuffix(m[2], "Equal") || m[2] == "assertEquals") && !strings.Contains(m[2], "Not") &&
+		!strings.Contains(m[2], "Almost") && !strings.Contains(maskTop(arguments[0])+maskTop(arguments[1]), "=") {
+		sides = arguments[:2]
 	}
-	for _, side := range [][2]string{{left, right}, {right, left}} {
-		given, wanted := strings.TrimSpace(side[0]), strings.TrimSpace(side[1])
+	for i := range sides {
+		given, wanted := strings.TrimSpace(sides[i]), strings.TrimSpace(sides[1-i])
 		if v, err := literal.Parse(wanted); err == nil && !strings.HasPrefix(given, "*") {
 			return given, v, true
 		}
