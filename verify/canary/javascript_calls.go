@@ -28,11 +28,9 @@ type jsTest struct {
 	cases *regexp.Regexp
 	// computed is set if the title is an expression of which nothing is known.
 	computed    bool
-	around      int // the token of the innermost bracket around the call, -1 at the top level
 	first, last int // tokens of the statement
 	title       int // the token that called is in
-	from, to    int // its range in the file, without the quotes if there are cases
-	open, close int // the braces of the callback's body; 0 if it has none
+	open        int // the first brace of the callback's body; 0 if it has none
 }
 
 // jsCallees are the functions that define tests; jsVariants are the members that may follow, as in it.only.
@@ -57,14 +55,12 @@ func (JavaScript) parse(s Source) (suite, error) {
 // brackets matches brackets, and finds the calls that define tests.
 func (f *jsFile) brackets() error {
 	open := []int{-1}
-	around := map[int]int{}
 	for i, t := range f.tokens {
 		if t.Kind != 'o' {
 			continue
 		}
 		switch c := t.Text[0]; c {
 		case '(', '[', '{':
-			around[i] = open[len(open)-1]
 			open = append(open, i)
 		case ')', ']', '}':
 			at := open[len(open)-1]
@@ -84,7 +80,6 @@ func (f *jsFile) brackets() error {
 		}
 		if first, each, ok := f.callee(i - 1); ok {
 			if t := f.test(i, each); t != nil && f.statement(first, t) {
-				t.around = around[i]
 				f.tests = append(f.tests, t)
 			}
 		}
@@ -161,7 +156,7 @@ func (f *jsFile) test(open int, each bool) *jsTest {
 		if to, ok := f.match[i]; ok {
 			before := f.text(i - 1)
 			if f.text(i) == "{" && (before == "=>" || before == ")") {
-				t.open, t.close = i, to
+				t.open = i
 			}
 			i = to
 		}
@@ -188,7 +183,7 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 	literal := first.Kind == 's' || first.Kind == 't' && !strings.Contains(f.text(from), "${")
 	if to == from+1 && literal && !hole.MatchString(f.text(from)) {
 		called, ok := jsText(f.text(from))
-		t.called, t.title, t.from, t.to = called, from, first.From, first.To
+		t.called, t.title = called, from
 		return ok
 	}
 	cases := ""
@@ -203,25 +198,18 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 			cases += ".*"
 			continue
 		}
-		at := token.From + 1
-		body := string(f.data[at : token.To-1])
-		last := 0
-		for _, m := range append(hole.FindAllStringIndex(body, -1), []int{len(body), len(body)}) {
-			part := body[last:m[0]]
+		for n, part := range hole.Split(string(f.data[token.From+1:token.To-1]), -1) {
 			if plain := strings.TrimSpace(part); len(plain) > len(t.called) && !strings.ContainsAny(plain, "\\$`") {
 				t.called, t.title = plain, i
-				t.from = at + last + strings.Index(part, plain)
-				t.to = t.from + len(plain)
 			}
-			cases += regexp.QuoteMeta(part)
-			if last = m[1]; m[0] < len(body) {
+			if n > 0 {
 				cases += ".*"
 			}
+			cases += regexp.QuoteMeta(part)
 		}
 	}
 	if len(jsLetters().FindAllString(t.called, -1)) < shortest {
 		t.computed, t.called, t.title = true, "", from
-		t.from, t.to = first.From, f.tokens[to-1].To
 		return to > from
 	}
 	var err error
