@@ -2,7 +2,6 @@ package canary
 
 import (
 	"bytes"
-	"iter"
 	"math/bits"
 	"math/rand/v2"
 	"slices"
@@ -115,13 +114,15 @@ func (c *chance) fits(data []byte, way []edit) bool {
 // known returns what may be used instead of a word, in random order.
 func (c *chance) known(word string) []string {
 	var others, further []string
-	for other := range c.pool() {
-		switch alike := bits.Len(uint(len(other))) == bits.Len(uint(len(word))); {
-		case !c.stands(other, word):
-		case alike:
-			others = append(others, other)
-		default:
-			further = append(further, other)
+	for _, all := range []map[string]int{c.test, c.file.words, c.file.names} {
+		for other := range all {
+			switch alike := bits.Len(uint(len(other))) == bits.Len(uint(len(word))); {
+			case !c.stands(other, word):
+			case alike:
+				others = append(others, other)
+			default:
+				further = append(further, other)
+			}
 		}
 	}
 	if len(others) == 0 {
@@ -189,19 +190,6 @@ func namesError(word string) bool { return kindOfError().MatchString(word) }
 
 func isOrdinary(word string) bool {
 	return slices.Contains(strings.Fields(ordinaryWords), strings.ToLower(word))
-}
-
-// pool returns the words that may take the place of others.
-func (c *chance) pool() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for _, all := range []map[string]int{c.test, c.file.words, c.file.names} {
-			for other := range all {
-				if !yield(other) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // kindOf returns what a word must have in common with another that it is exchanged for: the case of its letters.

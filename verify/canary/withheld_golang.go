@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"deepswe/env"
 )
 
 var _ withholder = (*goTest)(nil)
@@ -81,10 +79,7 @@ func (w *goWithholder) condition(n *ast.IfStmt) {
 	ast.Inspect(n.Body, w.hush)
 }
 
-// verbs matches the verbs of a format string.
-var verbs = env.Pattern(`%[-+# 0-9.*\[\]]*[a-zA-Z%]`)
-
-// hush leaves only the verbs of a message, because the rest may say what is expected.
+// hush leaves only what is essential of a message, because the rest may say what is expected.
 func (w *goWithholder) hush(n ast.Node) bool {
 	c, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -92,7 +87,7 @@ func (w *goWithholder) hush(n ast.Node) bool {
 	}
 	for _, a := range c.Args {
 		if l, ok := a.(*ast.BasicLit); ok && l.Kind == token.STRING && w.calls(c) {
-			text := strconv.Quote(strings.Join(verbs().FindAllString(l.Value, -1), " "))
+			text := strconv.Quote(strings.Join(essential().FindAllString(l.Value, -1), " "))
 			w.edits = append(w.edits, edit{w.file.offset(l.Pos()), w.file.offset(l.End()), text})
 		}
 	}
