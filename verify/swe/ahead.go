@@ -20,7 +20,6 @@ type ahead struct {
 	spec     func(task string) env.Spec
 	log      *slog.Logger
 
-	mu      sync.Mutex
 	first   int      // rollouts that start at once and have not started yet
 	next    []string // tasks of the rollouts that nothing was prefetched for yet, in order
 	waiting chan string
@@ -67,10 +66,8 @@ func (a *ahead) observing(observe func(run.Event)) func(run.Event) {
 	}
 }
 
-// refill requests a prefetch for the next rollout.
+// refill requests a prefetch for the next rollout. It is called by one goroutine at a time, as observe is.
 func (a *ahead) refill() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	if len(a.next) > 0 {
 		a.waiting <- a.next[0] // never blocks: its buffer holds the whole plan
 		a.next = a.next[1:]
