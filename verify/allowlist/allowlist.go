@@ -83,8 +83,8 @@ type List struct {
 func New(r Repository) *List {
 	l := &List{
 		files: set(r.Files), solution: set(r.Solution), expected: map[string]bool{}, documents: map[string]bool{},
-		scripted: map[string]bool{}, hidden: set(r.Hidden), loaded: set(r.Loaded), products: set(r.Products), named: r.Named,
-		examples: strings.Contains(r.Script, "doctest"), native: slices.ContainsFunc(r.Files, isNative),
+		scripted: set(scriptWords(r.Script)), hidden: set(r.Hidden), loaded: set(r.Loaded), products: set(r.Products),
+		named: r.Named, examples: strings.Contains(r.Script, "doctest"), native: slices.ContainsFunc(r.Files, isNative),
 	}
 	for _, id := range r.Expected {
 		file, test, ok := strings.Cut(id, "::")
@@ -98,10 +98,6 @@ func New(r Repository) *List {
 	}
 	for _, name := range r.Hidden {
 		delete(l.loaded, path.Clean(name))
-	}
-	words := scriptWords(r.Script)
-	for _, word := range words {
-		l.scripted[path.Clean(word)] = true
 	}
 	l.run = withParents(l.expected, l.hidden, l.scripted)
 	l.imports = l.importRoots()
@@ -182,18 +178,17 @@ func (l *List) isSource(name string, examples bool) bool {
 
 // partly takes the harmless parts of a change that is withheld as a whole.
 func (l *List) partly(c Change, reason Reason) Verdict {
-	if c.After.Kind != env.KindFile {
+	if c.After.Kind != env.KindFile || reason != Build {
 		return Verdict{Reason: reason}
 	}
 	switch base := path.Base(c.Path); {
-	case base == "package.json" && reason == Build:
+	case base == "package.json":
 		merged, same := mergePackage(c.Before.Data, c.After.Data)
 		if same {
 			return Verdict{}
 		}
 		return Verdict{Reason: reason, Instead: merged}
-	case base == "go.mod" && reason == Build && l.harmlessModule(c),
-		listsSources[base] && reason == Build && onlyListsSources(c.Before.Data, c.After.Data):
+	case base == "go.mod" && l.harmlessModule(c), listsSources[base] && onlyListsSources(c.Before.Data, c.After.Data):
 		return Verdict{}
 	}
 	return Verdict{Reason: reason}

@@ -3,7 +3,6 @@ package allowlist
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"reflect"
 	"strings"
 
@@ -28,7 +27,6 @@ func mergePackage(before, after []byte) (merged []byte, same bool) {
 	if len(before) > 0 && (json.Unmarshal(before, &fields) != nil || fields == nil) {
 		return nil, false
 	}
-	wanted := maps.Clone(theirs)
 	if fields == nil {
 		fields = map[string]json.RawMessage{}
 	}
@@ -39,7 +37,7 @@ func mergePackage(before, after []byte) (merged []byte, same bool) {
 			delete(fields, name)
 		}
 	}
-	if reflect.DeepEqual(decoded(fields), decoded(wanted)) {
+	if reflect.DeepEqual(decoded(fields), decoded(theirs)) {
 		return nil, true
 	}
 	out, err := json.MarshalIndent(fields, "", "  ")

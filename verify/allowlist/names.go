@@ -122,18 +122,15 @@ func isConfiguration(name, base, stem, ext string) bool {
 }
 
 // builds are names of files that say how a project is built, what it depends on, and often how its tests run.
-var builds = []string{
-	"package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml", "pnpm-workspace.yaml",
-	"lerna.json", "nx.json", "turbo.json", "bun.lockb", "bun.lock", "setup.py", "Pipfile", "Pipfile.lock", "poetry.lock",
-	"poetry.toml", "uv.lock", "uv.toml", "pdm.lock", "pdm.toml", "hatch.toml", "environment.yml", "environment.yaml",
-	"MANIFEST.in", "go.mod", "go.work", "go.work.sum", "Makefile", "GNUmakefile", "makefile", "Makefile.am",
+var builds = slices.Concat(lists, commandFiles, []string{
+	"package.json", "pnpm-workspace.yaml", "lerna.json", "nx.json", "turbo.json", "bun.lockb", "bun.lock", "setup.py",
+	"poetry.toml", "uv.toml", "pdm.toml", "hatch.toml", "MANIFEST.in", "go.mod", "go.work", "go.work.sum", "Makefile.am",
 	"Makefile.in", "CMakeLists.txt", "CMakePresets.json", "meson.build", "meson_options.txt", "meson.options", "configure",
-	"configure.ac", "Justfile", "justfile", "Taskfile.yml", "Rakefile", "Gemfile", "Gemfile.lock", "composer.json",
-	"composer.lock", "pom.xml", "build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts",
-	"gradle.properties", "gradlew", "mvnw", "build.sbt", "build.rs", "Cargo.toml", "Cargo.lock", "rust-toolchain",
-	"rust-toolchain.toml", "BUILD", "BUILD.bazel", "WORKSPACE", "WORKSPACE.bazel", "MODULE.bazel", "SConstruct",
-	"SConscript", "build.xml", "build.zig", "Package.swift", "mix.exs",
-}
+	"configure.ac", "Rakefile", "Gemfile", "composer.json", "pom.xml", "build.gradle", "build.gradle.kts",
+	"settings.gradle", "settings.gradle.kts", "gradle.properties", "gradlew", "mvnw", "build.sbt", "build.rs",
+	"Cargo.toml", "rust-toolchain", "rust-toolchain.toml", "BUILD", "BUILD.bazel", "WORKSPACE", "WORKSPACE.bazel",
+	"MODULE.bazel", "SConstruct", "SConscript", "build.xml", "build.zig", "Package.swift", "mix.exs",
+})
 
 func isBuild(base, stem, ext string) bool {
 	if slices.Contains(builds, base) {
