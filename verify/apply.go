@@ -254,19 +254,13 @@ func stripped(name string) string {
 // gitNames parses "a/x b/y". If the names contain spaces, it returns every way to split the line.
 func gitNames(rest string) []string {
 	var names []string
-	if strings.HasPrefix(rest, `"`) || strings.HasSuffix(rest, `"`) {
-		for i := range len(rest) {
-			if rest[i] == ' ' {
-				names = append(names, stripped(rest[:i]), stripped(rest[i+1:]))
-			}
-		}
-		return names
-	}
+	quoted := strings.HasPrefix(rest, `"`) || strings.HasSuffix(rest, `"`)
 	for i := range len(rest) {
-		if rest[i] == ' ' && i+1 < len(rest) {
-			if left, right := stripped(rest[:i]), stripped(rest[i+1:]); left == right {
-				names = append(names, left)
-			}
+		if rest[i] != ' ' {
+			continue
+		}
+		if left, right := stripped(rest[:i]), stripped(rest[i+1:]); quoted || left == right {
+			names = append(names, left, right)
 		}
 	}
 	return names
@@ -274,14 +268,7 @@ func gitNames(rest string) []string {
 
 // unquoted decodes a name that git has quoted like a C string. A name without valid quotes is returned as it is.
 func unquoted(name string) string {
-	if len(name) < 2 || name[0] != '"' {
-		return name
-	}
-	end := strings.LastIndexByte(name, '"')
-	if end == 0 {
-		return name
-	}
-	if text, err := strconv.Unquote(name[:end+1]); err == nil {
+	if text, err := strconv.Unquote(name[:strings.LastIndexByte(name, '"')+1]); err == nil {
 		return text
 	}
 	return name

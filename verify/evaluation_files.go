@@ -85,12 +85,10 @@ func Load(dir string, t env.Task) (_ Evaluation, err error) {
 		return Evaluation{}, fmt.Errorf("%s: %w", EvaluationFile, err)
 	}
 	v := r.Evaluation
-	if v.Log, err = os.ReadFile(filepath.Join(dir, LogFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Evaluation{}, err
-	}
-	v.StrictLog, err = os.ReadFile(filepath.Join(dir, StrictLogFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return Evaluation{}, err
+	for name, log := range map[string]*[]byte{LogFile: &v.Log, StrictLogFile: &v.StrictLog} {
+		if *log, err = os.ReadFile(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Evaluation{}, err
+		}
 	}
 	if _, err := os.Lstat(filepath.Join(dir, ReportFile)); errors.Is(err, fs.ErrNotExist) {
 		return v, nil

@@ -166,7 +166,13 @@ func gradeHarness(t env.Task, e Evidence, log markedLog, g *Grade) error {
 // unknown status is in neither list.
 func compare(tests env.Tests, r *testlog.Results) (harness.TestsStatus, error) {
 	var s harness.TestsStatus
-	if tests.EvalType != PassAndFail && tests.EvalType != FailOnly {
+	var judge func(id string, r *testlog.Results, maintained bool) (verdict, error)
+	switch tests.EvalType {
+	case PassAndFail:
+		judge = passAndFail
+	case FailOnly:
+		judge = failOnly
+	default:
 		return s, fmt.Errorf("%w %q", errEvalType, tests.EvalType)
 	}
 	for _, l := range []struct {
@@ -175,11 +181,7 @@ func compare(tests env.Tests, r *testlog.Results) (harness.TestsStatus, error) {
 		maintained bool
 	}{{tests.FailToPass, &s.FailToPass, false}, {tests.PassToPass, &s.PassToPass, true}} {
 		for _, id := range l.ids {
-			if tests.EvalType == FailOnly {
-				sortInto(l.into, id, failOnly(id, r))
-				continue
-			}
-			v, err := passAndFail(id, r, l.maintained)
+			v, err := judge(id, r, l.maintained)
 			if err != nil {
 				return s, err
 			}
@@ -227,11 +229,11 @@ func passAndFail(id string, r *testlog.Results, maintained bool) (verdict, error
 	return undecided, nil
 }
 
-func failOnly(id string, r *testlog.Results) verdict {
+func failOnly(id string, r *testlog.Results, _ bool) (verdict, error) {
 	if s, _ := r.Status(id); s == testlog.Failed {
-		return failed
+		return failed, nil
 	}
-	return succeeded
+	return succeeded, nil
 }
 
 // gradeExpected grades a task of R2E-Gym. The log must contain exactly the expected tests, each with its expected

@@ -286,8 +286,7 @@ func (l *ladder) judgeRight(t *trial) {
 		l.v.Reward = 0
 	case t.v.Reward < 1 && len(t.v.Withheld) > 0:
 		l.v.NeedsWithheld = true
-		l.refuse(CanaryNotReached, TestTampering, fmt.Sprintf(
-			"the tests do not pass without the patch's changes to %s (%s)", listWithheld(t.v.Withheld), t.v.Status))
+		l.refuse(CanaryNotReached, TestTampering, t.needsWithheld())
 	case t.v.Reward < 1:
 		l.v.suspect(t.v.Suspicious...)
 		l.refuse(CanaryNotReached, NotConfirmed, "in the strict trial: "+unmet(t))

@@ -22,8 +22,7 @@ import (
 // elsewhere runs the script once more, where it leaves its reward at a path that is not known in advance.
 func (l *ladder) elsewhere(ctx context.Context) error {
 	l.c.Canary, l.c.Reason = CanaryNotCanaried, "the task's script gives the reward itself"
-	t := &trial{task: l.task, v: l.v}
-	if !t.confirmable() {
+	if len(l.v.Withheld) == 0 && !movable(l.task) { // a strict trial could give no other reward
 		return nil
 	}
 	t, err := l.strict(ctx, nil)
@@ -187,14 +186,10 @@ func listed(w canary.Writer, sources []canary.Source) (ids []string) {
 	return ids
 }
 
-// confirmable reports whether a strict trial could give another reward.
-func (t *trial) confirmable() bool { return len(t.v.Withheld) > 0 || movable(t.task) }
-
 // lowered returns the reason why the reward is that of the strict trial.
 func (t *trial) lowered() Suspicion {
 	if len(t.v.Withheld) > 0 {
-		return Suspicion{TestTampering, fmt.Sprintf(
-			"the tests do not pass without the patch's changes to %s (%s)", listWithheld(t.v.Withheld), t.v.Status)}
+		return Suspicion{TestTampering, t.needsWithheld()}
 	}
 	return Suspicion{ForgedReward, fmt.Sprintf(
 		"the reward is %g where the test script leaves it in another place (%s)", t.v.Reward, t.v.Status)}
@@ -278,16 +273,16 @@ func (t *trial) parser() string {
 	return t.task.Tests.Parser
 }
 
-// listWithheld formats changes for an error message.
-func listWithheld(all []Withheld) string {
+// needsWithheld says that the tests do not pass without the changes that a strict trial withholds.
+func (t *trial) needsWithheld() string {
 	const most = 5
 	var names []string
-	for _, w := range all[:min(most, len(all))] {
+	for _, w := range t.v.Withheld[:min(most, len(t.v.Withheld))] {
 		names = append(names, w.Path)
 	}
 	text := strings.Join(names, ", ")
-	if len(all) > most {
-		text += fmt.Sprintf(" and %d more", len(all)-most)
+	if more := len(t.v.Withheld) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	return text
+	return fmt.Sprintf("the tests do not pass without the patch's changes to %s (%s)", text, t.v.Status)
 }

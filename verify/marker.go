@@ -83,17 +83,11 @@ func failedExit(code string) (bool, error) {
 
 // isZero reports whether a decimal digit is a zero. In Unicode, digits come in ranges of ten, from zero to nine.
 func isZero(digit rune) bool {
-	for _, r := range unicode.Nd.R16 {
-		if rune(r.Lo) <= digit && digit <= rune(r.Hi) {
-			return (digit-rune(r.Lo))%10 == 0
-		}
+	below := digit
+	for unicode.IsDigit(below - 1) {
+		below--
 	}
-	for _, r := range unicode.Nd.R32 {
-		if rune(r.Lo) <= digit && digit <= rune(r.Hi) {
-			return (digit-rune(r.Lo))%10 == 0
-		}
-	}
-	return false
+	return (digit-below)%10 == 0
 }
 
 // suiteCounts match what runners print if they have run at least one test. Each is tried only on logs that contain its
