@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"deepswe/env"
@@ -43,9 +44,9 @@ type Evaluator struct {
 	// [Variants]); 0 means none.
 	Variants int
 
-	references references
-	maxLog     int    // for tests; 0 means the constant of that name
-	seed       uint64 // for tests; 0 means random
+	references sync.Map // of *reference, by the tasks' keys
+	maxLog     int      // for tests; 0 means the constant of that name
+	seed       uint64   // for tests; 0 means random
 }
 
 // Status is the outcome of an evaluation.
@@ -168,9 +169,8 @@ func (e *Evaluator) ladder(t env.Task, patch []byte) *ladder {
 	}
 	return &ladder{
 		run: e.runTrial, task: t, patch: patch, mode: e.Canary, evidence: evidence, odds: e.Odds, limit: e.limit(t),
-		ref:  e.references.of(e.Key(t, nil)),
-		seed: seed,
-		c:    &Confirmation{GoldUnknown: t.Tests.GoldPatch == "", Earned: []string{}, Evidence: NoEvidence},
+		ref: e.reference(t), seed: seed,
+		c: &Confirmation{GoldUnknown: t.Tests.GoldPatch == "", Earned: []string{}, Evidence: NoEvidence},
 	}
 }
 

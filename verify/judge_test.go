@@ -29,8 +29,7 @@ func TestCasesOfAFailingTest(t *testing.T) {
 		if found := unplain(one); len(found) != want {
 			t.Errorf("%q: %v", log, found)
 		}
-		var all references
-		ref, c := all.of("a"), &Confirmation{}
+		ref, c := (&Evaluator{}).reference(task), &Confirmation{}
 		ref.add(one, true)
 		set := canary.Set{Canaries: []canary.Canary{{Tests: []string{"TestA/one"}, Kind: canary.Expectation}}}
 		c.weigh(task, mixture{set: set, fixes: map[string]bool{"TestA/one": true}, told: true}, ref, nil)
@@ -53,9 +52,8 @@ func TestOddsOfUnknownFixes(t *testing.T) {
 	if mixed.runs = (mixing{passed: true}).runs(mixed); mixed.runs != 2 {
 		t.Errorf("%d runs", mixed.runs)
 	}
-	var all references
 	c := &Confirmation{}
-	if c.weigh(task, mixed, all.of("a"), nil); c.Odds != 3 || c.Evidence != PairedEvidence {
+	if c.weigh(task, mixed, (&Evaluator{}).reference(task), nil); c.Odds != 3 || c.Evidence != PairedEvidence {
 		t.Errorf("%s, one in %v", c.Evidence, c.Odds)
 	}
 }

@@ -17,12 +17,6 @@ import (
 // If the outcome of a run with wrong tests is not that of a fix, the same run is made with the task's solution. This
 // shows whether the patch or the task is the cause.
 
-// references holds what is known about the tasks, by their keys.
-type references struct {
-	mu  sync.Mutex
-	all map[string]*reference
-}
-
 // reference is what runs with the task's solution have shown, or runs without any change if no solution is known.
 type reference struct {
 	mu sync.Mutex
@@ -58,21 +52,14 @@ type referred struct {
 	reward float64
 }
 
-// of returns the entry of a task.
-func (r *references) of(key string) *reference {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = map[string]*reference{}
-	}
-	if r.all[key] == nil {
-		r.all[key] = &reference{referred: referred{
-			tried: map[string]bool{}, mixtures: map[string]bool{}, unplain: map[unplainPass]bool{},
-			found:    findings{passed: map[string]string{}, other: map[string]string{}},
-			tampered: map[string]string{}, seed: rand.Uint64(), unsuited: map[string]bool{},
-		}}
-	}
-	return r.all[key]
+// reference returns what is known about a task.
+func (e *Evaluator) reference(t env.Task) *reference {
+	known, _ := e.references.LoadOrStore(e.Key(t, nil), &reference{referred: referred{
+		tried: map[string]bool{}, mixtures: map[string]bool{}, unplain: map[unplainPass]bool{},
+		found:    findings{passed: map[string]string{}, other: map[string]string{}},
+		tampered: map[string]string{}, seed: rand.Uint64(), unsuited: map[string]bool{},
+	}})
+	return known.(*reference)
 }
 
 // get returns what is known; the zero value before the first run.
