@@ -4,13 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"deepswe/env"
 	"deepswe/verify/canary"
 	"deepswe/verify/harness"
-	"deepswe/verify/literal"
 	"deepswe/verify/testlog"
 )
 
@@ -88,7 +86,7 @@ func (m mixture) judge(exit ending, r *testlog.Results) findings {
 	case exit.code == 0:
 		found.ended = "the script ended with the exit code 0"
 	}
-	written := readWritten(m.written)
+	written := canary.ReadRecord(m.written)
 	for _, i := range m.wrong {
 		c := m.set.Canaries[i]
 		if c.Kind == canary.Variant {
@@ -131,7 +129,7 @@ func (m mixture) unkept(c canary.Canary, written map[int][]string, r *testlog.Re
 	if r == nil {
 		return "is not in the log", false
 	}
-	if says, foreign := unwritten(c, written); says != "" || foreign {
+	if says, foreign := c.Miswritten(written); says != "" || foreign {
 		return says, foreign
 	}
 	if !passes(c, r) {
@@ -147,41 +145,6 @@ func passes(c canary.Canary, r *testlog.Results) bool {
 		s, _ := r.Status(name)
 		return !ok || s != testlog.Passed
 	})
-}
-
-// readWritten reads what withheld tests have written: lines with a number and a value.
-func readWritten(data []byte) map[int][]string {
-	written := map[int][]string{}
-	for line := range strings.Lines(string(data)) {
-		number, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if n, err := strconv.Atoi(number); err == nil {
-			written[n] = append(written[n], text)
-		}
-	}
-	return written
-}
-
-// unwritten returns what is wrong with the values that a withheld test has written; empty if they are the literals.
-// foreign is set if it cannot be said, because a value is of another type.
-func unwritten(c canary.Canary, written map[int][]string) (says string, foreign bool) {
-	for _, n := range slices.Sorted(maps.Keys(c.Values)) {
-		if len(written[n]) == 0 {
-			return "has not compared all values", false
-		}
-		if len(written[n]) > 1 { // the first time might have shown what the others expect
-			return "has compared a value more than once", false
-		}
-		for _, text := range written[n] {
-			if text == canary.Foreign {
-				return "", true
-			}
-			v, err := literal.Parse(text)
-			if wanted := c.Values[n].Value; err != nil || !literal.Equal(v, wanted) {
-				return "has got another value than is expected", v.Spells(wanted)
-			}
-		}
-	}
-	return "", false
 }
 
 // unfailed returns what is wrong with a wrong test in a report; empty if it failed. A case of a Go test (TestSum/empty)

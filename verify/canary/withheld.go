@@ -32,14 +32,48 @@ type withholder interface {
 	// make the test fail, apart from errors: what is compared outside might be right without a fix. For the same reason,
 	// no literal is compared more than once: the first time might show what the others expect.
 	withhold(first int) (edits []edit, literals map[int]Literal)
-	// helper returns the source of the function that writes a line with the number and the value to the record, or Foreign
+	// helper returns the source of the function that writes a line with the number and the value to the record, or alien
 	// in place of a value that is not exactly of the language's own types. It is always true. If file is empty, the source
 	// is appended to the file of the test, otherwise it is a new file beside it.
 	helper(record string) (file, text string)
 }
 
-// Foreign stands for a value that is not exactly of a language's own types.
-const Foreign = "?"
+// alien stands for a value that is not exactly of a language's own types.
+const alien = "?"
+
+// ReadRecord reads what withheld tests have written: the values by the number before each.
+func ReadRecord(record []byte) map[int][]string {
+	written := map[int][]string{}
+	for line := range strings.Lines(string(record)) {
+		number, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if n, err := strconv.Atoi(number); err == nil {
+			written[n] = append(written[n], text)
+		}
+	}
+	return written
+}
+
+// Miswritten returns what is wrong with the values that a withheld test has written; empty if they are the literals.
+// foreign is set if it cannot be said, because a value is of another type.
+func (c Canary) Miswritten(written map[int][]string) (says string, foreign bool) {
+	for _, n := range slices.Sorted(maps.Keys(c.Values)) {
+		switch len(written[n]) {
+		case 0:
+			return "has not compared all values", false
+		case 1:
+		default: // the first time might have shown what the others expect
+			return "has compared a value more than once", false
+		}
+		text, wanted := written[n][0], c.Values[n].Value
+		if text == alien {
+			return "", true
+		}
+		if v, err := literal.Parse(text); err != nil || !literal.Equal(v, wanted) {
+			return "has got another value than is expected", v.Spells(wanted)
+		}
+	}
+	return "", false
+}
 
 // withhold makes all checks of a test calls of the helper, in statements of the given form; none if any of them does
 // more than to compare with a literal, or may do it more than once.
