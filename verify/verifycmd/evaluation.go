@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -191,10 +192,8 @@ func (e *evaluation) run(ctx context.Context) error {
 	if err != nil {
 		return e.stopped(ctx, err)
 	}
-	for _, o := range outcomes {
-		if o.Failed() {
-			return cli.Exit(cli.ExitUnsolved)
-		}
+	if slices.ContainsFunc(outcomes, run.Outcome.Failed) {
+		return cli.Exit(cli.ExitUnsolved)
 	}
 	return nil
 }

@@ -92,11 +92,9 @@ func choose(ctx context.Context, r cli.Race, k *ranking.Ranking) (*ranking.Repor
 		case <-working.Done():
 			return
 		}
-		limit := time.NewTimer(afterInterrupt)
-		defer limit.Stop()
 		select {
 		case <-r.World.Abandon:
-		case <-limit.C:
+		case <-time.After(afterInterrupt):
 		case <-working.Done():
 		}
 		cancel()
