@@ -193,11 +193,6 @@ var (
 	somePassed = env.Pattern(`\b[1-9]\d* passed\b`)
 )
 
-// knownRunner reports whether the shell scripts of a task call a test runner.
-func knownRunner(t env.Task) bool {
-	return runnerCalls().MatchString(shellText(t))
-}
-
 // shellText returns the text of the task's shell scripts.
 func shellText(t env.Task) string {
 	text := t.Tests.Script

@@ -57,7 +57,7 @@ type snapshot struct {
 // look takes the snapshot. It returns nil if a script gives the reward itself and calls no known test runner: then the
 // task may ask for any file, and only the script can judge a patch.
 func (t *trial) look(ctx context.Context) (*snapshot, error) {
-	if t.task.Tests.RewardFile != "" && !knownRunner(t.task) {
+	if t.task.Tests.RewardFile != "" && !runnerCalls().MatchString(shellText(t.task)) {
 		return nil, nil
 	}
 	s := &snapshot{files: map[string]file{}}

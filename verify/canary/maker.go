@@ -141,7 +141,7 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	switch {
 	case chosen.kind == Withheld:
 		c.Group = string(Withheld)
-		m.out.helpers[at] = newHelper(t.(withholder), m.options.Record, m.options.Sources[at].Name)
+		m.out.helpers[at] = newHelper(t.(withholder), m.options.Record, file)
 		c.Values = chosen.withheld
 		m.withheld += len(chosen.withheld)
 	case chosen.kind != Outright && len(way) == 1:
@@ -189,12 +189,12 @@ func (m *maker) expect(c *Canary, way edit, test []byte, fixes, several bool) {
 // where a fix is needed. If only is not empty, the mutation is of that kind.
 func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen mutation, way []edit, ok bool) {
 	var best []mutation
-	titles := titles(m.options.Sources[at].Name, id, t)
+	file, data := m.options.Sources[at].Name, m.options.Sources[at].Data
+	titles := titles(file, id, t)
 	from, to := t.extent()
-	data := m.options.Sources[at].Data
 	if m.options.Variants {
 		for _, one := range variants(data, from, to, m.options.Rand) {
-			if !m.taken(at, one.ways[0]) && !m.options.Excluded[mutationKey(m.options.Sources[at].Name, t, one.key)] {
+			if !m.taken(at, one.ways[0]) && !m.options.Excluded[mutationKey(file, t, one.key)] {
 				return one, one.ways[0], true
 			}
 		}
@@ -208,7 +208,7 @@ func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen
 	r := newChance(m.options.Rand, data[from:to], known)
 	r.earlier = m.earlier(at, id, data[from:to])
 	for _, one := range slices.Concat(m.withhold(t, titles), t.mutations(r)) {
-		key := mutationKey(m.options.Sources[at].Name, t, one.key)
+		key := mutationKey(file, t, one.key)
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
 			one.plain = one.plain || tells(data, one.ways[0], titles, known.imported) || m.told[key] ||

@@ -3,36 +3,34 @@ package canary
 import (
 	"bytes"
 	"path"
+	"slices"
 	"strings"
 )
 
 // ForParser returns the writer for the tests whose log the given parser of package testlog reads; ok is false if there
 // is none.
 func ForParser(parser string) (w Writer, ok bool) {
-	w, ok = writers()[strings.TrimPrefix(path.Base(parser), "parse_log_")]
-	return w, ok
-}
-
-// writers maps the names of parsers to writers. Parsers that report whole files, or programs that read their cases from
-// data, have none.
-func writers() map[string]Writer {
-	all := map[string]Writer{}
-	for _, w := range []struct {
-		writer  Writer
-		parsers string
-	}{
-		{Python{}, "r2e_gym pytest astroid flask marshmallow pvlib pyvista sqlfluff xarray pytest_options pydicom requests " +
-			"pylint pytest_v2 astropy scikit sphinx matplotlib seaborn sympy django"},
-		{Golang{}, "gotest gotest_parents"},
-		{JavaScript{}, "jest jest_json vitest calypso chart_js highlightjs immutable_js marked p5js openlayers bpmn_js " +
-			"lighthouse prismjs next karma js js_2 js_4 npx"},
-		{either{JavaScript{}, Shell{}}, "tap"},
-	} {
-		for _, p := range strings.Fields(w.parsers) {
-			all[p] = w.writer
+	name := strings.TrimPrefix(path.Base(parser), "parse_log_")
+	for _, w := range writers {
+		if slices.Contains(strings.Fields(w.parsers), name) {
+			return w.writer, true
 		}
 	}
-	return all
+	return nil, false
+}
+
+// writers are the writers with the names of their parsers. Parsers that report whole files, or programs that read their
+// cases from data, have none.
+var writers = []struct {
+	writer  Writer
+	parsers string
+}{
+	{Python{}, "r2e_gym pytest astroid flask marshmallow pvlib pyvista sqlfluff xarray pytest_options pydicom requests " +
+		"pylint pytest_v2 astropy scikit sphinx matplotlib seaborn sympy django"},
+	{Golang{}, "gotest gotest_parents"},
+	{JavaScript{}, "jest jest_json vitest calypso chart_js highlightjs immutable_js marked p5js openlayers bpmn_js " +
+		"lighthouse prismjs next karma js js_2 js_4 npx"},
+	{either{JavaScript{}, Shell{}}, "tap"},
 }
 
 // Mentions reports whether a source may contain a test, given the file and the word of its [Writer.Address].

@@ -14,7 +14,7 @@ import (
 // mutations returns a mutation for each statement whose expectation can be made wrong, and one that adds a check.
 func (t *pyFunction) mutations(r *chance) []mutation {
 	var all []mutation
-	if t.oneLine() {
+	if len(t.body) == 0 { // it is on the same line as the head
 		head := t.file.lines[t.head]
 		colon := strings.Index(maskTop(pyCode(head.Text)), ":")
 		if colon < 0 {
@@ -24,7 +24,7 @@ func (t *pyFunction) mutations(r *chance) []mutation {
 	}
 	for i := len(t.body) - 1; i >= 0; i-- {
 		l := t.body[i]
-		if !t.runs(i) {
+		if !t.reaches(i, pyRuns()) {
 			continue
 		}
 		code := pyCode(l.Text)
@@ -71,17 +71,11 @@ func (t *pyFunction) checks() (all []check) {
 	return all
 }
 
-// oneLine reports whether the body is on the same line as the head.
-func (t *pyFunction) oneLine() bool { return len(t.body) == 0 }
-
 // margin returns the indentation of the body.
 func (t *pyFunction) margin() string {
 	first := t.body[0]
 	return string(t.file.data[first.Start : first.End-len(first.Text)])
 }
-
-// runs reports whether every run of the test reaches line i of the body.
-func (t *pyFunction) runs(i int) bool { return t.reaches(i, pyRuns()) }
 
 // reaches reports whether all blocks around line i of the body have heads that match.
 func (t *pyFunction) reaches(i int, heads *regexp.Regexp) bool {
