@@ -137,8 +137,7 @@ var settled = []string{
 	"attempts", "verifier", "top", "judge-model", "judge-context", "judge-samples",
 	"judge-pack", "test", "test-parser", "test-timeout", "write-tests",
 	"seed", "network", "no-grade", "grade-timeout", "grade-network", "census", "mutants", "sound-only",
-	"canary",
-	"evidence", "training", "recipe", "compact",
+	"canary", "evidence", "odds", "training", "recipe", "compact",
 }
 
 func (o *evalOptions) check() error {

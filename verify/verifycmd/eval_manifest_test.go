@@ -73,3 +73,14 @@ func TestPlacesOfAResumedRun(t *testing.T) {
 		t.Errorf("eval lacks one of %v", places)
 	}
 }
+
+// A flag of eval is settled when a run begins, or names a place, or decides nothing about results.
+func TestSettledFlags(t *testing.T) {
+	t.Parallel()
+	free := strings.Fields("grade-workers json judge-url model-calls out resume warm workers")
+	newEval(Deps{}).Flags().VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(slices.Concat(settled, places, free), f.Name) {
+			t.Errorf("--%s may change when a run is resumed", f.Name)
+		}
+	})
+}
