@@ -123,9 +123,9 @@ func CanaryModes() []CanaryMode {
 	return []CanaryMode{CanaryNever, CanaryWithheld, CanaryExpectation, CanaryOutright}
 }
 
-// weigh records the evidence that the canaries of all runs are, except for those that are spoilt, and for cases of
-// tests that fail with the reference as well: whether these are wrong makes no difference. A case that passes shows
-// whether its test is wrong, with a fix or without one, and one in the log that no list has may be such a case.
+// weigh records the evidence that the canaries of all runs give. Spoilt ones give none, nor do cases of tests that fail
+// with the reference as well: whether these are wrong makes no difference. A case that passes without a fix shows
+// whether its test is wrong, and a case in the log that is in no list may be one.
 func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog.Results) {
 	spoilt, known := ref.spoilt(), ref.get()
 	c.Canaries, c.Spoilt = 0, 0

@@ -196,8 +196,8 @@ func (m mixture) without(t env.Task, r *testlog.Results) env.Task {
 	return t
 }
 
-// unplainPass is a test that counts as passed although its status is not Passed, or although the test is not that a
-// case of Go is in: such a case would pass as a right test, and fail as a wrong one.
+// unplainPass is a test that counts as passed although its status, or that of the Go test around a case, is not Passed:
+// such a case would pass as a right test, and fail as a wrong one.
 type unplainPass struct {
 	id     string
 	status testlog.Status

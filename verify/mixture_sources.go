@@ -60,11 +60,7 @@ func (t *trial) readEarlier(ctx context.Context, patch []byte) error {
 	if t.mixing == nil || !ok {
 		return nil
 	}
-	names := patchedPaths(patch)
-	for name := range t.task.Tests.Files {
-		names = append(names, name)
-	}
-	for _, name := range names {
+	for _, name := range slices.AppendSeq(patchedPaths(patch), maps.Keys(t.task.Tests.Files)) {
 		if name = t.at(name); !w.Holds(name) {
 			continue
 		}

@@ -135,7 +135,7 @@ func scriptCommand(script string) env.Command {
 	return unseenCommand(script)
 }
 
-// unseenCommand does this for a script of any length, which is not on the command line.
+// unseenCommand runs a script of any length in the same way, without showing it on the command line.
 func unseenCommand(script string) env.Command {
 	// The x preserves line feeds at the end.
 	return env.Command{

@@ -177,7 +177,7 @@ func decorated(before []lexer.Token, name string) bool {
 // longestHead is the maximum number of tokens of a function's head.
 const longestHead = 40
 
-// quietGo does the same for Go, except for the comments that say what an example must print.
+// quietGo is quiet for Go. It leaves the comments that say what an example must print.
 func quietGo(source []byte) []byte {
 	data, fset := slices.Clone(source), token.NewFileSet()
 	file := fset.AddFile("", -1, len(data))

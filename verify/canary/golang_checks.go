@@ -80,7 +80,8 @@ func (n *goNames) spelled(e ast.Expr) (text string, ok bool) {
 	return v.ExactString(), v.Kind() == constant.Int || v.Kind() == constant.Bool
 }
 
-// collection does this for a slice, an array, or a map of the language's own types. A slice of bytes is a text.
+// collection returns such a text of a slice, an array, or a map of the language's own types. A slice of bytes is no
+// collection, but a text.
 func (n *goNames) collection(e *ast.CompositeLit) (text string, ok bool) {
 	t := n.Types[e].Type
 	of, ok := t.(interface{ Elem() types.Type })

@@ -215,7 +215,7 @@ func (t *pyFunction) wrongSide(
 	return []pyWrong{otherwise}
 }
 
-// wrongAssert does this for an assert statement.
+// wrongAssert returns these ways for an assert statement, of which rest follows the first word.
 func (t *pyFunction) wrongAssert(rest string, r *chance) []pyWrong {
 	parts := splitTop(rest, ",")
 	expr, message := strings.TrimSpace(parts[0]), ""

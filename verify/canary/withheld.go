@@ -130,11 +130,11 @@ func reckons(all []Literal, said literal.Text) bool {
 	})
 }
 
-// inSight returns the mutations of withheld tests of which a literal can be found elsewhere while all of them are
-// withheld: anywhere, because what is there may lead to it in more ways than can be looked for, or in another form in a
-// part of a file that has all literals that the code is given for it. Of tests to fix that expect something else
-// instead, it returns those of which what they expect can be found, although all are wrong: in a file of data, in a
-// part of a file that has as well what the code is given for it, or in the test of an inverse.
+// inSight returns the mutations that hide nothing, because the right value can be found although all tests are changed:
+//   - a withheld literal: anywhere else, because what is there may lead to it in more ways than can be looked for, or
+//     in another form in a part of a file that also has all literals that the code is given for it;
+//   - a right expectation of a test to fix: in a file of data, in a part of a file that also has what the code is given
+//     for it, or in the test of an inverse.
 func (m *maker) inSight() (found []string) {
 	var withheld, wrong []int
 	for i, c := range m.out.Canaries {
@@ -233,8 +233,8 @@ func (m *maker) parts(s Source) (all []part) {
 	return append(all, newPart(s.Name, "", rest, false))
 }
 
-// shows reports whether a part has a part of a withheld literal and what the code is given for that. Its own test gives
-// the code what it needs.
+// shows reports whether a part of a file has v, which is a part of the literal with this number, together with what the
+// code is given for it. The literal's own test always has the latter.
 func (p part) shows(c Canary, number int, v literal.Value) bool {
 	l := c.Values[number]
 	if p.test == c.Name && p.file == c.File {

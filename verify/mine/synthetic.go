@@ -65,8 +65,8 @@ func (m *Miner) synthesize(ctx context.Context, mined *Mined, candidates []histo
 	return err
 }
 
-// mayRunNow reports whether a candidate was lost for want of what its own time had installed: it may run with today's
-// code.
+// mayRunNow reports whether a candidate may have been lost only because what its own time had installed is missing, so
+// that it may run with today's code.
 func (r *Mined) mayRunNow(c history.Candidate) bool {
 	reasons := []history.Reason{NeverRuns, NoFailure, TooSlow, Flaky, Exposed}
 	return slices.ContainsFunc(r.Losses, func(l Loss) bool {

@@ -76,7 +76,7 @@ func surefireFailed(line string) (class, method string) {
 			if end < len(name) {
 				next = name[end:]
 			}
-			inWord := name[end-1] != '.' && name[end-1] != '$' // the others that a name has are those of words
+			inWord := name[end-1] != '.' && name[end-1] != '$' // every other character of a name is one of a word
 			if inWord != wordStart().MatchString(next) {
 				return name[:dot], name[dot+1 : end]
 			}
