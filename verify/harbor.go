@@ -95,7 +95,7 @@ func (t *trial) readRewards(ctx context.Context, r env.Result) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err != nil && env.IsInfrastructure(ctx, err) {
+		if env.IsInfrastructure(ctx, err) {
 			return fmt.Errorf("read the reward: %w", err)
 		}
 		if err == nil && info.Size > maxReward {
@@ -113,15 +113,10 @@ func (t *trial) readRewards(ctx context.Context, r env.Result) error {
 	case len(left) > 1 && len(names) > 1 && v.Status != Ungradable:
 		v.Detail = fmt.Sprintf("there are both reward files: %s counts", counts)
 	}
-	var strays []string
-	if !named && len(left) > 1 {
-		strays = left[1:]
+	if !named { // the script writes one of them, whichever it is
+		names = []string{counts}
 	}
-	for _, name := range left {
-		if !slices.Contains(names, name) {
-			strays = append(strays, name)
-		}
-	}
+	strays := slices.DeleteFunc(left, func(name string) bool { return slices.Contains(names, name) })
 	return t.doubt(ctx, r, strays)
 }
 
@@ -235,7 +230,7 @@ func (t *trial) rewritten(ctx context.Context) (name string, err error) {
 			continue
 		}
 		data, _, err := t.sb.Read(ctx, name, env.ReadOptions{NoFollow: true})
-		if err != nil && env.IsInfrastructure(ctx, err) {
+		if env.IsInfrastructure(ctx, err) {
 			return "", fmt.Errorf("read %s: %w", name, err)
 		}
 		if err == nil && string(data) != t.task.Tests.Files[name] {

@@ -179,7 +179,7 @@ func (t *trial) lookFor(ctx context.Context) error {
 			continue
 		}
 		data, _, err := t.sb.Read(ctx, c.File, env.ReadOptions{Limit: 4 << 20})
-		if err != nil && env.IsInfrastructure(ctx, err) {
+		if env.IsInfrastructure(ctx, err) {
 			return fmt.Errorf("read %s: %w", c.File, err)
 		}
 		t.mixed.known = t.mixed.set.Known(i, data)
@@ -231,7 +231,7 @@ func (t *trial) collect(ctx context.Context) error {
 		return nil
 	}
 	data, _, err := t.sb.Read(ctx, t.mixed.record, env.ReadOptions{Limit: mostWritten, NoFollow: true})
-	if err != nil && env.IsInfrastructure(ctx, err) {
+	if env.IsInfrastructure(ctx, err) {
 		return fmt.Errorf("read what the tests have written: %w", err)
 	}
 	t.mixed.written = data

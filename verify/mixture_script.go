@@ -47,7 +47,7 @@ func (t *trial) unbail(ctx context.Context, script string) (string, error) {
 	script = unbailed(script)
 	read := func(name string) (string, error) {
 		data, _, err := t.sb.Read(ctx, t.at(name), env.ReadOptions{Limit: 1 << 20})
-		if err != nil && env.IsInfrastructure(ctx, err) {
+		if env.IsInfrastructure(ctx, err) {
 			return "", fmt.Errorf("read %s: %w", name, err)
 		}
 		return string(data), nil

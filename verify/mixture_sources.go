@@ -65,7 +65,7 @@ func (t *trial) readEarlier(ctx context.Context, patch []byte) error {
 			continue
 		}
 		data, _, err := t.sb.Read(ctx, name, env.ReadOptions{Limit: 4 << 20})
-		if err != nil && env.IsInfrastructure(ctx, err) {
+		if env.IsInfrastructure(ctx, err) {
 			return fmt.Errorf("read %s: %w", name, err)
 		}
 		t.earlier = append(t.earlier, canary.Source{Name: name, Data: data})
@@ -93,7 +93,7 @@ func (s *testSources) named(ctx context.Context, ids []string) ([]string, error)
 	}
 	for _, dir := range []string{r2eTests, "r2e_tests"} {
 		l, err := s.trial.sb.List(ctx, s.trial.at(dir), env.ListOptions{Depth: 6})
-		if err != nil && env.IsInfrastructure(ctx, err) {
+		if env.IsInfrastructure(ctx, err) {
 			return nil, fmt.Errorf("list the tests: %w", err)
 		}
 		for _, e := range l.Entries {
@@ -157,7 +157,7 @@ func (s *testSources) search(ctx context.Context, ids []string) error {
 		}
 		searches++
 		m, err := s.trial.sb.Search(ctx, env.Query{Term: word, Names: kinds})
-		if err != nil && env.IsInfrastructure(ctx, err) {
+		if env.IsInfrastructure(ctx, err) {
 			return fmt.Errorf("search for the tests: %w", err)
 		}
 		var more []string

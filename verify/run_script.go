@@ -60,7 +60,7 @@ func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err er
 		case errors.Is(err, fs.ErrNotExist):
 			t.v.Status, t.v.Detail = Unresolved, "the script ended before the tests began"
 			return r, false, nil
-		case err != nil && env.IsInfrastructure(ctx, err):
+		case env.IsInfrastructure(ctx, err):
 			return r, false, fmt.Errorf("prepare the tests: %w", err)
 		}
 	}

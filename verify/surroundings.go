@@ -69,7 +69,7 @@ func (t *trial) survey(ctx context.Context, places []string) (surroundings, erro
 		skip := []string{"__pycache__"}
 		if strings.HasSuffix(place, "-packages") {
 			l, err := t.sb.List(ctx, place, env.ListOptions{Hidden: true, Depth: 1})
-			if err != nil && env.IsInfrastructure(ctx, err) {
+			if env.IsInfrastructure(ctx, err) {
 				return nil, fmt.Errorf("look at %s: %w", place, err)
 			}
 			for _, e := range l.Entries {
@@ -83,7 +83,7 @@ func (t *trial) survey(ctx context.Context, places []string) (surroundings, erro
 			skip = append(skip, runner+"/__pycache__")
 		}
 		files, err := t.sb.Tree(ctx, place, env.TreeOptions{Skip: skip, Remember: true})
-		if err != nil && env.IsInfrastructure(ctx, err) {
+		if env.IsInfrastructure(ctx, err) {
 			return nil, fmt.Errorf("look at %s: %w", place, err)
 		}
 		for _, f := range files {

@@ -107,7 +107,7 @@ func (t *trial) loaded(ctx context.Context, files map[string]file, r *allowlist.
 		}
 		searches++
 		found, err := t.sb.Search(ctx, env.Query{Term: term, Regexp: true, Names: names})
-		if err != nil && env.IsInfrastructure(ctx, err) {
+		if env.IsInfrastructure(ctx, err) {
 			return nil, fmt.Errorf("search the repository: %w", err)
 		}
 		for _, m := range found.Matches {
