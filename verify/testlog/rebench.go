@@ -20,7 +20,7 @@ var rebench2 = map[string]Parser{
 	"parse_log_maven":         rebenchMaven,
 	"parse_log_phpunit":       timedPHPUnit,
 	"parse_log_gradle_custom": timedGradle.parse,
-	"parse_log_react_pdf":     rebenchFiles,
+	"parse_log_react_pdf":     rebenchFiles.parse,
 	"parse_log_vitest":        vitest.parse,
 	"parse_log_js":            mochaList(`^(?:\[W\]\s*)?\d+\)\s+(.*)$`, true),
 	"parse_log_js_2":          mochaList(`^\d+\)\s+(.*)$`, false),
@@ -171,12 +171,8 @@ func timedPHPUnit(log string, t Task) (*Results, error) {
 }
 
 // rebenchFiles reads Jest's lines about whole files.
-var rebenchFiles = eachLine(func(line string) (string, Status) {
-	m := rebenchFile().FindStringSubmatch(line)
-	if m == nil {
-		return "", ""
-	}
-	return rstrip(m[2]), marks[m[1]]
-})
-
-var rebenchFile = Pattern(`^(PASS|FAIL)\s(.*?)(?:\s\([\d.]+\s*(?:ms|s)\))?$`)
+var rebenchFiles = lineFormat{
+	expr:   Pattern(`^(?P<mark>PASS|FAIL)\s(?P<name>.*?)(?:\s\([\d.]+\s*(?:ms|s)\))?$`),
+	raw:    true,
+	rename: func(name string, _ Status) string { return rstrip(name) },
+}
