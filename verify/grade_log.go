@@ -55,8 +55,6 @@ type Grade struct {
 	Suspicious []Suspicion
 	// Results are the tests in the log; nil if the log was not parsed.
 	Results *testlog.Results
-	// Grader is the version of the rules.
-	Grader string
 }
 
 // ErrUngradable means that there is no verdict, because the log or the task is invalid. On such input the official
@@ -95,7 +93,7 @@ func (e *GradingError) Unwrap() []error { return []error{ErrUngradable, e.Err} }
 // GradeLog grades the log of a task by its test results. It refuses Harbor's tasks, whose scripts write a reward (see
 // [ReadReward]). The error is a *GradingError.
 func GradeLog(t env.Task, e Evidence) (Grade, error) {
-	g := Grade{Report: harness.Report{ID: t.ID}, Grader: Grader}
+	g := Grade{Report: harness.Report{ID: t.ID}}
 	if e.NoPatch {
 		g.Report.PatchIsNone = true
 		return g, nil
