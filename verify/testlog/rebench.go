@@ -52,9 +52,9 @@ func rebench2Parser(name string) (p Parser, ok bool) {
 			return nil, err
 		}
 		out := &Results{}
-		for name, status := range r.Renamed(withoutDuration).All() {
-			if status == Passed || status.fails() {
-				out.set(name, status)
+		for _, e := range r.Renamed(withoutDuration).entries {
+			if e.status == Passed || e.status.fails() {
+				out.add(e.name, e)
 			}
 		}
 		return out, nil

@@ -93,13 +93,17 @@ func (r *Results) Resolve(id string) (name string, ok bool, err error) {
 func (r *Results) Renamed(name func(string) string) *Results {
 	out := &Results{}
 	for _, e := range r.entries {
-		to := name(e.name)
-		out.set(to, e.status)
-		if i := out.index.find(to, out.entries); e.overruled {
-			out.entries[i].overruled = true
-		}
+		out.add(name(e.name), e)
 	}
 	return out
+}
+
+// add sets the status of a test to that of an entry of other results, and keeps whether that was overruled.
+func (r *Results) add(name string, e entry) {
+	r.set(name, e.status)
+	if e.overruled {
+		r.entries[r.index.find(name, r.entries)].overruled = true
+	}
 }
 
 // passes reports whether the status counts as a pass, which includes an expected failure.

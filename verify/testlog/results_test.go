@@ -93,3 +93,16 @@ func TestWorse(t *testing.T) {
 		}
 	}
 }
+
+// A pass after a failure is known as such to SWE-rebench V2's parsers, too.
+func TestOverruledInRebench2(t *testing.T) {
+	t.Parallel()
+	parse, err := Lookup(Rebench2 + "parse_log_pytest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := parse("FAILED t.py::a\nPASSED t.py::a\nPASSED t.py::b\n", Task{})
+	if err != nil || !r.Overruled("t.py::a") || r.Overruled("t.py::b") {
+		t.Errorf("%t, %t, %v", r.Overruled("t.py::a"), r.Overruled("t.py::b"), err)
+	}
+}
