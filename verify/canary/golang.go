@@ -183,20 +183,18 @@ func (t *goTest) checks() (all []check) {
 
 // fails reports whether a block makes the test fail.
 func (t *goTest) fails(b *ast.BlockStmt) bool {
-	found := false
-	for _, s := range b.List {
+	return slices.ContainsFunc(b.List, func(s ast.Stmt) bool {
 		e, ok := s.(*ast.ExprStmt)
 		if !ok {
-			continue
+			return false
 		}
 		call, ok := e.X.(*ast.CallExpr)
 		if !ok {
-			continue
+			return false
 		}
 		method, ok := call.Fun.(*ast.SelectorExpr)
-		found = found || ok && (strings.HasPrefix(method.Sel.Name, "Error") || strings.HasPrefix(method.Sel.Name, "Fatal"))
-	}
-	return found
+		return ok && (strings.HasPrefix(method.Sel.Name, "Error") || strings.HasPrefix(method.Sel.Name, "Fatal"))
+	})
 }
 
 // wanted matches the usual names of expected values.

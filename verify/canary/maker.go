@@ -63,19 +63,14 @@ func New(w Writer, o Options) (Set, error) {
 		if !together {
 			o.Record = ""
 		}
-		for _, mutation := range found {
-			if m.withholds(mutation) {
-				o.Excluded[mutation] = true
+		for _, c := range found {
+			if c.Kind == Withheld {
+				o.Excluded[c.Mutation] = true
 			} else {
-				told[mutation] = true
+				told[c.Mutation] = true
 			}
 		}
 	}
-}
-
-// withholds reports whether a mutation withholds literals.
-func (m *maker) withholds(mutation string) bool {
-	return slices.ContainsFunc(m.out.Canaries, func(c Canary) bool { return c.Kind == Withheld && c.Mutation == mutation })
 }
 
 // together reports whether all tests to fix are withheld.

@@ -130,12 +130,12 @@ func reckons(all []Literal, said literal.Text) bool {
 	})
 }
 
-// inSight returns the mutations that hide nothing, because the right value can be found although all tests are changed:
+// inSight returns the canaries that hide nothing, because the right value can be found although all tests are changed:
 //   - a withheld literal: anywhere else, because what is there may lead to it in more ways than can be looked for, or
 //     in another form in a part of a file that also has all literals that the code is given for it;
 //   - a right expectation of a test to fix: in a file of data, in a part of a file that also has what the code is given
 //     for it, or in the test of an inverse.
-func (m *maker) inSight() (found []string) {
+func (m *maker) inSight() (found []Canary) {
 	var withheld, wrong []int
 	for i, c := range m.out.Canaries {
 		if c.Kind == Withheld {
@@ -169,7 +169,7 @@ func (m *maker) inSight() (found []string) {
 					wanted = []literal.Value{l.Value}
 				}
 				if !l.Common() && (!slices.ContainsFunc(wanted, hidden) || m.inverted(l)) {
-					found = append(found, c.Mutation)
+					found = append(found, c)
 					break
 				}
 			}
