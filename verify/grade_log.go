@@ -45,6 +45,15 @@ func (e Evidence) parser(name string) (testlog.Parser, error) {
 	return testlog.Lookup(name)
 }
 
+// parse reads the tests in a text of a task's log.
+func (e Evidence) parse(t env.Task, text string) (*testlog.Results, error) {
+	parse, err := e.parser(t.Tests.Parser)
+	if err != nil {
+		return nil, err
+	}
+	return parse(text, testlog.Task{ID: t.ID, Version: t.Tests.Version})
+}
+
 // Grade is the verdict on one log.
 type Grade struct {
 	// Report is the harness's report.
@@ -240,11 +249,8 @@ func failOnly(id string, r *testlog.Results, _ bool) (verdict, error) {
 // A test without a name is a file that could not be collected. It fails the task, unless the expected results contain
 // one too: then the reference solution's log had such lines as well.
 func gradeExpected(t env.Task, e Evidence, log markedLog, g *Grade) error {
-	parse, err := e.parser(t.Tests.Parser)
-	if err != nil {
-		return err
-	}
-	if g.Results, err = parse(log.text, testlog.Task{ID: t.ID, Version: t.Tests.Version}); err != nil {
+	var err error
+	if g.Results, err = e.parse(t, log.text); err != nil {
 		return err
 	}
 	expected := map[string]testlog.Status{}

@@ -234,11 +234,7 @@ func (t *trial) right(e Evidence) env.Task {
 	if len(t.mixed.wrong) == 0 || t.task.Tests.Expected == nil {
 		return t.mixed.without(t.task, nil)
 	}
-	parse, err := e.parser(t.task.Tests.Parser)
-	if err != nil {
-		return t.task
-	}
-	r, err := parse(testlog.Decode(t.v.Log), testlog.Task{ID: t.task.ID, Version: t.task.Tests.Version})
+	r, err := e.parse(t.task, testlog.Decode(t.v.Log))
 	if err != nil {
 		return t.task
 	}

@@ -215,11 +215,7 @@ func (s evalScript) summary(t env.Task, e Evidence, text string) (r *testlog.Res
 	if i < 0 {
 		return &testlog.Results{}, true
 	}
-	parse, err := e.parser(t.Tests.Parser)
-	if err != nil {
-		return nil, false
-	}
-	r, err = parse(text[i+len(pytestSummary):], testlog.Task{ID: t.ID, Version: t.Tests.Version})
+	r, err := e.parse(t, text[i+len(pytestSummary):])
 	return r, err == nil
 }
 
