@@ -47,7 +47,7 @@ type task struct {
 // different things.
 var limits = []string{
 	"max-steps", "context", "timeout", "command-timeout", "network", "grade-timeout", "grade-network", "canary",
-	"evidence", "training",
+	"evidence", "odds", "training",
 }
 
 // Read reads a run.

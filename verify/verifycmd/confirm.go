@@ -27,19 +27,21 @@ func (o *confirmFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&o.training, "training", false, "grade as training does: the first run is strict already")
 }
 
+// The values of --canary.
+const (
+	canaryOn      = "on"
+	canaryRequire = "require"
+	canaryOff     = string(verify.CanaryNever)
+)
+
 func (o *confirmFlags) check() error {
-	if o.canary == "require" {
-		if o.canary = "on"; o.evidence == string(verify.NoEvidence) {
-			o.evidence = string(verify.OutrightEvidence)
-		}
-	}
-	if o.canary != "on" && o.canary != string(verify.CanaryNever) {
+	if !slices.Contains([]string{canaryOn, canaryRequire, canaryOff}, o.canary) {
 		return fmt.Errorf("invalid --canary %q: must be on, require or off", o.canary)
 	}
 	if !slices.Contains(verify.Strengths(), verify.Strength(o.evidence)) {
 		return fmt.Errorf("invalid --evidence %q: must be outside, paired, outright or none", o.evidence)
 	}
-	if o.canary != "on" && o.evidence != string(verify.NoEvidence) {
+	if o.canary == canaryOff && o.evidence != string(verify.NoEvidence) {
 		return fmt.Errorf("--evidence %s requires --canary on", o.evidence)
 	}
 	if !(o.odds >= 1) { // also refuses NaN
@@ -50,10 +52,13 @@ func (o *confirmFlags) check() error {
 
 func (o *confirmFlags) set(e *verify.Evaluator) {
 	e.Training, e.Odds = o.training, o.odds
-	if o.canary != "on" {
-		e.Canary = verify.CanaryMode(o.canary)
+	if o.canary == canaryOff {
+		e.Canary = verify.CanaryNever
 	}
-	if o.evidence != string(verify.NoEvidence) {
+	switch {
+	case o.evidence != string(verify.NoEvidence):
 		e.Evidence = verify.Strength(o.evidence)
+	case o.canary == canaryRequire:
+		e.Evidence = verify.OutrightEvidence
 	}
 }
