@@ -52,14 +52,22 @@ func (f Folder) Report() (r Report, err error) {
 func (f Folder) Held() Folder { return Folder{f.Path + "-held"} }
 
 // Write writes the tasks and the report. The newest tasks, of which the report says how many, go to the folder of those
-// held out. Each file is replaced as a whole.
+// held out, from which they are removed once none is. Each file is replaced as a whole.
 func (f Folder) Write(tasks []env.Task, r Report) error {
 	older, newer := tasks[:len(tasks)-r.Held], tasks[len(tasks)-r.Held:]
-	if r.Share > 0 {
+	held := filepath.Join(f.Held().Path, TasksFile)
+	switch before, err := f.Report(); {
+	case err != nil:
+		return err
+	case r.Share > 0:
 		if err := os.MkdirAll(f.Held().Path, 0o755); err != nil {
 			return err
 		}
-		if err := writeTasks(filepath.Join(f.Held().Path, TasksFile), newer); err != nil {
+		if err := writeTasks(held, newer); err != nil {
+			return err
+		}
+	case before.Share > 0:
+		if err := os.Remove(held); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
