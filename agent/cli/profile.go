@@ -49,11 +49,11 @@ func (w World) ProfileOf(c Config, model string) Profile {
 			return p
 		}
 	}
-	bundled, err := parseProfiles(bundledProfiles)
+	bundled, err := parseConfig(bundledProfiles)
 	if err != nil {
 		panic(err) // a test reads the file
 	}
-	for _, p := range bundled {
+	for _, p := range bundled.Profiles {
 		if p.matches(model) {
 			return p
 		}
@@ -61,27 +61,20 @@ func (w World) ProfileOf(c Config, model string) Profile {
 	return Profile{}
 }
 
-func parseProfiles(data []byte) ([]Profile, error) {
-	return parse(data, func(all []Profile) []Profile { return all })
-}
-
+// parseConfig reads a configuration, and checks the profiles in it.
 func parseConfig(data []byte) (Config, error) {
-	return parse(data, func(c Config) []Profile { return c.Profiles })
-}
-
-// parse reads a document in YAML, and checks the profiles in it.
-func parse[T any](data []byte, profiles func(T) []Profile) (v T, err error) {
+	var c Config
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
-	if err := d.Decode(&v); err != nil && !errors.Is(err, io.EOF) {
-		return v, plainYAML(err)
+	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+		return c, plainYAML(err)
 	}
-	for _, p := range profiles(v) {
+	for _, p := range c.Profiles {
 		if err := p.check(); err != nil {
-			return v, err
+			return c, err
 		}
 	}
-	return v, nil
+	return c, nil
 }
 
 func (p Profile) matches(model string) bool {

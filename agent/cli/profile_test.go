@@ -11,7 +11,7 @@ import (
 )
 
 func TestProfileOf(t *testing.T) {
-	if _, err := parseProfiles(bundledProfiles); err != nil {
+	if _, err := parseConfig(bundledProfiles); err != nil {
 		t.Fatal(err)
 	}
 	home := t.TempDir()

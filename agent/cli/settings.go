@@ -112,8 +112,8 @@ func (w World) SetConfig(key, value string) error {
 	if full, err := filepath.EvalSymlinks(path); err == nil {
 		path = full // a link is not replaced
 	}
-	if !slices.Contains(keysOf(Config{}), key) {
-		return Usagef("unknown key %q: the keys are %s", key, strings.Join(keysOf(Config{}), ", "))
+	if keys := configKeys(); !slices.Contains(keys, key) {
+		return Usagef("unknown key %q: the keys are %s", key, strings.Join(keys, ", "))
 	}
 	if key == "prices" || key == "kubernetes" || key == "profiles" {
 		return Usagef("%s is more than one value: write it into %s", key, path)

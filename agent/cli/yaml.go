@@ -18,8 +18,8 @@ var (
 
 // plainYAML says what is wrong in a document without the names of our types, a line for each.
 func plainYAML(err error) error {
-	var wrong *yaml.TypeError
-	if !errors.As(err, &wrong) {
+	wrong, ok := errors.AsType[*yaml.TypeError](err)
+	if !ok {
 		return err
 	}
 	var lines []string
@@ -27,7 +27,7 @@ func plainYAML(err error) error {
 		if m := strangeKey.FindStringSubmatch(said); m != nil {
 			said = strings.Replace(said, m[0], fmt.Sprintf("unknown key %q", m[1]), 1)
 			if m[2] == reflect.TypeFor[Config]().String() {
-				said += ": the keys are " + strings.Join(keysOf(Config{}), ", ")
+				said += ": the keys are " + strings.Join(configKeys(), ", ")
 			}
 		}
 		lines = append(lines, strangeValue.ReplaceAllString(said, "invalid value $1"))
@@ -35,10 +35,10 @@ func plainYAML(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// keysOf returns the keys of a struct in a YAML document, in order.
-func keysOf(v any) []string {
+// configKeys returns the keys of a configuration, in order.
+func configKeys() []string {
 	var keys []string
-	for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+	for f := range reflect.TypeFor[Config]().Fields() {
 		keys = append(keys, f.Tag.Get("yaml"))
 	}
 	return keys
