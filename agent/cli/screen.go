@@ -33,9 +33,12 @@ const (
 )
 
 // IsTerminal reports whether lines on w can be redrawn.
-func IsTerminal(w io.Writer) bool {
+func IsTerminal(w io.Writer) bool { return isTTY(w) && os.Getenv("TERM") != "dumb" }
+
+// isTTY reports whether w is a terminal, even one on which nothing can be redrawn.
+func isTTY(w io.Writer) bool {
 	f, ok := w.(interface{ Fd() uintptr })
-	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 func terminalOf(w io.Writer) Terminal {
@@ -95,18 +98,12 @@ func (s *Screen) Live() bool { return s.terminal.Live }
 // SeenWith reports whether people see what is written to out, because it is a terminal or ends up among the screen's
 // own lines (2>&1), where no program can use it.
 func (s *Screen) SeenWith(out io.Writer) bool {
-	f, ok := out.(interface {
-		Fd() uintptr
-		Stat() (os.FileInfo, error)
-	})
-	if !ok {
-		return false
-	}
-	if term.IsTerminal(int(f.Fd())) {
+	if isTTY(out) {
 		return true
 	}
-	own, ok := s.out.(*os.File)
-	if !ok {
+	f, ok := out.(interface{ Stat() (os.FileInfo, error) })
+	own, isFile := s.out.(*os.File)
+	if !ok || !isFile {
 		return false
 	}
 	one, err := f.Stat()

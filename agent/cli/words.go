@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
-	"golang.org/x/term"
 )
 
 // Plain replaces unprintable characters, because text from a model, a task or a repository must not control the
@@ -29,7 +28,7 @@ func Plain(s string) string {
 // WriteText writes text from a model or a repository. On a terminal, control characters are made visible, as in
 // "cat -v"; a file or another program gets the bytes unchanged.
 func WriteText(w io.Writer, data []byte) error {
-	if f, ok := w.(interface{ Fd() uintptr }); ok && term.IsTerminal(int(f.Fd())) {
+	if isTTY(w) {
 		data = Visible(data)
 	}
 	_, err := w.Write(data)
