@@ -367,8 +367,7 @@ func (o *ModelFlags) Attempt(w World, m LiveModel, network bool) (attempt.Attemp
 		a.Sampling.Temperature = &o.Temperature
 	}
 	if a.Tokens = o.WantsTokens(); a.Tokens { // for training: a server's own defaults would change what was sampled
-		temperature := o.onPolicy()
-		a.Sampling = agent.OnPolicy(&temperature)
+		a.Sampling = agent.OnPolicy(new(o.onPolicy()))
 	}
 	return a, nil
 }

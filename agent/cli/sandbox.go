@@ -222,14 +222,14 @@ type SandboxFlags struct {
 
 // Add adds the flags to a command that works on one repository.
 func (o *SandboxFlags) Add(cmd *cobra.Command) {
-	o.addEnv(cmd, sandboxKinds())
+	o.addEnv(cmd)
 	cmd.Flags().StringVar(&o.Image, "image", "", "container image `REF` to work in")
 	cmd.Flags().BoolVar(&o.Network, "network", false, "open the sandbox's network")
 }
 
 // AddForTasks adds the flags to a command whose tasks name their images, or make their repositories themselves.
 func (o *SandboxFlags) AddForTasks(cmd *cobra.Command) {
-	o.addEnv(cmd, sandboxKinds())
+	o.addEnv(cmd)
 	o.AddImages(cmd)
 }
 
@@ -240,7 +240,8 @@ func (o *SandboxFlags) AddImages(cmd *cobra.Command) {
 	f.StringVar(&o.Budget, "image-budget", "", "keep all images within `SIZE` (200GB) by removing the least recently used")
 }
 
-func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
+func (o *SandboxFlags) addEnv(cmd *cobra.Command) {
+	kinds := sandboxKinds()
 	help := []string{EnvAuto}
 	for _, k := range kinds {
 		if help = append(help, k.Name); k.Remark != "" {
@@ -256,25 +257,22 @@ func (o *SandboxFlags) addEnv(cmd *cobra.Command, kinds []SandboxKind) {
 
 // Choice returns the choice that the flags and the user's configuration make.
 func (o *SandboxFlags) Choice(c Config) (SandboxChoice, error) {
+	size := func(flag, given, setting, configured string) (int64, error) {
+		if given != "" {
+			return parseSize(flag, given)
+		}
+		return parseSize(setting+" of the configuration", configured)
+	}
+	budget, err := size("--image-budget", o.Budget, "image_budget", c.ImageBudget)
+	disk, derr := size("--disk", o.Disk, "disk", c.Disk)
+	if err = cmp.Or(err, derr); err != nil {
+		return SandboxChoice{}, err
+	}
 	choice := SandboxChoice{
 		Places: o.Places, Env: o.Env, Image: o.Image, Warm: o.Warm, Mirror: cmp.Or(o.Mirror, c.RegistryMirror),
+		ImageBudget: budget, Limits: env.Limits{Disk: disk},
 	}
 	choice.Pods = c.Kubernetes
-	budget, from := o.Budget, "--image-budget"
-	if budget == "" {
-		budget, from = c.ImageBudget, "image_budget of the configuration"
-	}
-	var err error
-	if choice.ImageBudget, err = parseSize(from, budget); err != nil {
-		return SandboxChoice{}, err
-	}
-	disk, from := o.Disk, "--disk"
-	if disk == "" {
-		disk, from = c.Disk, "disk of the configuration"
-	}
-	if choice.Limits.Disk, err = parseSize(from, disk); err != nil {
-		return SandboxChoice{}, err
-	}
 	return choice, nil
 }
 
