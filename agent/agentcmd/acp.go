@@ -219,7 +219,7 @@ func acpStop(report outcome) acp.StopReason {
 
 // List implements [acp.Host].
 func (h *acpHost) List(_ context.Context, cwd string) ([]acp.Session, error) {
-	found, err := run.List(filepath.Dir(h.d.RunDir("x")))
+	found, err := run.List(h.d.RunsDir())
 	if err != nil {
 		return nil, err
 	}

@@ -85,7 +85,7 @@ func delivering(d Deps, cmd *cobra.Command) *cobra.Command {
 func completeRuns(d Deps) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		ids := []string{lastRun}
-		if all, err := run.List(filepath.Dir(d.RunDir("x"))); err == nil && len(args) == 0 {
+		if all, err := run.List(d.RunsDir()); err == nil && len(args) == 0 {
 			for _, r := range all {
 				ids = append(ids, filepath.Base(r.Path))
 			}

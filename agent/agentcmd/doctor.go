@@ -86,7 +86,7 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 	}
 	checks = append(checks,
 		func() []env.Finding { return checkEndpoint(ctx, d.World, o.baseURL, o.model) }, checkDisk,
-		func() []env.Finding { return checkRuns(filepath.Dir(d.RunDir("x"))) },
+		func() []env.Finding { return checkRuns(d.RunsDir()) },
 		func() []env.Finding { return checkGit(ctx) })
 	if !o.agent.Own() {
 		checks = append(checks, func() []env.Finding { return checkAgent(ctx, d.World, o.agent) })

@@ -29,7 +29,7 @@ func findRun(d Deps, name string, kind run.Kind) (string, error) {
 	if run.Exists(name) {
 		return filepath.Abs(name)
 	}
-	parent := filepath.Dir(d.RunDir("x"))
+	parent := d.RunsDir()
 	if path := filepath.Join(parent, name); filepath.Base(name) == name && run.Exists(path) {
 		return path, nil
 	}

@@ -63,7 +63,7 @@ func newRuns(d Deps) *cobra.Command {
 }
 
 func listRuns(d Deps, all, asJSON bool) error {
-	parent := filepath.Dir(d.RunDir("x"))
+	parent := d.RunsDir()
 	found, err := run.List(parent)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func serveRuns(ctx context.Context, d Deps, address string, args []string) error
 	if len(args) > 0 && address == freeAddress && isAddress(args[0]) {
 		address, args = args[0], args[1:]
 	}
-	paths := []string{filepath.Dir(d.RunDir("x"))}
+	paths := []string{d.RunsDir()}
 	if len(args) > 0 {
 		paths = nil
 	}

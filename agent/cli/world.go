@@ -58,11 +58,14 @@ func (w World) RunID() string {
 	return time.Now().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:])
 }
 
-// RunDir returns the default directory of the run with the given ID, which --out replaces. It is the same for all
-// commands: below $XDG_STATE_HOME/deepswe/runs, ~/.local/state/deepswe/runs or the user's temporary directory.
-func (w World) RunDir(id string) string {
-	return filepath.Join(cmp.Or(w.xdg("XDG_STATE_HOME", ".local/state"), homeless()), "runs", id)
+// RunsDir returns the default directory of runs, the same for all commands: $XDG_STATE_HOME/deepswe/runs,
+// ~/.local/state/deepswe/runs or one in the user's temporary directory.
+func (w World) RunsDir() string {
+	return filepath.Join(cmp.Or(w.xdg("XDG_STATE_HOME", ".local/state"), homeless()), "runs")
 }
+
+// RunDir returns the default directory of the run with the given ID, which --out replaces.
+func (w World) RunDir(id string) string { return filepath.Join(w.RunsDir(), id) }
 
 // homeless returns deepswe's directory for a user without a home: other users have one of their own.
 func homeless() string { return filepath.Join(os.TempDir(), fmt.Sprintf("deepswe-%d", os.Getuid())) }
