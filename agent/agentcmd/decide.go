@@ -1,11 +1,13 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"deepswe/agent"
@@ -34,7 +36,6 @@ type way struct {
 // decision asks what becomes of the patch of a run. What it does is what the commands do.
 type decision struct {
 	*solving
-	run  string // its directory
 	past *solveRun
 }
 
@@ -44,7 +45,7 @@ func (s *solving) askDecision(ctx context.Context, run string) error {
 	if err != nil {
 		return err
 	}
-	c := decision{solving: s, run: run, past: past}
+	c := decision{solving: s, past: past}
 	ways := c.ways(ctx)
 	var words []string
 	keys := "\r\n\x1bq"
@@ -58,32 +59,30 @@ func (s *solving) askDecision(ctx context.Context, run string) error {
 		if err != nil && !errors.Is(err, errNoAnswer) && ctx.Err() == nil {
 			return err
 		}
-		done := true
-		for _, w := range ways {
-			if err == nil && strings.EqualFold(string(w.key), string(pressed)) {
-				if done, err = w.do(ctx); err != nil && ctx.Err() == nil {
-					cli.Say(c.d.Err, err.Error())
-					done = false
-				}
-				if done {
-					return err
-				}
-			}
-		}
-		if done {
-			fmt.Fprintf(c.d.Err, "left as it is: deepswe apply %s, or deepswe solve --continue %[1]s\n",
-				shellWord(runName(c.d, c.run)))
+		i := slices.IndexFunc(ways, func(w way) bool { return strings.EqualFold(string(w.key), string(pressed)) })
+		if err != nil || i < 0 {
+			fmt.Fprintf(c.d.Err, "left as it is: deepswe apply %s, or deepswe solve --continue %[1]s\n", c.name())
 			return nil
+		}
+		done, err := ways[i].do(ctx)
+		if err != nil && ctx.Err() == nil {
+			cli.Say(c.d.Err, err.Error())
+		} else if done {
+			return err
 		}
 	}
 }
+
+// name is the run's name in a command line.
+func (c *decision) name() string { return shellWord(runName(c.d, c.past.path)) }
 
 // ways are what can become of the patch. A run on a clone that is gone has no repository to deliver it to, and one on a
 // repository without a forge has nowhere to propose it.
 func (c *decision) ways(ctx context.Context) []way {
 	var all []way
 	if c.past.settings.Repo != "" {
-		all = append(all, way{'a', "[a]pply", c.applyPatch}, way{'b', "[b]ranch", c.commitBranch})
+		apply := func(ctx context.Context) (bool, error) { return c.deliver(ctx, "") }
+		all = append(all, way{'a', "[a]pply", apply}, way{'b', "[b]ranch", c.commitBranch})
 	}
 	if _, err := pullTarget(ctx, c.past.settings.Issue, c.past.settings.Repo); err == nil {
 		all = append(all, way{'p', "[p]ull request (draft)", c.openPull})
@@ -91,10 +90,11 @@ func (c *decision) ways(ctx context.Context) []way {
 	return append(all, way{'s', "[s]ay more", c.sayMore}, way{'d', "[d]rop", c.dropPatch})
 }
 
-func (c *decision) applyPatch(ctx context.Context) (bool, error) {
-	err := deliverLater(ctx, c.d, c.run, "", "")
+// deliver applies the patch or, if a branch is named, commits it there.
+func (c *decision) deliver(ctx context.Context, branch string) (bool, error) {
+	err := deliverLater(ctx, c.d, c.past.path, "", branch)
 	if err == nil {
-		c.undoable()
+		fmt.Fprintf(c.d.Err, "deepswe undo %s takes it back\n", c.name())
 	}
 	return err == nil, err
 }
@@ -106,23 +106,13 @@ func (c *decision) commitBranch(ctx context.Context) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	if answer != "" {
-		name = answer
-	}
-	if err = deliverLater(ctx, c.d, c.run, "", name); err == nil {
-		c.undoable()
-	}
-	return err == nil, err
+	return c.deliver(ctx, cmp.Or(answer, name))
 }
 
 // openPull opens a draft, after it has shown what it pushes.
 func (c *decision) openPull(ctx context.Context) (bool, error) {
-	err := proposeLater(ctx, c.d, c.run, pullOptions{via: string(forge.Auto)})
+	err := proposeLater(ctx, c.d, c.past.path, pullOptions{via: string(forge.Auto)})
 	return err == nil, err
-}
-
-func (c *decision) undoable() {
-	fmt.Fprintf(c.d.Err, "deepswe undo %s takes it back\n", shellWord(runName(c.d, c.run)))
 }
 
 // sayMore goes on with the run after a further instruction, and asks again at its end.
@@ -132,12 +122,12 @@ func (c *decision) sayMore(ctx context.Context) (bool, error) {
 	if err != nil || text == "" {
 		return err != nil, err
 	}
-	c.o.further, c.o.resume, c.o.issueFile, c.o.out, c.o.attempts, c.o.verifier.Verifier = c.run, "", "", "", 1, ""
+	c.o.further, c.o.resume, c.o.issueFile, c.o.out, c.o.attempts, c.o.verifier.Verifier = c.past.path, "", "", "", 1, ""
 	return true, runSolve(ctx, c.d, c.o, []string{text})
 }
 
 func (c *decision) dropPatch(context.Context) (bool, error) {
-	_, journal, err := lockEnded(c.d, c.run)
+	_, journal, err := lockEnded(c.d, c.past.path)
 	if err != nil {
 		return false, err
 	}
@@ -145,7 +135,7 @@ func (c *decision) dropPatch(context.Context) (bool, error) {
 	if err := journal.Note(noteDropped, nil); err != nil {
 		return false, err
 	}
-	fmt.Fprintf(c.d.Err, "dropped; the patch stays with the run %s\n", shellWord(runName(c.d, c.run)))
+	fmt.Fprintf(c.d.Err, "dropped; the patch stays with the run %s\n", c.name())
 	return true, nil
 }
 
