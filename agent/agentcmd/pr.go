@@ -207,11 +207,7 @@ func pullTarget(ctx context.Context, issue, dir string) (forge.Address, error) {
 // showDraft tells a person what is about to be pushed.
 func showDraft(out io.Writer, d *forge.Draft) {
 	line := func(name, text string) { fmt.Fprintf(out, "%-13s%s\n", name, cli.Plain(text)) }
-	what := "a new draft"
-	if d.Updates != "" {
-		what = d.Updates
-	}
-	line("pull request", fmt.Sprintf("%s for %s of %s", what, d.Into, d.Project))
+	line("pull request", fmt.Sprintf("%s for %s of %s", cmp.Or(d.Updates, "a new draft"), d.Into, d.Project))
 	line("push", fmt.Sprintf("%.10s to %s of %s", d.Commit, d.Branch, cmp.Or(d.From, "a new fork")))
 	line("commit", cli.FirstLine(d.Message, 72))
 	if d.SignedOff {

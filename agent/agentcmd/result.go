@@ -242,24 +242,19 @@ func explain(r attempt.Result, l agent.Limits) string {
 
 // stopCode is the exit code of a finished rollout.
 func stopCode(stop agent.StopReason, patched bool) int {
-	switch stop {
-	case agent.Interrupted:
+	switch {
+	case stop == agent.Interrupted:
 		return cli.ExitInterrupted
-	case agent.ModelError:
+	case stop == agent.ModelError:
 		return cli.ExitModel
-	case agent.SandboxError:
+	case stop == agent.SandboxError:
 		return cli.ExitSandbox
-	case agent.Submitted:
-		if patched {
-			return cli.ExitDone
-		}
+	case !patched:
 		return cli.ExitUnsolved
-	default:
-		if patched {
-			return cli.ExitLimit
-		}
-		return cli.ExitUnsolved
+	case stop == agent.Submitted:
+		return cli.ExitDone
 	}
+	return cli.ExitLimit
 }
 
 // nextSteps are the commands that a user may want next.

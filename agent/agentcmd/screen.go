@@ -78,8 +78,7 @@ func (s *screen) draw(width int) []string {
 	}
 	text := strings.Join(append(parts, s.doing), "  ")
 	if words := cli.LastLine(s.said); words != "" {
-		text += "  "
-		text += cli.CutLeft(words, width-1-ansi.StringWidth(text))
+		text += "  " + cli.CutLeft(words, width-3-ansi.StringWidth(text))
 	} else if d := time.Since(s.since); d >= time.Second && s.step > 0 {
 		took := "  " + cli.Clock(d)
 		text = cli.Cut(text, width-1-len(took)) + took

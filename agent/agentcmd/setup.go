@@ -299,9 +299,11 @@ func (i installing) setupFailed(ctx context.Context, commands []string, failed *
 	}
 	fix := "--setup CMD runs another command"
 	if at := failed.Step - 1; next != "" && at < len(commands) {
-		other := slices.Clone(commands)
-		other[at] = next
-		fix = "--setup " + strings.Join(quoted(other), " --setup ")
+		var flags []string
+		for _, line := range slices.Replace(slices.Clone(commands), at, at+1, next) {
+			flags = append(flags, "--setup "+env.ShellQuote(line))
+		}
+		fix = strings.Join(flags, " ")
 	}
 	text += "\nto fix: " + fix + "\nor: --setup none goes on without"
 	log := i.d.CacheDir("setup-failed.log")
@@ -320,12 +322,4 @@ func (i installing) setupFailed(ctx context.Context, commands []string, failed *
 		return fmt.Errorf("ask whether to go on without the set-up: %w", qerr)
 	}
 	return nil
-}
-
-func quoted(words []string) []string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = env.ShellQuote(w)
-	}
-	return all
 }
