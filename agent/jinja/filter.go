@@ -42,7 +42,7 @@ func (s *state) filter(name string, v any, c call) any {
 	switch name {
 	case "d", "default":
 		switch {
-		case !isUndefined(v) && (!truth(a[1]) || truth(v)):
+		case !isType[undefined](v) && (!truth(a[1]) || truth(v)):
 			return v
 		case !c.given(0, "default_value"):
 			return ""
@@ -173,11 +173,13 @@ func (s *state) int(v any, c call, otherwise any) any {
 	return nil
 }
 
+// itself is the key of a value that is sorted as it is.
+func itself(v any) any { return v }
+
 func (s *state) listFilter(name string, v any, a []any) any {
-	itself := func(v any) any { return v }
 	if name == "items" || name == "dictsort" {
 		d, ok := v.(*Dict)
-		if !ok && (name == "dictsort" || !isUndefined(v)) {
+		if !ok && (name == "dictsort" || !isType[undefined](v)) {
 			s.fail("%s of %s", name, kind(v))
 		}
 		var items []any
@@ -194,7 +196,7 @@ func (s *state) listFilter(name string, v any, a []any) any {
 		s.fail("%s of %s", name, kind(v))
 	}
 	if name == "first" {
-		if item, ok := s.iterate(v)(); ok {
+		for item := range s.iterate(v) {
 			return item
 		}
 		return undefined{"the first of no items"}
@@ -300,7 +302,7 @@ func (s *state) mapped(v any, c call) any {
 }
 
 func (s *state) selected(name string, v any, c call) any {
-	args, get := c.args, func(v any) any { return v }
+	args, get := c.args, itself
 	if strings.HasSuffix(name, "attr") {
 		if len(args) == 0 {
 			s.fail("%s without an attribute", name)

@@ -231,14 +231,13 @@ func (s *state) contains(where, what any) bool {
 		s.spend(len(w) / 16)
 		return strings.Contains(w, s.text(what))
 	case *Dict:
-		if !hashable(what) && !isUndefined(what) {
+		if !hashable(what) && !isType[undefined](what) {
 			s.fail("%s in a dict", kind(what))
 		}
 		_, ok := w.Get(what)
 		return ok
 	}
-	next := s.iterate(where)
-	for v, ok := next(); ok; v, ok = next() {
+	for v := range s.iterate(where) {
 		if s.equal(v, what) {
 			return true
 		}

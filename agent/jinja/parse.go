@@ -162,10 +162,8 @@ func (p *parser) statement() stmt {
 }
 
 func (p *parser) ifs() stmt {
-	soft := p.soft
-	p.soft = true
-	branch := p.branch
-	p.branch = true
+	soft, branch := p.soft, p.branch
+	p.soft, p.branch = true, true
 	defer func() { p.soft, p.branch = soft, branch }()
 	var tests []expr
 	var bodies []stmt

@@ -1,11 +1,13 @@
 package jinja
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 )
 
 // printer writes values: as Python's repr, or as its json.dumps.
@@ -71,7 +73,7 @@ func (p *printer) value(v any, depth int) {
 	case *Dict:
 		keys := slices.Clone(v.keys)
 		if p.sorted {
-			p.sort(keys, func(k any) any { return k }, false)
+			p.sort(keys, itself, false)
 		}
 		p.members("{", "}", len(keys), depth, func(i int) {
 			if p.json && !isType[string](keys[i]) {
@@ -85,7 +87,7 @@ func (p *printer) value(v any, depth int) {
 		if p.json {
 			p.fail("%s is not JSON serializable", kind(v))
 		}
-		if !isUndefined(v) {
+		if !isType[undefined](v) {
 			p.fail("%s as a text", kind(v))
 		}
 		p.WriteString("Undefined")
@@ -154,7 +156,7 @@ func (p *printer) string(text string) {
 		case !unicode.In(r, unicode.C, unicode.Z):
 			p.fail("the character %U, which Unicode may have gained meanwhile, in a list or dict", r)
 		case r < 0x100:
-			p.WriteString(`\x` + hex(r, 2))
+			fmt.Fprintf(p, `\x%02x`, r)
 		default:
 			p.escaped(r)
 		}
@@ -166,15 +168,11 @@ func (p *printer) string(text string) {
 func (p *printer) escaped(r rune) {
 	switch {
 	case r < 0x10000:
-		p.WriteString(`\u` + hex(r, 4))
+		fmt.Fprintf(p, `\u%04x`, r)
 	case p.json:
-		p.WriteString(`\u` + hex(0xd800+(r-0x10000)>>10, 4) + `\u` + hex(0xdc00+r&0x3ff, 4))
+		high, low := utf16.EncodeRune(r)
+		fmt.Fprintf(p, `\u%04x\u%04x`, high, low)
 	default:
-		p.WriteString(`\U` + hex(r, 8))
+		fmt.Fprintf(p, `\U%08x`, r)
 	}
-}
-
-func hex(r rune, digits int) string {
-	text := strconv.FormatInt(int64(r), 16)
-	return strings.Repeat("0", digits-len(text)) + text
 }

@@ -73,7 +73,7 @@ type state struct {
 	// what changes meanwhile.
 	keeping int
 	work    int
-	depth   int
+	depth   int // of calls of macros
 }
 
 // Render writes the template with variables. now is the time that strftime_now tells. Errors wrap [ErrUnknown],
@@ -122,14 +122,6 @@ func (s *state) capture(in *scope, run stmt) string {
 	return text
 }
 
-// enter counts nested calls; the caller calls what it returns at the end.
-func (s *state) enter() func() {
-	if s.depth++; s.depth > deepest {
-		s.fail("calls that are nested too deeply")
-	}
-	return func() { s.depth-- }
-}
-
 // macro is a macro with the variables around it.
 type macro struct {
 	name       string
@@ -141,7 +133,10 @@ type macro struct {
 }
 
 func (m *macro) call(s *state, c call) any {
-	defer s.enter()()
+	if s.depth++; s.depth > deepest {
+		s.fail("calls that are nested too deeply")
+	}
+	defer func() { s.depth-- }()
 	in := m.prepare(m.scope)
 	values := s.bind("macro "+m.name, c, m.parameters...)
 	for i, name := range m.parameters {

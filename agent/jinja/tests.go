@@ -21,11 +21,6 @@ func remainder(by, rest int64) *check {
 	return &check{0, func(s *state, v any, _ []any) bool { return s.equal(s.arithmetic("%", v, by), rest) }}
 }
 
-func isUndefined(v any) bool {
-	_, ok := v.(undefined)
-	return ok
-}
-
 func isType[T any](v any) bool {
 	_, ok := v.(T)
 	return ok
@@ -35,8 +30,8 @@ func isText(v any) bool { return isType[string](v) || isType[markup](v) }
 
 // tests are the tests that are implemented.
 var tests = map[string]*check{
-	"defined":   is(func(v any) bool { return !isUndefined(v) }),
-	"undefined": is(isUndefined),
+	"defined":   is(func(v any) bool { return !isType[undefined](v) }),
+	"undefined": is(isType[undefined]),
 	"none":      is(func(v any) bool { return v == nil }),
 	"boolean":   is(isType[bool]),
 	"true":      is(func(v any) bool { return v == true }),
@@ -55,7 +50,7 @@ var tests = map[string]*check{
 		return sized && !isType[*loop](v)
 	}},
 	"callable": is(func(v any) bool {
-		return isType[function](v) || isType[method](v) || isType[*macro](v) || isUndefined(v) || isType[*loop](v)
+		return isType[function](v) || isType[method](v) || isType[*macro](v) || isType[undefined](v) || isType[*loop](v)
 	}),
 	"odd": remainder(2, 1), "even": remainder(2, 0),
 	"divisibleby": {1, func(s *state, v any, args []any) bool { return s.equal(s.arithmetic("%", v, args[0]), int64(0)) }},

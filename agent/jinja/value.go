@@ -1,6 +1,7 @@
 package jinja
 
 import (
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -212,7 +213,7 @@ func whole(v any) (int64, bool) {
 func (s *state) equal(a, b any) bool {
 	switch x := a.(type) {
 	case undefined:
-		return isUndefined(b)
+		return isType[undefined](b)
 	case List, tuple:
 		return isType[List](a) == isType[List](b) && isType[tuple](a) == isType[tuple](b) &&
 			slices.EqualFunc(elements(a), elements(b), s.equal)
@@ -233,21 +234,21 @@ func (s *state) equal(a, b any) bool {
 // isSpace reports what Python takes for a space.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
-// iterate returns a function that gives a value's items in turn.
-func (s *state) iterate(v any) func() (any, bool) {
+// iterate yields a value's items in turn.
+func (s *state) iterate(v any) iter.Seq[any] {
 	it, ok := v.(*iterator)
 	if !ok {
 		it = &iterator{rest: s.items(v)}
 	} else if it.taken {
 		s.fail("a generator that something else reads, too")
 	}
-	return func() (any, bool) {
-		if len(it.rest) == 0 {
-			return nil, false
+	return func(yield func(any) bool) {
+		for len(it.rest) > 0 {
+			v := it.rest[0]
+			if it.rest = it.rest[1:]; !yield(v) {
+				return
+			}
 		}
-		v := it.rest[0]
-		it.rest = it.rest[1:]
-		return v, true
 	}
 }
 
