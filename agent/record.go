@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -73,18 +74,25 @@ func (r *rollout) header() (trajectory.Header, error) {
 	}
 	h.Extra["sampling"] = r.Sampling
 	h.Extra["limits"] = limitsRecord(r.limits)
-	for _, s := range r.specs {
-		// A definition in the form of OpenAI's function tools.
-		definition, err := disk.MarshalJSON(struct {
+	definitions, err := Definitions(r.specs)
+	h.Tools = slices.Concat(h.Tools, definitions)
+	return h, err
+}
+
+// Definitions describes tools in the form of OpenAI's function tools, for a trajectory's header.
+func Definitions(specs []tools.Spec) ([]json.RawMessage, error) {
+	all := make([]json.RawMessage, len(specs))
+	for i, s := range specs {
+		var err error
+		all[i], err = disk.MarshalJSON(struct {
 			Type     string     `json:"type"`
 			Function tools.Spec `json:"function"`
 		}{"function", s})
 		if err != nil {
-			return h, fmt.Errorf("describe the tool %s: %w", s.Name, err)
+			return nil, fmt.Errorf("describe the tool %s: %w", s.Name, err)
 		}
-		h.Tools = append(slices.Clip(h.Tools), definition)
 	}
-	return h, nil
+	return all, nil
 }
 
 func limitsRecord(l Limits) map[string]any {

@@ -8,8 +8,6 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/trajectory"
-	"deepswe/env/disk"
-	"deepswe/tools"
 )
 
 func (c *call) prompt() string { return hex.EncodeToString(c.key[:16]) }
@@ -21,7 +19,7 @@ func (g *gateway) record(c *call, answer *agent.Reply) error {
 	if len(c.chain.replies) == 0 {
 		said = c.path // a new conversation, or one that begins like another
 		var err error
-		if definitions, err = define(c.tools); err != nil {
+		if definitions, err = agent.Definitions(c.tools); err != nil {
 			return err
 		}
 	}
@@ -117,15 +115,4 @@ func (g *gateway) header(definitions []json.RawMessage) trajectory.Header {
 	}
 	h.Extra["dir"], h.Extra["sampling"] = g.dir, g.Sampling
 	return h
-}
-
-func define(specs []tools.Spec) ([]json.RawMessage, error) {
-	all := make([]json.RawMessage, len(specs))
-	for i, s := range specs {
-		var err error
-		if all[i], err = disk.MarshalJSON(map[string]any{"type": "function", "function": s}); err != nil {
-			return nil, fmt.Errorf("describe the tool %s: %w", s.Name, err)
-		}
-	}
-	return all, nil
 }
