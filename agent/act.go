@@ -31,8 +31,7 @@ func (r *rollout) perform(ctx context.Context, reply Message, reading Reading, k
 	if err := r.recordObservations(reply, messages, results, len(known)); err != nil {
 		return SandboxError, err
 	}
-	r.messages = append(r.messages, messages...)
-	r.budget.add(messages...)
+	r.append(messages...)
 	return stop, nil
 }
 

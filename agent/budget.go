@@ -57,16 +57,14 @@ func (b *budget) prompt() int { return b.counted + (b.pending+bytesPerToken-1)/b
 // reserve returns how many tokens must remain for a reply, so that the model can still submit.
 func (b *budget) reserve() int { return min(4096, b.context/8) }
 
-// full reports whether the context has no room for another reply.
-func (b *budget) full() bool { return b.context > 0 && b.prompt()+b.reserve() > b.context }
-
-// nearlyFull reports whether the model should be asked to finish.
-func (b *budget) nearlyFull() bool {
-	return b.context > 0 && b.prompt()*100 >= (b.context-b.reserve())*warnAt
-}
-
 // usable returns how many tokens of the context a prompt may take.
 func (b *budget) usable() int { return b.context - b.reserve() }
+
+// full reports whether the context has no room for another reply.
+func (b *budget) full() bool { return b.context > 0 && b.prompt() > b.usable() }
+
+// nearlyFull reports whether the model should be asked to finish.
+func (b *budget) nearlyFull() bool { return b.context > 0 && b.prompt()*100 >= b.usable()*warnAt }
 
 // above reports whether the prompt takes more than the given percentage of the usable context.
 func (b *budget) above(percent int) bool {
@@ -85,7 +83,7 @@ func (b *budget) room() (bytes int, bounded bool) {
 	if b.context <= 0 {
 		return 0, false
 	}
-	return max(0, b.context-b.reserve()-b.prompt()) * bytesPerToken, true
+	return max(0, b.usable()-b.prompt()) * bytesPerToken, true
 }
 
 // left returns how many tokens the next reply may take; 0 means unknown.

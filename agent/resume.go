@@ -60,14 +60,6 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 // new sandbox.
 var ErrPrefix = errors.New("a call of another rollout's beginning has a different result when it is run again")
 
-// settle makes the repository appear to the model at the path that the conversation uses, wherever it is in the new
-// sandbox.
-func (r *rollout) settle() {
-	if r.dir != r.root {
-		r.tools = moved{Tools: r.tools, seen: r.dir, real: r.root}
-	}
-}
-
 // moved is a sandbox in which the model uses the path that the repository had before the sandbox was replaced.
 type moved struct {
 	Tools
@@ -151,7 +143,7 @@ func (r *rollout) reopen(f Format, known []Message) error {
 func (r *rollout) follow(events []trajectory.Event) error {
 	for _, e := range events {
 		if e.Kind == trajectory.KindMessage {
-			r.append([]Message{*e.Message})
+			r.append(*e.Message)
 			continue
 		}
 		r.out.Usage.Add(e.Compaction.Usage)
@@ -163,7 +155,7 @@ func (r *rollout) follow(events []trajectory.Event) error {
 }
 
 // append adds messages to the conversation that are already recorded.
-func (r *rollout) append(messages []Message) {
+func (r *rollout) append(messages ...Message) {
 	r.messages = append(r.messages, messages...)
 	r.budget.add(messages...)
 }
@@ -200,7 +192,7 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 	}
 	r.restore(results, turn.Turn)
 	stop, _ := r.judge(results)
-	r.append(known)
+	r.append(known...)
 	if !last || turn.told > 0 || r.goesOn(turn, stop) {
 		stop = ""
 		r.out.Answer = ""
@@ -261,7 +253,7 @@ func (r *rollout) instruct(h trajectory.Header) (StopReason, error) {
 	if err := r.record(trajectory.MessageEvent(m)); err != nil {
 		return SandboxError, err
 	}
-	r.append([]Message{m})
+	r.append(m)
 	return "", nil
 }
 

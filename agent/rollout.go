@@ -150,7 +150,9 @@ func (r *rollout) start(f Format, messages []Message) {
 		r.compaction = r.Compact(f)
 	}
 	r.tools = r.toolsFor(f)
-	r.settle()
+	if r.dir != r.root { // a resumed conversation keeps the path that it began with
+		r.tools = moved{Tools: r.tools, seen: r.dir, real: r.root}
+	}
 	r.specs = r.tools.Specs()
 	r.budget = budget{context: r.limits.Context}
 	r.budget.add(messages...)
