@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"deepswe/agent/trajectory"
+	"deepswe/env/disk"
 	"deepswe/tools"
 )
 
@@ -194,10 +195,8 @@ func typed(specs []tools.Spec, tool, key, value string) string {
 	if kind := schema.Properties[key].Type; len(kind) == 0 || bytes.Contains(kind, []byte(`"string"`)) {
 		return quoted(value)
 	}
-	for python, name := range map[string]string{"True": "true", "False": "false", "None": "null"} {
-		if value == python {
-			return name
-		}
+	if name, ok := map[string]string{"True": "true", "False": "false", "None": "null"}[value]; ok { // Python's
+		return name
 	}
 	if json.Valid([]byte(value)) {
 		return value
@@ -206,11 +205,8 @@ func typed(specs []tools.Spec, tool, key, value string) string {
 }
 
 func quoted(s string) string {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string has JSON
-	return strings.TrimSuffix(b.String(), "\n")
+	raw, _ := disk.MarshalJSON(s) // a string has JSON
+	return string(raw)
 }
 
 // objects reads calls that are JSON objects.

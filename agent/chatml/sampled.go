@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"deepswe/agent/trajectory"
 )
@@ -47,10 +48,8 @@ var errNotASCII = errors.New("the reply has characters beyond ASCII")
 // Find returns the range of a reply's tokens that contain the last occurrence of a word.
 func (c *Codec) Find(completion []int32, word string) (from, to int, err error) {
 	text := c.tokens.Decode(completion)
-	for _, r := range text {
-		if r > 127 {
-			return 0, 0, errNotASCII
-		}
+	if strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return 0, 0, errNotASCII
 	}
 	begin := strings.LastIndex(text, word)
 	if word == "" || begin < 0 {

@@ -1,7 +1,6 @@
 package foreign
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -10,6 +9,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/llm"
+	"deepswe/env/disk"
 	"deepswe/tools"
 )
 
@@ -104,13 +104,11 @@ func canonical(text string) string {
 	if json.Unmarshal([]byte(text), &value) != nil {
 		return text
 	}
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if e.Encode(value) != nil {
+	ordered, err := disk.MarshalJSON(value)
+	if err != nil {
 		return text
 	}
-	return strings.TrimSpace(out.String())
+	return string(ordered)
 }
 
 // settle brings the messages into the form that chat templates know: one system message, at the beginning. What an

@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -103,19 +104,13 @@ func (p *Player) start(ctx context.Context, g *gateway, sb env.Sandbox) (env.Res
 	}
 	key := "sk-" + rand.Text()
 	defer g.listen(l, key)()
-	length := assumed
-	if g.Limits.Context > 0 {
-		length = g.Limits.Context
-	}
+	length := cmp.Or(max(g.Limits.Context, 0), assumed)
 	v := values{
 		"agent": Folder, "version": p.Recipe.Version, "home": home, "url": "http://127.0.0.1:" + strconv.Itoa(port),
 		"key": key, "model": modelName, "context": strconv.Itoa(length), "prompt_file": promptFile,
 	}
-	files := maps.Clone(p.Recipe.Files)
-	if files == nil {
-		files = map[string]string{}
-	}
-	for path, text := range files {
+	files := map[string]string{}
+	for path, text := range p.Recipe.Files {
 		files[path] = v.fill(text)
 	}
 	if _, err := sb.Run(ctx, env.Command{Line: "mkdir -p -m 700 " + home, Dir: "/"}); err != nil {

@@ -2,6 +2,7 @@ package foreign
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -83,10 +84,7 @@ func (g *gateway) handler(key string) http.Handler {
 }
 
 func knows(r *http.Request, key string) bool {
-	given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if own := r.Header.Get("X-Api-Key"); own != "" {
-		given = own
-	}
+	given := cmp.Or(r.Header.Get("X-Api-Key"), strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
 	return subtle.ConstantTimeCompare([]byte(given), []byte(key)) == 1
 }
 
