@@ -72,10 +72,9 @@ func (c *Client) Check(ctx context.Context) (Health, error) {
 // Where the model is as sure of itself as that, both are the same here, and it does not matter yet.
 func (c *Client) rawLogprobs(ctx context.Context) bool {
 	const cold, doubt = 0.01, -0.5
-	temperature := cold
 	few := agent.Request{
 		Messages:  []agent.Message{{Role: agent.RoleUser, Content: "Write a few words that nobody could guess."}},
-		MaxTokens: 8, Tokens: true, Sampling: agent.OnPolicy(&temperature),
+		MaxTokens: 8, Tokens: true, Sampling: agent.OnPolicy(new(cold)),
 	}
 	reply, err := c.Complete(ctx, few)
 	if err != nil || reply.Tokens == nil {

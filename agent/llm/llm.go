@@ -100,7 +100,8 @@ func New(o Options) (*Client, error) {
 	if o.Transport == nil {
 		o.Transport = newTransport()
 	}
-	c := &Client{o: o, base: base.String(), name: base.Redacted(), sleep: sleep, outage: newOutage()}
+	c := &Client{o: o, base: base.String(), name: base.Redacted(), sleep: sleep}
+	c.outage.probing = make(chan struct{}, 1)
 	c.model.Store(&o.Model)
 	// A redirected POST would arrive as a GET without a body: better to say where the endpoint went.
 	c.http = &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {

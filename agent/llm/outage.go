@@ -19,8 +19,6 @@ type outage struct {
 	probing chan struct{}
 }
 
-func newOutage() outage { return outage{probing: make(chan struct{}, 1)} }
-
 const (
 	// probeEvery is the time between two looks for a server that is gone, remindEvery between two warnings about it.
 	probeEvery  = 3 * time.Second

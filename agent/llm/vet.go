@@ -32,7 +32,7 @@ func (c *Client) Vet(ctx context.Context, temperature float64) error {
 		return untrainable("its logprobs are those from before the temperature, and the temperature is %g; to fix: start "+
 			"vLLM with --logprobs-mode processed_logprobs, or sample at temperature 1", temperature)
 	}
-	if zeros(s.Logprobs) {
+	if len(s.Logprobs) > 4 && !slices.ContainsFunc(s.Logprobs, func(v float64) bool { return v != 0 }) {
 		return untrainable("all of %d logprobs are 0; to fix: let the server return them", len(s.Logprobs))
 	}
 	if temperature == 1 {
@@ -57,21 +57,12 @@ func vetting(temperature float64) agent.Request {
 	}
 }
 
-func zeros(logprobs []float64) bool {
-	for _, v := range logprobs {
-		if v != 0 {
-			return false
-		}
-	}
-	return len(logprobs) > 4
-}
-
 // driftAllowed is how much a second scoring may differ in the mean: numbers of low precision do, by some hundredths.
 const driftAllowed = 0.1
 
 // rescore lets the server score its own sample. A server that cannot do this is accepted.
 func (c *Client) rescore(ctx context.Context, s *agent.Sample) error {
-	again, err := c.Score(ctx, append(append([]int32(nil), s.PromptIDs...), s.CompletionIDs...))
+	again, err := c.Score(ctx, slices.Concat(s.PromptIDs, s.CompletionIDs))
 	if failed, ok := errors.AsType[*Error](err); ok && !failed.gone {
 		return nil
 	}
@@ -98,9 +89,9 @@ func (c *Client) Score(ctx context.Context, ids []int32) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	zero := 0.0
 	b := &completionBody{
-		Model: model, Prompt: ids, MaxTokens: 1, PromptLogprobs: new(int), Sampling: agent.Sampling{Temperature: &zero},
+		Model: model, Prompt: ids, MaxTokens: 1, PromptLogprobs: new(int),
+		Sampling: agent.Sampling{Temperature: new(0.0)},
 	}
 	var answer textCompletion
 	err = c.retry(ctx, c.patience(agent.Request{}), func(ctx context.Context, _ *dialect) *Error {
@@ -153,10 +144,10 @@ func (c *Client) findFilter(ctx context.Context, temperature float64) error {
 	r := vetting(temperature)
 	r.Tokens, r.MaxTokens = false, filterTokens
 	spelled, err := c.Spell(ctx, r, likeliest)
+	if failed, ok := errors.AsType[*Error](err); ok && !failed.gone {
+		return nil
+	}
 	if err != nil {
-		if failed, ok := errors.AsType[*Error](err); ok && !failed.gone {
-			return nil
-		}
 		return err
 	}
 	filters := []filter{
