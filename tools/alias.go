@@ -8,53 +8,31 @@ import (
 	"deepswe/env/disk"
 )
 
-// aliases maps other agents' names for these tools, in lower case, to ours, with the parameters that have different
-// names there. Our own names are here for their parameters.
-var aliases = map[string]struct {
-	name       string
-	parameters map[string]string
-}{
-	"bash":                        {"execute_bash", nil},
-	"shell":                       {"execute_bash", nil},
-	"terminal":                    {"execute_bash", nil},
-	"run_command":                 {"execute_bash", nil},
-	"run_shell_command":           {"execute_bash", nil},
-	"execute_command":             {"execute_bash", nil},
-	"run_terminal_cmd":            {"execute_bash", nil},
-	"file_editor":                 {"file_editor", files},
-	"str_replace_editor":          {"file_editor", files},
-	"str_replace_based_edit_tool": {"file_editor", files},
-	"edit":                        {"file_editor", files},
-	"edit_file":                   {"file_editor", files},
-	"replace":                     {"file_editor", files},
-	"str_replace":                 {"file_editor", files},
-	"multiedit":                   {"file_editor", files},
-	"read":                        {"file_editor", files},
-	"read_file":                   {"file_editor", files},
-	"view":                        {"file_editor", files},
-	"create_file":                 {"file_editor", files},
-	"write":                       {"file_editor", files},
-	"write_file":                  {"file_editor", files},
-	"search":                      {"search", searches},
-	"grep":                        {"search", searches},
-	"submit":                      {"finish", nil},
+// aliases maps other agents' names for these tools, in lower case, to ours. Our own names are here because models give
+// other agents' parameters to our tools, too.
+var aliases = map[string]string{
+	"bash": "execute_bash", "shell": "execute_bash", "terminal": "execute_bash", "run_command": "execute_bash",
+	"run_shell_command": "execute_bash", "execute_command": "execute_bash", "run_terminal_cmd": "execute_bash",
+	"file_editor": "file_editor", "str_replace_editor": "file_editor", "str_replace_based_edit_tool": "file_editor",
+	"search": "search", "grep": "search", "submit": "finish",
 }
 
-var (
-	files = map[string]string{
-		"file_path": "path", "filename": "path", "content": "file_text", "contents": "file_text",
-		"old_string": "old_str", "new_string": "new_str", "insert_text": "new_str",
-		"oldText": "old_str", "newText": "new_str",
-	}
-	searches = map[string]string{"pattern": "search_term", "query": "search_term"}
-)
-
-// implied maps tools of other agents to the command of file_editor that they correspond to.
+// implied maps further tools of other agents to the command of file_editor that they correspond to.
 var implied = map[string]string{
 	"edit": "str_replace", "edit_file": "str_replace", "multiedit": "str_replace", "replace": "str_replace",
 	"str_replace": "str_replace",
 	"read":        "view", "read_file": "view", "view": "view",
 	"create_file": "create", "write": "create", "write_file": "create",
+}
+
+// parameters maps other agents' names for the parameters of our tools to ours.
+var parameters = map[string]map[string]string{
+	"file_editor": {
+		"file_path": "path", "filename": "path", "content": "file_text", "contents": "file_text",
+		"old_string": "old_str", "new_string": "new_str", "insert_text": "new_str",
+		"oldText": "old_str", "newText": "new_str",
+	},
+	"search": {"pattern": "search_term", "query": "search_term"},
 }
 
 // Instead returns a sentence about what to do in place of a tool of other agents that has no counterpart here, after a
@@ -73,18 +51,21 @@ func Resolve(specs []Spec, c Call) Call {
 		return slices.ContainsFunc(specs, func(s Spec) bool { return s.Name == name })
 	}
 	theirs := strings.ToLower(c.Name)
-	a, ok := aliases[theirs]
-	if !ok || !known(a.name) || known(c.Name) && c.Name != a.name {
+	ours, command := aliases[theirs], implied[theirs]
+	if command != "" {
+		ours = "file_editor"
+	}
+	if !known(ours) || known(c.Name) && c.Name != ours {
 		return c
 	}
-	args := renamed(c.Args, a.parameters)
+	args := renamed(c.Args, parameters[ours])
 	if edits, ok := args["edits"]; ok {
-		args["edits"] = renamedEdits(edits, a.parameters)
+		args["edits"] = renamedEdits(edits, parameters[ours])
 	}
-	if command, ok := implied[theirs]; ok && args["command"] == "" {
+	if command != "" && args["command"] == "" {
 		args["command"] = command
 	}
-	c.Name, c.Args = a.name, args
+	c.Name, c.Args = ours, args
 	return c
 }
 
