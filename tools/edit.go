@@ -105,12 +105,12 @@ func (e *fileEditor) create(ctx context.Context, sb Sandbox, path string, lint b
 	}
 	e.remember(path, step{created: true, version: info.Version})
 	f := file{text: newText([]byte(content)), path: path, size: int64(len(content))}
-	if f.lines() == 0 {
+	if f.lines == 0 {
 		return fmt.Sprintf("File created successfully at: %s. It is empty.", name(path)), nil
 	}
 	heading := fmt.Sprintf("File created successfully at: %s (%s). Here's the result of running `cat -n` on the "+
 		"file:", name(path), f.length())
-	return render(heading, f, span{1, f.lines()}, nil), nil
+	return render(heading, f, span{1, f.lines}, nil), nil
 }
 
 // planInsert parses the parameters of insert and returns a function that computes the change to a file.
@@ -124,7 +124,7 @@ func planInsert(p *params) (func(file) (change, error), error) {
 		return nil, err
 	}
 	return func(f file) (change, error) {
-		n := f.lines()
+		n := f.lines
 		if after < 0 || after > n {
 			return change{}, tell("Invalid insert_line parameter: %d. It must be in [0, %d]: %s has %s. No changes were "+
 				"made.", after, n, name(f.path), f.length())
@@ -153,7 +153,7 @@ func planInsert(p *params) (func(file) (change, error), error) {
 // snippet shows the lines around an edit.
 func snippet(done, path string, after []byte, at, length int) string {
 	f := file{text: newText(after), path: path, size: int64(len(after))}
-	if f.lines() == 0 {
+	if f.lines == 0 {
 		return done + " It is now empty."
 	}
 	first := max(1, f.lineAt(at)-snippetLines)
@@ -161,7 +161,7 @@ func snippet(done, path string, after []byte, at, length int) string {
 	if length > 0 {
 		end = at + length - 1
 	}
-	last := min(f.lines(), f.lineAt(end)+snippetLines)
+	last := min(f.lines, f.lineAt(end)+snippetLines)
 	around := span{first, last}
 	return render(fmt.Sprintf("%s Here's the result of running `cat -n` on a snippet of it "+
 		"(%v):", done, around), f, around, nil)

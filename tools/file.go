@@ -50,9 +50,9 @@ func (f file) cut() bool { return int64(len(f.data)) < f.size }
 // length returns the number of lines as a phrase.
 func (f file) length() string {
 	if f.cut() {
-		return fmt.Sprintf("more than %s", plural(f.lines(), "line"))
+		return fmt.Sprintf("more than %s", plural(f.lines, "line"))
 	}
-	return plural(f.lines(), "line")
+	return plural(f.lines, "line")
 }
 
 // peculiarities describes properties of a file's bytes that its view does not show, or shows differently.

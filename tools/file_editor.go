@@ -92,9 +92,6 @@ const (
 func (e *fileEditor) remember(path string, s step) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.past == nil {
-		e.past = make(history)
-	}
 	steps := append(e.past[path], s)
 	size := 0
 	for i, s := range slices.Backward(steps) {

@@ -67,7 +67,7 @@ func nearest(f file, lines []string) (window, bool) {
 
 // compare describes the window of a file that starts at line first.
 func compare(f file, lines []string, first int) window {
-	w := window{span: span{first, min(f.lines(), first+len(lines)-1)}, spacesOnly: true, difference: -1}
+	w := window{span: span{first, min(f.lines, first+len(lines)-1)}, spacesOnly: true, difference: -1}
 	next, stop := iter.Pull2(f.from(first))
 	defer stop()
 	for i, l := range lines {
@@ -107,7 +107,7 @@ func likeliest(f file, lines []string) (window, bool) {
 	if best == 0 {
 		return window{}, false
 	}
-	return window{span: span{max(1, best-1), min(f.lines(), best+1)}, difference: -1}, true
+	return window{span: span{max(1, best-1), min(f.lines, best+1)}, difference: -1}, true
 }
 
 // whiteSpaceDifference shows the first line that differs, with its whitespace made visible.

@@ -152,7 +152,7 @@ func FuzzPythonFolds(f *testing.F) {
 		if err != nil {
 			return
 		}
-		at, lines := 0, newText([]byte(src)).lines()
+		at, lines := 0, newText([]byte(src)).lines
 		for _, s := range folds {
 			if s.first <= at || s.last < s.first || s.last > lines {
 				t.Fatalf("%v of %d lines in %q", folds, lines, src)

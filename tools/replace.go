@@ -185,7 +185,7 @@ func noMatch(f file, before string) error {
 	if numbered(lines) {
 		return tell("%s It seems to include the line numbers of a view: remove them.", message)
 	}
-	if f.lines() == 0 {
+	if f.lines == 0 {
 		return tell("%s The file is empty.", message)
 	}
 	w, ok := nearest(f, lines)

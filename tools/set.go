@@ -97,7 +97,7 @@ func New(o Options) *Set {
 	if o.CommandTimeout <= 0 {
 		o.CommandTimeout = 90 * time.Second
 	}
-	editor := &fileEditor{timeout: o.CommandTimeout, native: o.Native}
+	editor := &fileEditor{timeout: o.CommandTimeout, native: o.Native, past: history{}}
 	bash := &bash{timeout: o.CommandTimeout, native: o.Native}
 	s := &Set{tools: []tool{
 		{newSpec("file_editor", fileEditorDescription, fileEditorSchema, o), editor.run},

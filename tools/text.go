@@ -13,19 +13,17 @@ import (
 // last line feed does not start another line. There is no index of lines, because for a file of line feeds it would
 // be many times larger than the file.
 type text struct {
-	data []byte
-	n    int
+	data  []byte
+	lines int // how many there are
 }
 
 func newText(data []byte) text {
-	t := text{data: data, n: bytes.Count(data, []byte("\n"))}
+	t := text{data: data, lines: bytes.Count(data, []byte("\n"))}
 	if t.unfinished() {
-		t.n++
+		t.lines++
 	}
 	return t
 }
-
-func (t text) lines() int { return t.n }
 
 // from yields the lines from line n on, with their numbers and without line feeds.
 func (t text) from(n int) iter.Seq2[int, []byte] {
@@ -56,7 +54,7 @@ func (t text) offset(n int) int {
 // lineAt returns the number of the line that contains the byte at the offset; the last line for the end of the
 // text.
 func (t text) lineAt(offset int) int {
-	return max(1, min(t.n, bytes.Count(t.data[:offset], []byte("\n"))+1))
+	return max(1, min(t.lines, bytes.Count(t.data[:offset], []byte("\n"))+1))
 }
 
 // unfinished reports whether the last line has no line feed.

@@ -48,11 +48,11 @@ func view(ctx context.Context, sb Sandbox, path string, p *params) (string, erro
 		p.note("%s", s)
 	}
 	switch {
-	case f.lines() == 0:
+	case f.lines == 0:
 		return fmt.Sprintf("The file %s is empty.", name(f.path)), nil
 	case ranged:
 		return viewRange(f, first, last, p)
-	case concise && isPython(path) && (forced || f.lines() > condenseAbove):
+	case concise && isPython(path) && (forced || f.lines > condenseAbove):
 		return viewCondensed(f, p), nil
 	case forced:
 		p.note("concise only applies to Python files.")
@@ -64,11 +64,11 @@ func isPython(p string) bool { return path.Ext(p) == ".py" || path.Ext(p) == ".p
 
 func viewWhole(f file) string {
 	heading := fmt.Sprintf("Here's the result of running `cat -n` on %s (%s):", name(f.path), f.length())
-	return render(heading, f, span{1, f.lines()}, nil)
+	return render(heading, f, span{1, f.lines}, nil)
 }
 
 func viewRange(f file, first, last int, p *params) (string, error) {
-	n := f.lines()
+	n := f.lines
 	if first < 1 {
 		p.note("line numbers start at 1, so view_range was adjusted.")
 		first = 1
@@ -101,14 +101,13 @@ func viewCondensed(f file, p *params) string {
 	folds, err := pythonFolds(f.data)
 	if err != nil {
 		p.note("the file is not valid Python (brackets, strings or indentation are unbalanced), so it is shown in full.")
-		return viewWhole(f)
 	}
 	if len(folds) == 0 {
 		return viewWhole(f)
 	}
 	heading := fmt.Sprintf("Here's a condensed view of %s (%s) with the bodies of functions elided. "+
 		"Use view_range to view a part in full, or concise=false to view everything.", name(f.path), f.length())
-	return render(heading, f, span{1, f.lines()}, folds)
+	return render(heading, f, span{1, f.lines}, folds)
 }
 
 // render shows numbered lines below a heading, up to the limit.
@@ -117,8 +116,8 @@ func render(heading string, f file, lines span, folds []span) string {
 	b.WriteString(heading + "\n")
 	crlf := crlf(f.data)
 	most := b.Len() + maxChars
-	b.Grow(min(maxChars, len(f.data)+8*f.lines()))
-	shortened, complete := false, lines.last == f.lines() && !f.cut()
+	b.Grow(min(maxChars, len(f.data)+8*f.lines))
+	shortened, complete := false, lines.last == f.lines && !f.cut()
 	hidden := 0 // the last line of the current fold
 	for n, line := range f.from(lines.first) {
 		if n > lines.last {
