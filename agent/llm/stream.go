@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,7 +35,7 @@ func receive(ctx context.Context, x *exchange, onText func(string)) (completion,
 			}
 			err = fmt.Errorf("%w in %q", err, readable(string(raw)))
 		}
-		if x.events.done || j.finished() && isBroken(err) {
+		if x.events.done || j.finish != "" && isBroken(err) {
 			return j.completion(), nil
 		}
 		if j.started && ctx.Err() == nil {
@@ -74,23 +75,15 @@ type joinedCall struct {
 	arguments strings.Builder
 }
 
-func (j *joined) finished() bool { return j.finish != "" }
-
 func (j *joined) add(c completion, onText func(string)) {
-	if c.Model != "" {
-		j.model = c.Model
-	}
-	if c.Usage != nil { // its own chunk has no choice
-		j.usage = c.Usage
-	}
+	j.model = cmp.Or(c.Model, j.model)
+	j.usage = cmp.Or(c.Usage, j.usage) // its own chunk has no choice
 	if len(c.Choices) == 0 {
 		return
 	}
 	j.chosen = true
 	first := c.Choices[0]
-	if first.FinishReason != "" {
-		j.finish = first.FinishReason
-	}
+	j.finish = cmp.Or(first.FinishReason, j.finish)
 	d := first.Delta
 	j.content.WriteString(string(d.Content))
 	j.refusal.WriteString(string(d.Refusal))
@@ -99,12 +92,7 @@ func (j *joined) add(c completion, onText func(string)) {
 	for _, piece := range d.ToolCalls {
 		j.size += len(piece.Function.Arguments) + len(piece.Function.Name) + len(piece.ID) + 64
 		call := j.call(piece)
-		if call.name == "" {
-			call.name = piece.Function.Name
-		}
-		if call.id == "" {
-			call.id = piece.ID
-		}
+		call.name, call.id = cmp.Or(call.name, piece.Function.Name), cmp.Or(call.id, piece.ID)
 		call.arguments.WriteString(string(piece.Function.Arguments))
 	}
 	if d.thoughts() != "" || d.Content != "" {
