@@ -155,13 +155,12 @@ func (c *Check) judge(before, old, after Tests) {
 	}
 	c.Fixed = slices.Collect(maps.Keys(fixed))
 	for name, passed := range after {
-		if was, there := before[name]; there && was == passed && !fixed[name] {
+		was, there := before[name]
+		onOld, brought := old[name]
+		switch {
+		case there && was == passed && !fixed[name]:
 			c.Unchanged++
-		}
-	}
-	for name, passed := range after {
-		_, there := before[name]
-		if was, brought := old[name]; !passed && !there && c.based && !failed(c.Base) && (was || !brought) {
+		case !there && !passed && c.based && !failed(c.Base) && (onOld || !brought):
 			c.Broke = append(c.Broke, name)
 		}
 	}
