@@ -25,12 +25,10 @@ func (s *screen) raced(r raced) {
 	s.race[r.Attempt] = text
 	if r.Ended {
 		s.race[r.Attempt] = ""
-		for i, l := range cli.Wrap(text, s.Width()-5) {
-			if i == 0 {
-				s.Line(fmt.Sprintf("#%-2d %s", r.Attempt, l))
-				continue
-			}
-			s.Line("    " + l)
+		label := fmt.Sprintf("#%-2d ", r.Attempt)
+		for _, l := range cli.Wrap(text, s.Width()-5) {
+			s.Line(label + l)
+			label = "    "
 		}
 	}
 }
@@ -46,12 +44,10 @@ func (s *screen) chosen(c *cli.RaceResult) {
 			label = ""
 		}
 	}
-	for i, reason := range strings.Split(c.Reason, "; ") {
-		if i == 0 {
-			line("chosen", fmt.Sprintf("#%d of %d: %s", c.Winner, c.Attempts, reason))
-			continue
-		}
-		line("", reason)
+	label, which := "chosen", fmt.Sprintf("#%d of %d: ", c.Winner, c.Attempts)
+	for reason := range strings.SplitSeq(c.Reason, "; ") {
+		line(label, which+reason)
+		label, which = "", ""
 	}
 	for _, i := range slices.Sorted(maps.Keys(c.Losers)) {
 		line("", fmt.Sprintf("not #%d: %s", i, c.Losers[i]))

@@ -2,6 +2,7 @@ package prompt
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -55,10 +56,7 @@ type parameter struct {
 // kind describes the values of a parameter: "integer", "array of integer", "string, required, one of: view,
 // create".
 func (p parameter) kind() string {
-	words := []string{p.Type}
-	if p.Type == "" {
-		words[0] = "any"
-	}
+	words := []string{cmp.Or(p.Type, "any")}
 	if p.Items.Type != "" {
 		words[0] += " of " + p.Items.Type
 	}

@@ -243,10 +243,8 @@ type workerKey struct{}
 // continues, for example with grading, which a gate limits. It also applies to retries. Outside an Engine, and
 // after the first call, it does nothing.
 func Release(ctx context.Context) {
-	if w, ok := ctx.Value(workerKey{}).(*worker); ok {
-		if w.release() {
-			w.early()
-		}
+	if w, ok := ctx.Value(workerKey{}).(*worker); ok && w.release() {
+		w.early()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -28,10 +29,8 @@ func (t *Tokenizer) ranked(tokens [][]byte, first int32, special []addedToken) e
 			t.single[text[0]] = id
 		}
 	}
-	for b, id := range t.single {
-		if id < 0 {
-			return fmt.Errorf("the byte %#x has no token", b)
-		}
+	if b := slices.Index(t.single[:], -1); b >= 0 {
+		return fmt.Errorf("the byte %#x has no token", b)
 	}
 	type merge struct{ a, b, id int32 }
 	var all []merge

@@ -72,8 +72,7 @@ func Record(events []Event) (*Recording, error) {
 		case KindCompaction:
 			r.Compactions = append(r.Compactions, *e.Compaction)
 		case KindStop:
-			stop := *e.Stop
-			r.Stop = &stop
+			r.Stop = new(*e.Stop)
 		}
 	}
 	return r, nil
