@@ -15,9 +15,6 @@ import (
 	"deepswe/env/forge"
 )
 
-// noteDropped is the event that the user does not want the patch.
-const noteDropped = "dropped"
-
 // asksDecision reports whether the user is asked what becomes of the patch, because no flag says it and there is
 // somebody to ask.
 func (s *solving) asksDecision(report outcome) bool {

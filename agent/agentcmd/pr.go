@@ -228,18 +228,12 @@ func showDraft(out io.Writer, d *forge.Draft) {
 	}
 }
 
-// noteProposed is the event of a pull request; its data is a [forge.Published].
-const noteProposed = "proposed"
-
 // proposed is the address of the run's last pull request; empty if there is none.
 func (s *solveRun) proposed() string {
 	var last forge.Published
 	lastNote(s.Notes, noteProposed, &last)
 	return last.URL
 }
-
-// noteVerified is the event of a patch that was tested; its data is a verification.
-const noteVerified = "verified"
 
 // verification says how a patch was tested.
 type verification struct {

@@ -121,7 +121,7 @@ func (s *solveRun) readSummary() (attempt.Summary, bool) {
 	return sum, err == nil
 }
 
-// name returns the run's name for a command line: its id, or its path if that is not the default one.
+// runName returns the run's name for a command line: its id, or its path if that is not the default one.
 func runName(d Deps, path string) string {
 	if id := filepath.Base(path); d.RunDir(id) == path {
 		return id
@@ -137,6 +137,9 @@ const (
 	noteDelivered   = "delivered" // its data is a delivery
 	noteUndone      = "undone"    // the last delivery was taken back
 	noteChosen      = "chosen"    // its data is a chosenAttempt
+	noteVerified    = "verified"  // the patch was tested; its data is a verification
+	noteProposed    = "proposed"  // its data is a [forge.Published]
+	noteDropped     = "dropped"   // the user does not want the patch
 )
 
 // continuation is a further instruction.

@@ -288,6 +288,3 @@ func verdict(o run.Outcome) string {
 	_ = json.Unmarshal(o.Detail, &d) // one that failed has none
 	return d.Status
 }
-
-// shownLines is how much of a long text is shown without --full.
-const shownLines = 30

@@ -14,6 +14,9 @@ import (
 	"deepswe/agent/trajectory"
 )
 
+// shownLines is how much of a long text is shown without --full.
+const shownLines = 30
+
 func viewTrajectory(out io.Writer, o viewOptions, path string) error {
 	rec, err := trajectory.Open(path)
 	if err != nil {
