@@ -126,10 +126,7 @@ func (s *solving) checkPull(ctx context.Context, in input) error {
 
 // nameRun chooses the run's ID and its directory: the one that --out names, or a new one in the default location.
 func (s *solving) nameRun() (id, path string, err error) {
-	id = s.id
-	if id == "" {
-		id = s.d.RunID()
-	}
+	id = cmp.Or(s.id, s.d.RunID())
 	path, err = filepath.Abs(cmp.Or(s.o.out, s.d.RunDir(id)))
 	if err == nil && run.Exists(path) {
 		err = fmt.Errorf("%s holds a run already: choose another --out", path)

@@ -14,7 +14,7 @@ func TestTopics(t *testing.T) {
 		placed = append(placed, topic.flags...)
 	}
 	shown := 0
-	newSolve(Deps{}).Flags().VisitAll(func(f *pflag.Flag) {
+	solveCommand(Deps{}, new(solveOptions)).Flags().VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(placed, f.Name) {
 			t.Errorf("--%s is in no topic, and not usual", f.Name)
 		}

@@ -47,7 +47,7 @@ type Pages interface {
 
 // New returns the commands about a rollout.
 func New(d Deps) []*cobra.Command {
-	solve := newSolve(d)
+	solve := solveCommand(d, new(solveOptions))
 	all := []*cobra.Command{solve, newRuns(d), newApply(d), newBranch(d), newPR(d), newACP(d), newUndo(d)}
 	all = append(all, newReplay(d), newView(d))
 	return append(all, newTopics(solve)...)
@@ -125,8 +125,6 @@ EXIT STATUS
   0 solved · 2 wrong usage · 3 finished without a patch · 4 a limit was
   reached, the patch so far is saved · 5 the endpoint failed · 6 the sandbox
   failed · 130 interrupted, the patch so far is saved`
-
-func newSolve(d Deps) *cobra.Command { return solveCommand(d, new(solveOptions)) }
 
 // solveCommand returns the command, whose flags set o.
 func solveCommand(d Deps, o *solveOptions) *cobra.Command {
