@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,9 +57,7 @@ func (r *rollout) complete(ctx context.Context) (Reply, error) {
 		return Reply{}, err
 	}
 	reply.Message.Role = RoleAssistant
-	if reply.Elapsed == 0 {
-		reply.Elapsed = r.now().Sub(start)
-	}
+	reply.Elapsed = cmp.Or(reply.Elapsed, r.now().Sub(start))
 	return reply, nil
 }
 

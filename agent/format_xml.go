@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -109,9 +110,7 @@ func (s *scanned) readFunction(text string, tags []tag, i int) int {
 	call, next, wrong := readCall(text, tags, i)
 	switch {
 	case wrong != "":
-		if s.wrong == "" {
-			s.wrong = wrong
-		}
+		s.wrong = cmp.Or(s.wrong, wrong)
 		s.broken = isAttempt(text, tags, i)
 		return i + 1
 	case s.call == nil:

@@ -137,10 +137,7 @@ var escapedByte = regexp.MustCompile(`\\x[89a-f][0-9a-f]`)
 // unescape turns the \xNN of a view back into bytes, for bytes above ASCII only.
 func unescape(s string) string {
 	return escapedByte.ReplaceAllStringFunc(s, func(e string) string {
-		n, err := strconv.ParseUint(e[2:], 16, 8)
-		if err != nil {
-			return e
-		}
+		n, _ := strconv.ParseUint(e[2:], 16, 8) // the pattern has two digits
 		return string([]byte{byte(n)})
 	})
 }

@@ -102,10 +102,7 @@ func (o *TaskFlags) Read(w World) (iter.Seq2[env.Task, error], *dataset.Counts, 
 				}
 				continue
 			}
-			if err != nil {
-				err = Usage(err)
-			}
-			if !yield(t, err) || err != nil {
+			if err = Usage(err); !yield(t, err) || err != nil {
 				return
 			}
 		}

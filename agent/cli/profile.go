@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -79,12 +80,10 @@ func parseConfig(data []byte) (Config, error) {
 
 func (p Profile) matches(model string) bool {
 	name := strings.ToLower(path.Base(model))
-	for _, pattern := range p.Models {
-		if ok, err := path.Match(pattern, name); ok && err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Models, func(pattern string) bool {
+		ok, _ := path.Match(pattern, name) // check refuses invalid patterns
+		return ok
+	})
 }
 
 func (p Profile) check() error {

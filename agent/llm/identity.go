@@ -108,9 +108,6 @@ func numberIn(pattern *regexp.Regexp, name string) *int64 {
 	if m == nil {
 		return nil
 	}
-	n, err := strconv.ParseInt(m[1], 10, 64)
-	if err != nil {
-		return nil
-	}
+	n, _ := strconv.ParseInt(m[1], 10, 64) // no more than 18 digits
 	return &n
 }

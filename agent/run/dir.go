@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -162,9 +163,7 @@ func Create(path string, m Manifest) (*Dir, error) {
 		m.Created = time.Now()
 	}
 	m.Created = m.Created.UTC()
-	if m.ID == "" {
-		m.ID = idOf(path)
-	}
+	m.ID = cmp.Or(m.ID, idOf(path))
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return nil, fmt.Errorf("create run: %w", writable(err))
 	}

@@ -247,9 +247,7 @@ func (r *run) finish(out Outcome, err error) {
 	if err != nil {
 		kind = Failed
 		out.Err, out.Reward = err.Error(), nil
-		if out.StopReason == "" {
-			out.StopReason = stopReason(err)
-		}
+		out.StopReason = cmp.Or(out.StopReason, stopReason(err))
 		attrs := []any{"task", out.Task, "attempt", out.Index, "tries", out.Tries, "error", err}
 		if p, ok := errors.AsType[*PanicError](err); ok {
 			attrs = append(attrs, "stack", string(p.Stack))
