@@ -24,7 +24,7 @@ type ServedModel struct {
 	ID string
 	// Context is the maximum number of tokens of prompt and completion together; 0 if the endpoint does not report it.
 	Context int
-	// Owner identifies the server: vllm, sglang, llamacpp, library (Ollama), organization_owner (LM Studio).
+	// Owner identifies the server; see [ServedModel.Server].
 	Owner string
 	// Root is the path or the name that a server of the vLLM kind was started with.
 	Root string

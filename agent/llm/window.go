@@ -36,22 +36,13 @@ const (
 	VLLM     = "vLLM"
 )
 
-// Server is the product that serves the model, or empty if the list of models does not say.
-func (m ServedModel) Server() string {
-	switch m.Owner {
-	case "library":
-		return Ollama
-	case "organization_owner":
-		return LMStudio
-	case "llamacpp":
-		return LlamaCpp
-	case "sglang":
-		return SGLang
-	case "vllm":
-		return VLLM
-	}
-	return ""
+// owners are the products by the owners of models in their lists.
+var owners = map[string]string{
+	"library": Ollama, "organization_owner": LMStudio, "llamacpp": LlamaCpp, "sglang": SGLang, "vllm": VLLM,
 }
+
+// Server is the product that serves the model, or empty if the list of models does not say.
+func (m ServedModel) Server() string { return owners[m.Owner] }
 
 // Scarce says that the model's context is too short for an agent, with the command that serves a longer one; empty if
 // it is long enough, or not known.
