@@ -322,6 +322,11 @@ const (
 	closeThink
 )
 
+var tagKinds = map[string]tagKind{
+	"function": openFunction, "/function": closeFunction, "parameter": openParameter, "/parameter": closeParameter,
+	"think": openThink, "/think": closeThink,
+}
+
 // tag is a tag and its place: text[start:end].
 type tag struct {
 	kind       tagKind
@@ -357,25 +362,12 @@ func readTag(text string, at int) (tag, bool) {
 	if !closed || strings.ContainsAny(inner, "<\n") {
 		return tag{}, false
 	}
-	t := tag{start: at, end: at + len(inner) + 2}
 	word, name, named := strings.Cut(inner, "=")
-	switch word = strings.TrimSpace(word); {
-	case word == "function" && named:
-		t.kind, t.name = openFunction, tagName(name)
-	case word == "parameter" && named:
-		t.kind, t.name = openParameter, tagName(name)
-	case word == "/function" && !named:
-		t.kind = closeFunction
-	case word == "/parameter" && !named:
-		t.kind = closeParameter
-	case word == "think" && !named:
-		t.kind = openThink
-	case word == "/think" && !named:
-		t.kind = closeThink
-	default:
+	kind, known := tagKinds[strings.TrimSpace(word)]
+	if !known || named != (kind == openFunction || kind == openParameter) {
 		return tag{}, false
 	}
-	return t, true
+	return tag{kind: kind, start: at, end: at + len(inner) + 2, name: tagName(name)}, true
 }
 
 func tagName(s string) string {
