@@ -66,8 +66,7 @@ func (r *rollout) compact(ctx context.Context, needed bool) (changed bool, err e
 		changed = true
 	}
 	if r.compaction == Summarize && (r.budget.above(summarizeAbove) || needed && !changed) {
-		c, ok := r.summarize(ctx)
-		if ok {
+		if c, ok := r.summarize(ctx); ok {
 			if err := r.compacted(c); err != nil {
 				return changed, err
 			}

@@ -205,13 +205,13 @@ func printRuns(out io.Writer, lines []runLine, width int) error {
 		if l.PullRequest != "" {
 			status += ", " + l.PullRequest
 		}
-		rows = append(rows, []string{
-			l.Created.Local().Format("01-02 15:04"), shortID(l.ID, width), cmp.Or(filepath.Base(l.Repo), "."),
-			l.Issue, l.Model, status,
-		})
-		if l.Repo == "" {
-			rows[len(rows)-1][2] = string(l.Kind)
+		where := string(l.Kind)
+		if l.Repo != "" {
+			where = filepath.Base(l.Repo)
 		}
+		rows = append(rows, []string{
+			l.Created.Local().Format("01-02 15:04"), shortID(l.ID, width), where, l.Issue, l.Model, status,
+		})
 	}
 	const repo, issue, model, last = 2, 3, 4, 5
 	for _, row := range rows {

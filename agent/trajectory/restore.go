@@ -162,7 +162,9 @@ func (s *Step) observations(inText bool) []Observation {
 			result := r.result(sent)
 			o.Results = []Result{result}
 			together = append(together, result)
-			s.address(&o.Message, r.SourceCallID, inText)
+			if !inText {
+				s.address(&o.Message, r.SourceCallID)
+			}
 		}
 		out = append(out, o)
 	}
@@ -170,10 +172,7 @@ func (s *Step) observations(inText bool) []Observation {
 }
 
 // address turns the message into the answer to a native call.
-func (s *Step) address(m *Message, id string, inText bool) {
-	if inText {
-		return
-	}
+func (s *Step) address(m *Message, id string) {
 	for i := range s.ToolCalls {
 		if c := &s.ToolCalls[i]; c.ToolCallID == id {
 			m.Role, m.ToolCallID, m.Name = RoleTool, c.native().ID, c.FunctionName
