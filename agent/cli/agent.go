@@ -57,34 +57,27 @@ func (o *AgentFlags) Player(
 	if o.Own() {
 		return nil, nil
 	}
-	p, err := o.open(ctx, w)
-	if err != nil {
-		return nil, err
-	}
-	p.Recorded = recorded
-	return p, nil
-}
-
-// open installs the agent unless it is installed, which takes a sandbox of bubblewrap.
-func (o *AgentFlags) open(ctx context.Context, w World) (_ *foreign.Player, err error) {
 	recipe, err := foreign.Find(o.Name, o.SetUp)
 	if err != nil {
 		return nil, Usage(err)
 	}
-	if len(recipe.Install) == 0 {
-		return &foreign.Player{Recipe: recipe}, nil
+	player := &foreign.Player{Recipe: recipe}
+	if len(recipe.Install) > 0 { // in a sandbox of bubblewrap
+		provider, err := local.NewBwrap(local.Options{Log: w.Log})
+		if err != nil {
+			return nil, &ExitError{Code: ExitSandbox, Err: fmt.Errorf("install %s: %w", recipe.Name, err)}
+		}
+		player, err = install(ctx, w, provider, recipe)
+		if err = errors.Join(err, provider.Close()); err != nil {
+			return nil, err
+		}
 	}
-	provider, err := local.NewBwrap(local.Options{Log: w.Log})
-	if err != nil {
-		return nil, &ExitError{Code: ExitSandbox, Err: fmt.Errorf("install %s: %w", recipe.Name, err)}
-	}
-	defer func() { err = errors.Join(err, provider.Close()) }()
-	return o.install(ctx, w, provider, recipe)
+	player.Recorded = recorded
+	return player, nil
 }
 
-func (o *AgentFlags) install(
-	ctx context.Context, w World, provider env.Provider, recipe foreign.Recipe,
-) (*foreign.Player, error) {
+// install installs an agent, and says what it does.
+func install(ctx context.Context, w World, provider env.Provider, recipe foreign.Recipe) (*foreign.Player, error) {
 	step := 0
 	player, err := foreign.Install(ctx, provider, setup.Store{Dir: w.CacheDir("agents")}, recipe,
 		func(p env.SetupProgress) {
@@ -114,7 +107,7 @@ func (o *AgentFlags) Try(ctx context.Context, w World) (says string, err error) 
 		return "", err
 	}
 	defer func() { err = errors.Join(err, provider.Close()) }()
-	player, err := o.install(ctx, w, provider, recipe)
+	player, err := install(ctx, w, provider, recipe)
 	if err != nil {
 		return "", err
 	}
