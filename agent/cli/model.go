@@ -289,7 +289,7 @@ func (e EndpointFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 func (o *ModelFlags) OpenForWork(ctx context.Context, w World) (LiveModel, error) {
 	m, err := o.Open(ctx, w)
 	if err == nil && !m.IsRecorded() {
-		err = o.roomEnough(w, m, o.profile)
+		err = o.roomEnough(w, m)
 	}
 	return m, err
 }

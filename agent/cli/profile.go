@@ -126,7 +126,7 @@ func (p Profile) String() string {
 
 // roomEnough refuses a context that is too short for an agent unless a flag asks for it, and warns of a short one.
 // Where none is reported, it takes the profile's, or a cautious one.
-func (o *ModelFlags) roomEnough(w World, m LiveModel, p Profile) error {
+func (o *ModelFlags) roomEnough(w World, m LiveModel) error {
 	scarce := m.Served.Scarce()
 	switch {
 	case scarce != "" && m.Context < llm.LeastContext && !o.Given("context"):
@@ -134,8 +134,8 @@ func (o *ModelFlags) roomEnough(w World, m LiveModel, p Profile) error {
 	case scarce != "":
 		Say(w.Err, "warning: "+scarce)
 	case m.Context > 0 || o.Given("context") || o.Context != defaultContext:
-	case p.Context > 0:
-		o.Context = min(o.Context, p.Context)
+	case o.profile.Context > 0:
+		o.Context = min(o.Context, o.profile.Context)
 	default:
 		o.Context = llm.GoodContext
 		Say(w.Err, fmt.Sprintf("warning: the endpoint does not report the context of %s, and %d tokens are assumed\n"+

@@ -90,7 +90,8 @@ func TestRoomEnough(t *testing.T) {
 			}
 			var said bytes.Buffer
 			m := LiveModel{Name: "m", Context: tt.served.Context, Served: tt.served}
-			err := o.roomEnough(World{Err: &said}, m, tt.profile)
+			o.profile = tt.profile
+			err := o.roomEnough(World{Err: &said}, m)
 			if (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("got %v", err)
 			}
