@@ -23,6 +23,7 @@ import (
 
 // place is where the work is done: a provider of sandboxes, and the copy of the repository that they get.
 type place struct {
+	run      string // the ID of the run that works there
 	provider env.Provider
 	task     env.Task // with the image of its sandboxes
 	target   string   // the repository on this machine
@@ -37,7 +38,7 @@ type place struct {
 // openPlace clones the repository, if it is not there, and opens the sandboxes. Without a copy, the repository is the
 // one of their image.
 func (s *solving) openPlace(ctx context.Context, job *assignment, copied bool, open *opened) (*place, error) {
-	at := &place{task: job.task, target: job.target, test: job.test}
+	at := &place{run: job.id, task: job.task, target: job.target, test: job.test}
 	var err error
 	if job.clone != nil {
 		if at.target, err = job.clone(ctx); err != nil {
@@ -47,7 +48,7 @@ func (s *solving) openPlace(ctx context.Context, job *assignment, copied bool, o
 			return nil, err
 		}
 	}
-	if err = s.openProvider(ctx, at, job.id); err != nil {
+	if err = s.openProvider(ctx, at); err != nil {
 		return nil, err
 	}
 	open.onClose(at.provider.Close)
@@ -67,7 +68,7 @@ func (s *solving) openPlace(ctx context.Context, job *assignment, copied bool, o
 
 // openProvider opens the sandbox that the flags ask for. Where they name no image, one of Docker may be found: the
 // repository's own, or one for its kind where nothing else works.
-func (s *solving) openProvider(ctx context.Context, at *place, run string) error {
+func (s *solving) openProvider(ctx context.Context, at *place) error {
 	c := s.o.choice
 	c.Progress = func(p env.Progress) { s.watch.show(p) }
 	looking := c.ImageLater && c.Image == "" && s.o.dockerfile == ""
@@ -77,36 +78,36 @@ func (s *solving) openProvider(ctx context.Context, at *place, run string) error
 		}
 		c.Image = s.o.dockerfile
 	} else if looking {
-		opened, err := s.openDevcontainer(ctx, at, c, run)
+		opened, err := s.openDevcontainer(ctx, at, c)
 		if opened || err != nil {
 			return err
 		}
 		if c.Env == cli.EnvDocker {
-			return s.openUsual(ctx, at, c, run)
+			return s.openUsual(ctx, at, c)
 		}
 	}
 	var err error
 	if at.provider, err = s.d.Sandbox(ctx, c); err != nil && looking && ctx.Err() == nil &&
-		s.openUsual(ctx, at, c, run) == nil {
+		s.openUsual(ctx, at, c) == nil {
 		return nil
 	}
 	return err
 }
 
 // openUsual opens Docker with the default image for the kind of repository.
-func (s *solving) openUsual(ctx context.Context, at *place, c cli.SandboxChoice, run string) error {
+func (s *solving) openUsual(ctx context.Context, at *place, c cli.SandboxChoice) error {
 	at.task.Image = project.Image(at.target)
-	return s.openImage(ctx, at, c, run, "the usual one for this project; --image names another")
+	return s.openImage(ctx, at, c, "the usual one for this project; --image names another")
 }
 
 // openImage opens Docker and brings the task's image there.
-func (s *solving) openImage(ctx context.Context, at *place, c cli.SandboxChoice, run, why string) error {
+func (s *solving) openImage(ctx context.Context, at *place, c cli.SandboxChoice, why string) error {
 	c.Image, c.Env = at.task.Image, cli.EnvDocker
 	p, err := s.d.Sandbox(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := p.Prefetch(ctx, env.Spec{Image: c.Image, Run: run}); err != nil {
+	if err := p.Prefetch(ctx, env.Spec{Image: c.Image, Run: at.run}); err != nil {
 		return &cli.ExitError{Code: cli.ExitSandbox, Err: errors.Join(err, p.Close())}
 	}
 	s.watch.show(remark(fmt.Sprintf("image %s (%s)", c.Image, why)))
@@ -116,9 +117,7 @@ func (s *solving) openImage(ctx context.Context, at *place, c cli.SandboxChoice,
 
 // openDevcontainer opens Docker with the image of the repository's devcontainer.json, and reports whether it did. If
 // the file needs what a sandbox does not provide, the reason is shown, and the caller goes on to the next choice.
-func (s *solving) openDevcontainer(
-	ctx context.Context, at *place, c cli.SandboxChoice, run string,
-) (opened bool, err error) {
+func (s *solving) openDevcontainer(ctx context.Context, at *place, c cli.SandboxChoice) (opened bool, err error) {
 	root, err := repo.Root(ctx, at.target)
 	if err != nil {
 		return false, cli.Usage(err)
@@ -137,7 +136,7 @@ func (s *solving) openDevcontainer(
 	}
 	task := at.task
 	if at.task.Image = found.Image; found.Folder == "" {
-		err = s.openImage(ctx, at, c, run, "of "+found.File)
+		err = s.openImage(ctx, at, c, "of "+found.File)
 	} else {
 		c.Image, c.Env = found.File, cli.EnvDocker
 		if at.provider, err = s.d.Sandbox(ctx, c); err == nil {
