@@ -54,6 +54,8 @@ func (s *state) filter(name string, v any, c call) any {
 			s.fail("the length of %s", kind(v))
 		}
 		return int64(n)
+	case "items", "dictsort":
+		return s.dictFilter(name, v)
 	case "tojson":
 		return s.toJSON(v, a)
 	case "int":
@@ -173,25 +175,25 @@ func (s *state) int(v any, c call, otherwise any) any {
 	return nil
 }
 
+func (s *state) dictFilter(name string, v any) any {
+	d, ok := v.(*Dict)
+	if name == "items" && isType[undefined](v) {
+		return &iterator{}
+	} else if !ok {
+		s.fail("%s of %s", name, kind(v))
+	}
+	items := d.items()
+	if name == "items" {
+		return &iterator{rest: items}
+	}
+	s.sort(items, s.folded(func(v any) any { return v.(tuple)[0] }), false)
+	return List(items)
+}
+
 // itself is the key of a value that is sorted as it is.
 func itself(v any) any { return v }
 
 func (s *state) listFilter(name string, v any, a []any) any {
-	if name == "items" || name == "dictsort" {
-		d, ok := v.(*Dict)
-		if !ok && (name == "dictsort" || !isType[undefined](v)) {
-			s.fail("%s of %s", name, kind(v))
-		}
-		var items []any
-		if ok {
-			items = d.items()
-		}
-		if name == "items" {
-			return &iterator{rest: items}
-		}
-		s.sort(items, s.folded(func(v any) any { return v.(tuple)[0] }), false)
-		return List(items)
-	}
 	if isType[*iterator](v) && name == "last" || v == nil {
 		s.fail("%s of %s", name, kind(v))
 	}
@@ -201,7 +203,6 @@ func (s *state) listFilter(name string, v any, a []any) any {
 		}
 		return undefined{"the first of no items"}
 	}
-	_, once := v.(*iterator)
 	read := s.items
 	if name == "unique" {
 		read = s.take
@@ -240,13 +241,13 @@ func (s *state) listFilter(name string, v any, a []any) any {
 			return known
 		})}
 	case "reverse":
-		slices.Reverse(items)
 		if isType[string](v) {
 			return s.slice(v, [3]any{nil, nil, int64(-1)})
-		} else if !once {
-			return &iterator{rest: items}
 		}
-		return List(items)
+		if slices.Reverse(items); isType[*iterator](v) {
+			return List(items)
+		}
+		return &iterator{rest: items}
 	case "list":
 		return List(items)
 	}
