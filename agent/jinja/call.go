@@ -134,8 +134,8 @@ func (s *state) span(c call) any {
 	}
 	for i, v := range c.args {
 		n, ok := whole(v)
-		if !ok {
-			s.fail("range of %s", kind(v))
+		if !ok || n < -exact || n > exact {
+			s.fail("range of %s: want whole numbers of 32 bits", kind(v))
 		}
 		bounds[i] = n
 	}

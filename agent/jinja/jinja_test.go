@@ -203,6 +203,8 @@ func TestBounds(t *testing.T) {
 
 		"{{ 9223372036854775807 < 9223372036854775808.0 }}": "the order of",
 
+		"{{ range(0, 9000000000000000000, 5000000000000000000) | list }}": "range of a number",
+
 		"{% set a = 'ab' | map('upper') %}{% set b = a | map('lower') %}{{ a | list }}": "something else reads",
 
 		"{% set a = 'ab' | map('upper') %}{% for c in a %}{{ a | list }}{% endfor %}": "something else reads",

@@ -151,11 +151,13 @@ func (s *state) arithmetic(op string, a, b any) any {
 	return nil
 }
 
+// exact bounds the whole numbers that are reckoned with: results beyond may not fit.
+const exact = 1 << 31
+
 func (s *state) number(op string, a, b any) any {
 	x, y := real(a), real(b)
 	i, whole1 := whole(a)
 	j, whole2 := whole(b)
-	const exact = 1 << 31 // beyond, results may not fit
 	whole := whole1 && whole2 && max(x, -x, y, -y) < exact
 	result := math.NaN() // Python compares that by identity at times, so it is refused
 	switch {
