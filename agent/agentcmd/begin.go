@@ -37,7 +37,7 @@ func Begin(ctx context.Context, d Deps) error {
 		name := row[0]
 		for l := range strings.SplitSeq(row[1], "\n") {
 			indent := strings.Repeat(" ", len(l)-len(strings.TrimLeft(l, " ")))
-			for _, part := range cli.Wrap(cli.Plain(l), b.width()-13-len(indent)) {
+			for _, part := range cli.Wrap(cli.Plain(l), cli.ScreenOf(d.Err).Width()-13-len(indent)) {
 				b.say("%-12s%s%s", name, indent, part)
 				name = ""
 			}
@@ -70,8 +70,6 @@ type beginning struct {
 	key    string // a new one
 	format string // xml if no tool call came back from the trial; empty for the model's own
 }
-
-func (b *beginning) width() int { return cli.ScreenOf(b.d.Err).Width() }
 
 func (b *beginning) say(format string, args ...any) {
 	fmt.Fprintln(b.d.Err, cli.Fit(b.d.Err, fmt.Sprintf(format, args...)))

@@ -1,7 +1,6 @@
 package agentcmd
 
 import (
-	"strings"
 	"time"
 
 	"deepswe/agent"
@@ -58,9 +57,6 @@ type (
 	// ready is the path of the repository in the sandbox.
 	ready string
 )
-
-// plain is the remark as one line that cannot steer a terminal.
-func (r remark) plain() string { return cli.Plain(strings.ReplaceAll(string(r), "\n", " ")) }
 
 // question is a question to the user: about a call, about a set-up, about going on after one has failed, or about
 // applying the patch to a directory.

@@ -100,7 +100,7 @@ func (s *screen) show(happened any) {
 	case note:
 		s.now(string(h))
 	case remark:
-		s.Line(s.styles.dim.Render(h.plain()))
+		s.Line(s.styles.dim.Render(cli.Plain(strings.ReplaceAll(string(h), "\n", " "))))
 	case env.Progress:
 		switch {
 		case !h.Done:
