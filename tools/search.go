@@ -3,9 +3,7 @@ package tools
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"io/fs"
 	"regexp"
 	"strings"
 
@@ -79,7 +77,6 @@ func (s searcher) run(ctx context.Context, sb Sandbox, c Call) (Result, error) {
 }
 
 func (s searcher) find(ctx context.Context, sb Sandbox, q env.Query, pythonOnly bool, p *params) (string, error) {
-	term, path := q.Term, q.Path
 	if pythonOnly {
 		q.Names = []string{"*.py", "*.pyi"}
 	}
@@ -90,16 +87,13 @@ func (s searcher) find(ctx context.Context, sb Sandbox, q env.Query, pythonOnly 
 			p.note("no matches in Python files; these are in other files.")
 		}
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", tell("The path %s does not exist.%s", name(path), nearby(ctx, sb, path))
-	}
 	if err != nil {
-		return "", explain(ctx, sb, path, err)
+		return "", explain(ctx, sb, q.Path, err)
 	}
 	if m.Total == 0 {
 		return s.noMatches(ctx, sb, q, m), nil
 	}
-	return renderMatches(term, path, m), nil
+	return renderMatches(q.Term, q.Path, m), nil
 }
 
 // looksLikeRegexp matches what looks like a regular expression.
