@@ -1,10 +1,7 @@
 package agentcmd
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -217,15 +214,7 @@ func clipped(text string) string {
 // replayTo tells an editor what happened in a run.
 func replayTo(t *acp.Turn, s *solveRun) error {
 	t.Update(acp.UserMessage(s.settings.Statement))
-	f, err := os.Open(filepath.Join(s.dir(), attempt.StepsFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was killed before the first step
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	events, err := trajectory.ReadEvents(f)
+	events, err := s.readEvents()
 	if err != nil || len(events) == 0 {
 		return err
 	}

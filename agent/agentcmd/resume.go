@@ -216,23 +216,28 @@ func unseen(d Deps, past *solveRun) (string, error) {
 	return asked[len(asked)-1].Text, nil
 }
 
-// soFar is what the log of a run's attempt holds.
+// soFar is how far the log of a run's attempt has come.
 type soFar struct {
 	format  string // of the conversation; empty where none has begun
 	told    int    // instructions after the opening
 	replies int    // until it ended last
 }
 
-func (s *solveRun) readLog() (l soFar, err error) {
+// readEvents returns what the log of the run's attempt holds: nothing if it was killed before the first step.
+func (s *solveRun) readEvents() ([]trajectory.Event, error) {
 	f, err := os.Open(filepath.Join(s.dir(), attempt.StepsFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return l, nil
+		return nil, nil
 	}
 	if err != nil {
-		return l, err
+		return nil, err
 	}
 	defer f.Close()
-	events, err := trajectory.ReadEvents(f)
+	return trajectory.ReadEvents(f)
+}
+
+func (s *solveRun) readLog() (l soFar, err error) {
+	events, err := s.readEvents()
 	opened, replies := false, 0
 	for _, e := range events {
 		switch {
