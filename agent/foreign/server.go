@@ -115,7 +115,6 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, d dialect, asked
 			out.send(e)
 		}
 	} else {
-		out.beginEvents()
 		out.json(d.whole(asked, c.answer, c.prompt()))
 	}
 	if out.err == nil && r.Context().Err() == nil {
@@ -198,6 +197,7 @@ func (s *stream) refuse(d dialect, r *refusal) {
 }
 
 func (s *stream) json(body any) {
+	s.beginEvents()
 	raw, err := disk.MarshalJSON(body)
 	s.err = errors.Join(s.err, err)
 	s.write(raw)
