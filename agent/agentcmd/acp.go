@@ -114,8 +114,8 @@ const (
 // longestChoice bounds how long the endpoint may take to say which models it has: the editor waits.
 const longestChoice = 2 * time.Second
 
-// choices are what the user may choose in a session, as the flags, the run that it goes on with and the configuration
-// have it.
+// choices returns what the user may choose in a session. The flags, the run that it continues and the configuration
+// set the current values.
 func (h *acpHost) choices(ctx context.Context, past *solveRun) []acp.ConfigOption {
 	o, cmd, err := h.options()
 	c, cerr := h.d.LoadConfig()

@@ -31,7 +31,7 @@ type assignment struct {
 	past  *resumed // the run that goes on; nil for a new one
 }
 
-// admit judges all that the command line names, before the endpoint is asked and anything is cloned or copied.
+// admit checks all that the command line names before the endpoint is asked or anything is cloned or copied.
 func (s *solving) admit(ctx context.Context, args []string, open *opened) (*assignment, error) {
 	var past *resumed
 	var err error
@@ -197,7 +197,7 @@ func (o *solveOptions) checkDelivery(w cli.World) error {
 	return nil
 }
 
-// checkAgent checks what an agent that is not ours can do.
+// checkAgent refuses flags that only deepswe's own agent supports.
 func (o *solveOptions) checkAgent() error {
 	if !o.agent.Own() && (o.demo || o.resume != "" || o.further != "" || o.confirm || o.maxCost > 0) {
 		return cli.Usagef("--agent %s does not go with --demo, --resume, --continue, --confirm and --max-cost", o.agent.Name)

@@ -22,7 +22,7 @@ func (s *solving) asksDecision(report outcome) bool {
 		!s.o.json && !s.o.demo && s.o.apply == "" && s.o.branch == "" && s.o.pull == "" && CanBegin(s.d)
 }
 
-// way is one of the things that can become of a patch.
+// way is something that can be done with a patch.
 type way struct {
 	key  byte
 	word string
@@ -30,7 +30,7 @@ type way struct {
 	do func(ctx context.Context) (done bool, err error)
 }
 
-// decision asks what becomes of the patch of a run. What it does is what the commands do.
+// decision asks what to do with the patch of a run, and does what apply, branch, pr or solve --continue would do.
 type decision struct {
 	*solving
 	past *solveRun
@@ -73,7 +73,7 @@ func (s *solving) askDecision(ctx context.Context, run string) error {
 // name is the run's name in a command line.
 func (c *decision) name() string { return shellWord(runName(c.d, c.past.path)) }
 
-// ways are what can become of the patch. A run on a clone that is gone has no repository to deliver it to, and one on a
+// ways returns what can be done with the patch. A run on a clone that is gone has no repository to deliver it to, and one on a
 // repository without a forge has nowhere to propose it.
 func (c *decision) ways(ctx context.Context) []way {
 	var all []way

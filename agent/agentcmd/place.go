@@ -266,7 +266,7 @@ func (p *place) containerSteps() []project.Step {
 	return steps
 }
 
-// findAgain finds the tests again, because the sandbox is now known, and what a set-up has added to the repository.
+// findAgain looks for the tests again, now that the sandbox and what a set-up has added to the repository are known.
 func (t testCommand) findAgain(at *place) testCommand {
 	if t.found {
 		t.line = cmp.Or(project.TestCommand(at.target, at.machine, at.installedBelow(at.target)), t.line)

@@ -24,7 +24,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// record is a run's directory, while it is written.
+// record is the directory of a run that is in progress.
 type record struct {
 	journal  *run.Dir
 	path     string

@@ -111,7 +111,7 @@ func (c *conclusion) reportResult(ctx context.Context, writeErr error) (outcome,
 	return report, err
 }
 
-// failureOf is what has kept the attempt from a whole result, if anything has, and completes the report's exit code.
+// failureOf returns why the attempt has no complete result, if it has none, and sets the report's exit code.
 func (c *conclusion) failureOf(report *outcome, writeErr error) error {
 	err := errors.Join(c.Err, c.Outcome.Err)
 	if c.Err != nil && errors.Is(c.Outcome.Err, c.Err) {

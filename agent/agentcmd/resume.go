@@ -194,8 +194,8 @@ func (s *solving) takeUp(args []string, open *opened) (*resumed, error) {
 	return r, s.restoreOptions(past)
 }
 
-// unseen returns the instruction that was given to a run that was killed before the model got to see it, which still
-// counts. It refuses a run that there is nothing to go on with.
+// unseen returns the last instruction of a run that was killed before the model saw it: it still counts. A run whose
+// work is submitted cannot be resumed.
 func unseen(d Deps, past *solveRun) (string, error) {
 	if sum, ended := past.readSummary(); ended && sum.StopReason == agent.Submitted && sum.PatchError == "" {
 		name := runName(d, past.path)

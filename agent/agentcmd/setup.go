@@ -139,8 +139,8 @@ func (i installing) findDue(ctx context.Context) ([]project.Step, error) {
 	return slices.DeleteFunc(due, func(s project.Step) bool { return !s.Local }), nil
 }
 
-// askTools leaves out what is not due by the word of the tools, which are asked in a sandbox, because the repository
-// can tell them to run programs.
+// askTools drops the steps that are not due according to the tools themselves. They are asked in a sandbox, because a
+// repository can make them run programs.
 func (i installing) askTools(ctx context.Context, due []project.Step) (_ []project.Step, err error) {
 	if !slices.ContainsFunc(due, func(s project.Step) bool { return s.Check != "" }) {
 		return due, nil
@@ -235,8 +235,8 @@ func missing(s project.Step) string {
 	return fmt.Sprintf("%s is missing (%s)", s.Missing, s.Lock)
 }
 
-// sandboxExaminer returns what looks in the sandbox for the project's Python, and for dependencies that are missing or
-// cannot be used there. Where the sandbox has the machine's programs, these are known already.
+// sandboxExaminer returns a function that looks in the sandbox for the project's Python, and for dependencies that are
+// missing or do not work there. Where the sandbox has the machine's programs, these are known already.
 func (i installing) sandboxExaminer() func(context.Context, env.Sandbox) ([]string, error) {
 	var once sync.Once
 	return func(ctx context.Context, sb env.Sandbox) ([]string, error) {

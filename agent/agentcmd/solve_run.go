@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
@@ -102,11 +103,11 @@ func (o *opened) makeScratch(what string) (string, error) {
 	return dir, err
 }
 
-// closeAll gives all of it back. What cannot be is said, and does not change the result.
+// closeAll closes everything, the latest first. A failure is logged, and does not change the result.
 func (o *opened) closeAll() {
 	var err error
-	for i := len(o.closers) - 1; i >= 0; i-- {
-		err = errors.Join(err, o.closers[i]())
+	for _, f := range slices.Backward(o.closers) {
+		err = errors.Join(err, f())
 	}
 	if err != nil {
 		o.d.Logger().Warn("what the run used could not all be given back; deepswe clean removes it later", "error", err)

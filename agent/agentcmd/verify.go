@@ -77,7 +77,7 @@ func verdictWith(c *attempt.Check, ranked *cli.RaceTests) string {
 func verdictOn(c attempt.Check) string {
 	switch c.Verdict {
 	case attempt.Verified:
-		return fmt.Sprintf("fixed and verified (%s): %s", c.Command, came(c))
+		return fmt.Sprintf("fixed and verified (%s): %s", c.Command, proofOf(c))
 	case attempt.Broken:
 		if len(c.Broke) == 0 {
 			return fmt.Sprintf("broken elsewhere: %s passes without the patch and fails with it (exit code %d)",
@@ -214,8 +214,8 @@ func withoutProof(c attempt.Check) string {
 	return "the agent's own tests pass without it as well (" + named(c.TestFiles) + ")"
 }
 
-// came says what shows that the patch is right.
-func came(c attempt.Check) string {
+// proofOf says what shows that the patch is right.
+func proofOf(c attempt.Check) string {
 	var text string
 	failed := slices.DeleteFunc(slices.Clone(c.Fixed), func(test string) bool { return slices.Contains(c.Unbuilt, test) })
 	switch {
