@@ -91,6 +91,9 @@ func Parse(name string, data []byte) (Pack, error) {
 	if doc.Kind != yaml.DocumentNode || doc.Content[0].Kind != yaml.MappingNode {
 		return fail("want a mapping with system_prompt and instance_prompt")
 	}
+	texts := map[string]*string{
+		"name": &p.Name, "system_prompt": &p.System, "instance_prompt": &p.Instance, "observations": &p.Observations,
+	}
 	seen := map[string]int{}
 	lines := map[string]int{}
 	for i := 0; i+1 < len(doc.Content[0].Content); i += 2 {
@@ -99,27 +102,17 @@ func Parse(name string, data []byte) (Pack, error) {
 			return fail("line %d: duplicate key %s, first in line %d", key.Line, key.Value, line)
 		}
 		seen[key.Value], lines[key.Value] = key.Line, value.Line
-		var target *string
-		switch key.Value {
-		case "name":
-			target = &p.Name
-		case "system_prompt":
-			target = &p.System
-		case "instance_prompt":
-			target = &p.Instance
-		case "observations":
-			target = &p.Observations
-		default:
-			note, known := elsewhere[key.Value]
-			if !known {
-				return fail("line %d: unknown key %q; the keys of a prompt pack are name, system_prompt, "+
-					"instance_prompt and observations", key.Line, key.Value)
+		text, note := texts[key.Value], elsewhere[key.Value]
+		switch {
+		case text != nil:
+			if err := value.Decode(text); err != nil {
+				return fail("line %d: %s must be a text", value.Line, key.Value)
 			}
+		case note != "":
 			p.Notes = append(p.Notes, fmt.Sprintf("%s of prompt pack %s is not used: %s", key.Value, name, note))
-			continue
-		}
-		if err := value.Decode(target); err != nil {
-			return fail("line %d: %s must be a text", value.Line, key.Value)
+		default:
+			return fail("line %d: unknown key %q; the keys of a prompt pack are name, system_prompt, "+
+				"instance_prompt and observations", key.Line, key.Value)
 		}
 	}
 	if strings.TrimSpace(p.Instance) == "" {

@@ -1,10 +1,8 @@
 package prompt
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"strings"
@@ -85,7 +83,7 @@ func readRules(dir *os.Root, file string) (text string, whole bool) {
 		return "", false
 	}
 	data, err := io.ReadAll(io.LimitReader(f, MaxRules+1))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return "", false
 	}
 	whole = len(data) <= MaxRules
