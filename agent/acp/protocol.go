@@ -131,8 +131,7 @@ type ToolContent struct {
 
 // Output returns the text that a call has printed.
 func Output(text string) ToolContent {
-	c := textContent(text)
-	return ToolContent{Type: "content", Content: &c}
+	return ToolContent{Type: "content", Content: new(textContent(text))}
 }
 
 // Diff returns a change of a file; before is nil for a new one.
