@@ -76,19 +76,28 @@ func delivering(d Deps, cmd *cobra.Command) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return deliverLater(cmd.Context(), d, args[0], dir, strings.Join(args[1:], ""))
 	}
-	cmd.ValidArgsFunction = completeRuns(d)
+	cmd.ValidArgsFunction = completeRun(d)
 	cmd.Flags().StringVar(&dir, "repo", "", "the repository in `DIR` (default: the run's own)")
 	return cmd
 }
 
-// completeRuns completes the first argument with the ids of runs.
+// completeRun completes the first argument with the id of a run.
+func completeRun(d Deps) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return completeRuns(d)(cmd, args, word)
+	}
+}
+
+// completeRuns completes any argument, or the value of a flag, with the ids of runs.
 func completeRuns(d Deps) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		ids := []string{lastRun}
-		if all, err := run.List(d.RunsDir()); err == nil && len(args) == 0 {
-			for _, r := range all {
-				ids = append(ids, filepath.Base(r.Path))
-			}
+		all, _ := run.List(d.RunsDir()) // none if they cannot be listed
+		for _, r := range all {
+			ids = append(ids, filepath.Base(r.Path))
 		}
 		return ids, cobra.ShellCompDirectiveNoFileComp
 	}

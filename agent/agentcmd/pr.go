@@ -71,7 +71,7 @@ func newPR(d Deps) *cobra.Command {
 			return proposeLater(cmd.Context(), d, append(args, lastRun)[0], o)
 		},
 		Args:              oneRun,
-		ValidArgsFunction: completeRuns(d),
+		ValidArgsFunction: completeRun(d),
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.via, "via", string(forge.Auto), "push to a `WAY`: auto, branch, fork or agit")

@@ -34,7 +34,7 @@ func newUndo(d Deps) *cobra.Command {
 			return undo(cmd.Context(), d, append(args, lastRun)[0])
 		},
 		Args:              oneRun,
-		ValidArgsFunction: completeRuns(d),
+		ValidArgsFunction: completeRun(d),
 	}
 }
 
