@@ -26,11 +26,12 @@ const (
 // tiktoken.model needs the tokenizer_config.json beside it.
 func Load(path string) (*Tokenizer, error) {
 	data, err := os.ReadFile(path)
-	if filepath.Base(path) == JSONFile {
+	if filepath.Base(path) == JSONFile && errors.Is(err, fs.ErrNotExist) {
 		for _, other := range []string{TekkenFile, TiktokenFile} {
 			beside := filepath.Join(filepath.Dir(path), other)
-			if found, missing := os.ReadFile(beside); errors.Is(err, fs.ErrNotExist) && missing == nil {
+			if found, missing := os.ReadFile(beside); missing == nil {
 				path, data, err = beside, found, nil
+				break
 			}
 		}
 	}
