@@ -53,38 +53,33 @@ func (v contextValue) Set(text string) error {
 	return nil
 }
 
-// tokensValue is the value of a flag that takes one number of tokens.
-type tokensValue int
+// tokens is a number of tokens: the value of a flag, or a length in a configuration.
+type tokens int
 
 // Type is the name of the value's type in help texts.
-func (v *tokensValue) Type() string { return "tokens" }
+func (t *tokens) Type() string { return "tokens" }
 
 // String is the value as Set reads it.
-func (v *tokensValue) String() string { return strconv.Itoa(int(*v)) }
+func (t *tokens) String() string { return strconv.Itoa(int(*t)) }
 
 // Set reads "65536" or "64k".
-func (v *tokensValue) Set(text string) error {
+func (t *tokens) Set(text string) error {
 	n, err := parseTokens(text)
 	if err == nil {
-		*v = tokensValue(n)
+		*t = tokens(n)
 	}
 	return err
 }
 
-// mostTokens is far beyond every model's context.
-const mostTokens = 1 << 30
-
-// tokens is a length in a configuration, which is written as on the command line.
-type tokens int
-
 func (t *tokens) UnmarshalYAML(node *yaml.Node) error {
-	n, err := parseTokens(node.Value)
-	if err != nil {
+	if err := t.Set(node.Value); err != nil {
 		return fmt.Errorf("line %d: context: %w", node.Line, err)
 	}
-	*t = tokens(n)
 	return nil
 }
+
+// mostTokens is far beyond every model's context.
+const mostTokens = 1 << 30
 
 // parseTokens reads a number of tokens; k is 1024 of them.
 func parseTokens(word string) (int, error) {

@@ -47,7 +47,7 @@ func (o *VerifierFlags) Add(cmd *cobra.Command, without string) {
 	f.IntVar(&o.Top, "top", 0, "hybrid: choose among the `N` best patches by score (0: half of all, at least three)")
 	f.StringVar(&o.JudgeModel, "judge-model", "", "`NAME` of the judge model (default: the model judges itself)")
 	f.StringVar(&o.JudgeURL, "judge-url", "", "`URL` of the judge's endpoint (default: the model's)")
-	f.Var((*tokensValue)(&o.JudgeContext), "judge-context",
+	f.Var((*tokens)(&o.JudgeContext), "judge-context",
 		"condense to `N` tokens (as 65536 or 64k) for the judge (default: what its endpoint has)")
 	f.IntVar(&o.JudgeSamples, "judge-samples", 8, "answers to sample where the judge's endpoint gives no logprobs")
 	f.StringVar(&o.JudgePack, "judge-pack", "", "what the judge is told, from the YAML `FILE`")
