@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +54,7 @@ func (w World) Program() string { return "deepswe " + w.Version }
 func (w World) RunID() string {
 	var b [3]byte
 	rand.Read(b[:]) // never fails
-	return time.Now().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(b[:])
+	return fmt.Sprintf("%s-%x", time.Now().UTC().Format("20060102-150405"), b)
 }
 
 // RunsDir returns the default directory of runs, the same for all commands: $XDG_STATE_HOME/deepswe/runs,
