@@ -84,7 +84,7 @@ func (h *Handler) failures(r *loaded, req *http.Request) (view, error) {
 			continue
 		}
 		n++
-		stop := strings.ReplaceAll(cmp.Or(x.Stop, x.Status, string(x.Verdict)), "_", " ")
+		stop := phrase(cmp.Or(x.Stop, x.Status, string(x.Verdict)))
 		if x.Err != "" {
 			stop = "infrastructure failure: " + firstLine(x.Err)
 		}

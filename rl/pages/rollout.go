@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -278,7 +279,7 @@ func (p *rolloutPage) cards() []plot.Card {
 	x := p.Row
 	cards := []plot.Card{{Name: "Result", Value: string(x.Verdict), Detail: x.Reason()}}
 	if e := p.Evidence; e != nil {
-		cards[0].Detail = strings.ReplaceAll(string(e.Status), "_", " ")
+		cards[0].Detail = phrase(e.Status)
 	}
 	if x.Steps > 0 || len(p.Steps) > 0 {
 		cards = append(cards, plot.Card{Name: "Steps", Value: fmt.Sprint(max(x.Steps, len(p.Steps))), Detail: x.Reason()})
@@ -314,12 +315,8 @@ func nextCommands(r *loaded) []string {
 	if strings.ContainsFunc(name, func(c rune) bool { return strings.ContainsRune(" \t\n'\"$&;()<>|*?[]#~`\\!{}", c) }) {
 		name = env.ShellQuote(name)
 	}
-	patched := false
-	for _, x := range r.Rows {
-		patched = patched || x.Bytes > 0 && !r.Settings.Demo
-	}
 	var next []string
-	if patched {
+	if !r.Settings.Demo && slices.ContainsFunc(r.Rows, func(x row) bool { return x.Bytes > 0 }) {
 		next = append(next, "deepswe apply "+name, "deepswe branch "+name+" NAME", "deepswe pr "+name)
 	}
 	if r.Rows[0].Stop != string(trajectory.Submitted) {

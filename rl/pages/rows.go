@@ -131,7 +131,7 @@ func (r row) Tokens() int { return r.Read + r.Written }
 
 // Reason is why the attempt ended, for people.
 func (r row) Reason() string {
-	return strings.ReplaceAll(cmp.Or(r.Err, r.Stop, r.Status), "_", " ")
+	return phrase(cmp.Or(r.Err, r.Stop, r.Status))
 }
 
 // fields are what a filter and an order go by.

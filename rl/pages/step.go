@@ -199,12 +199,8 @@ func timeline(dir string, step int, groups [][]record.Played) (template.HTML, er
 	slices.SortFunc(all, func(a, b record.Played) int {
 		return cmp.Or(began(a).Compare(began(b)), a.Ended.Compare(b.Ended))
 	})
-	from, to := began(all[0]), all[0].Ended
-	for _, p := range all {
-		if p.Ended.After(to) {
-			to = p.Ended
-		}
-	}
+	from := began(all[0])
+	to := slices.MaxFunc(all, func(a, b record.Played) int { return a.Ended.Compare(b.Ended) }).Ended
 	points, err := metrics.ReadJSONL(filepath.Join(dir, record.MetricsFile))
 	if err != nil {
 		return "", err

@@ -151,11 +151,9 @@ func writesTests(c trajectory.Call) bool {
 		return c.Args["command"] != "view" && c.Args["command"] != "undo_edit" &&
 			allowlist.ByName(c.Args["path"]) == allowlist.Tests
 	case "execute_bash":
-		for _, m := range written.FindAllStringSubmatch(c.Args["cmd"], -1) {
-			if allowlist.ByName(m[2]) == allowlist.Tests {
-				return true
-			}
-		}
+		return slices.ContainsFunc(written.FindAllStringSubmatch(c.Args["cmd"], -1), func(m []string) bool {
+			return allowlist.ByName(m[2]) == allowlist.Tests
+		})
 	}
 	return false
 }

@@ -306,25 +306,21 @@ func (e *sweEnvironment) source(task string) string { return e.tasks[task].Repo 
 
 // Runner returns a runner that plays and grades rollouts, like deepswe eval.
 func (e *sweEnvironment) Runner(s part.Split, m agent.Model) run.Runner {
-	temperature := 1.0
-	if s != part.Train {
-		temperature = e.options.Temperature
-	}
 	r := &swe.Runner{
 		Tasks: e.tasks, Dir: e.dir.Attempt, Attempt: e.attempt, Evaluator: e.evaluator(s), Seed: &e.options.Seed,
 		Gates: run.Gates{Sandbox: e.options.Gates.Sandbox, Grading: e.options.Gates.Grading},
 	}
 	r.Attempt.Model = m
-	r.Attempt.Sampling = agent.OnPolicy(&temperature)
-	limits := func(run.Job) part.Limits { return part.Limits{} }
+	temperature, limits := 1.0, e.options.Limits
 	if s == part.Train {
 		r.Ungraded = func(stop agent.StopReason) bool { return !e.options.Grades(stop) }
-		limits = e.options.Limits
 	} else {
 		suite := e.settings.suites()[s]
+		temperature = e.options.Temperature
 		limits = func(run.Job) part.Limits { return part.Limits{Steps: suite.MaxSteps, Context: suite.Context} }
 		r.Attempt.Limits.Wall = cmp.Or(time.Duration(suite.Timeout), r.Attempt.Limits.Wall)
 	}
+	r.Attempt.Sampling = agent.OnPolicy(&temperature)
 	return run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
 		own, l := *r, limits(j)
 		if err := e.beginFromPrefix(s, j); err != nil {
