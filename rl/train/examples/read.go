@@ -16,6 +16,7 @@ import (
 
 	"deepswe/agent/chatml"
 	"deepswe/agent/tokenizer"
+	"deepswe/agent/trajectory"
 	"deepswe/rl"
 	"deepswe/rl/rowfile"
 	"deepswe/rl/train/config"
@@ -254,10 +255,7 @@ func (a *agreement) add(t *tokenizer.Tokenizer, ids []int32) {
 			return
 		}
 		again := t.Encode(t.Decode(window))
-		front, back := 0, 0
-		for front < min(len(window), len(again)) && window[front] == again[front] {
-			front++
-		}
+		front, back := trajectory.Sequence(window).Shared(again), 0
 		for back < min(len(window), len(again))-front && window[len(window)-1-back] == again[len(again)-1-back] {
 			back++
 		}

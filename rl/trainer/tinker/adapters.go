@@ -132,12 +132,12 @@ func (a *adapters) open(ctx context.Context) error {
 // publish downloads the model's adapter and loads it on all servers at once. It counts with those that answer. Older
 // adapters without turns under way are unloaded.
 func (a *adapters) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
-	// llm reads the version from what follows the @.
+	name := fmt.Sprintf("%s-%d", a.prefix, number)
 	v := &adapter{
-		of: a, name: fmt.Sprintf("%s-%d@%d", a.prefix, number, version), models: map[*replica]*llm.Client{},
+		of: a, name: fmt.Sprintf("%s@%d", name, version), // llm reads the version from what follows the @
+		dir: filepath.Join(a.dir, name), models: map[*replica]*llm.Client{},
 	}
-	v.dir = filepath.Join(a.dir, fmt.Sprintf("%s-%d", a.prefix, number))
-	address, err := m.export(ctx, fmt.Sprintf("%s-%d", a.prefix, number))
+	address, err := m.export(ctx, name)
 	if err != nil {
 		return nil, unpublished(err)
 	}

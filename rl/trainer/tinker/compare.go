@@ -15,6 +15,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/tokenizer"
+	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/rl"
 )
@@ -104,10 +105,7 @@ func (i Inspection) sameTokens(ctx context.Context, tokens *tokenizer.Tokenizer)
 		return env.Finding{Check: checkTokenizer, Status: env.OK,
 			Detail: fmt.Sprintf("the sampler tokenizes a text to the same %d ids", len(own))}
 	}
-	at := 0
-	for at < min(len(own), len(theirs)) && own[at] == theirs[at] {
-		at++
-	}
+	at := trajectory.Sequence(own).Shared(theirs)
 	detail := fmt.Sprintf("of one text the trainer's tokenizer makes %d ids and the sampler's %d", len(own), len(theirs))
 	if at < len(own) {
 		detail += fmt.Sprintf("; they first differ at %.40q, which is the id %d here", tokens.Decode(own[at:at+1]), own[at])

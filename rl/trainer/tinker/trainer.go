@@ -123,14 +123,13 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 func (t *Trainer) ready(ctx context.Context) (err error) {
 	switch {
 	case t.model != nil:
-		return nil
-	case t.options.Start != "":
-		if err := t.restore(ctx, t.options.Start, false); err != nil {
-			return fmt.Errorf("begin with %s: %w", t.options.Start, err)
+	case t.options.Start == "":
+		t.model, err = t.create(ctx)
+	default:
+		if err = t.restore(ctx, t.options.Start, false); err != nil {
+			err = fmt.Errorf("begin with %s: %w", t.options.Start, err)
 		}
-		return nil
 	}
-	t.model, err = t.create(ctx)
 	return err
 }
 
