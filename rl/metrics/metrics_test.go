@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -193,19 +194,19 @@ func bitsRotateRight15(x uint32) uint32 { return x>>15 | x<<17 }
 
 func TestTensorBoardFiles(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "tb")
+	dir := filepath.Join(t.TempDir(), "run [1]", "tb") // is no pattern
 	scalar := point(5, map[string]float64{"reward/mean": 0.5, "bad": math.NaN()})
 	scalar.Time = noon
 	// A session replaces the file of the one before, of which its points are a part.
 	for _, begun := range []time.Time{noon.Add(-time.Hour), noon} {
 		send(t, TensorBoard(dir), Run{Begun: begun}, scalar)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
+	files, err := fs.Glob(os.DirFS(dir), "events.out.tfevents.*")
 	if err != nil || len(files) != 1 || !strings.Contains(files[0], ".1772366400.") {
 		t.Fatalf("files %v, %v", files, err)
 	}
 	wall := binary.LittleEndian.AppendUint64([]byte{0x09}, math.Float64bits(float64(noon.UnixMicro())/1e6))
-	events := readEvents(t, files[0])
+	events := readEvents(t, filepath.Join(dir, files[0]))
 	if want := slices.Concat(wall, []byte{0x1a, 13}, []byte("brain.Event:2")); !bytes.Equal(events[0], want) {
 		t.Errorf("version % x\nwant % x", events[0], want)
 	}
@@ -218,7 +219,7 @@ func TestTensorBoardFiles(t *testing.T) {
 		t.Errorf("scalar % x\nwant % x", events[2], want)
 	}
 	// The first bytes of every event file there is.
-	data, err := os.ReadFile(files[0])
+	data, err := os.ReadFile(filepath.Join(dir, files[0]))
 	if err != nil || !bytes.Equal(data[:12], []byte{0x18, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22}) {
 		t.Errorf("preamble % x, %v", data[:12], err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -35,12 +36,12 @@ func (t *tensorboard) beginRun() error {
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return err
 	}
-	earlier, err := filepath.Glob(filepath.Join(t.dir, "events.out.tfevents.*"))
+	earlier, err := fs.Glob(os.DirFS(t.dir), "events.out.tfevents.*")
 	if err != nil {
 		return err
 	}
 	for _, name := range earlier {
-		if err := os.Remove(name); err != nil {
+		if err := os.Remove(filepath.Join(t.dir, name)); err != nil {
 			return err
 		}
 	}

@@ -196,15 +196,16 @@ func (k *keeper) forget(ctx context.Context, step int, checkpoints []string) err
 
 // compress compresses the rollouts of a finished step. Prompts repeat each other, so they compress well.
 func compress(dir string) error {
-	names, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
+	names, err := fs.Glob(os.DirFS(dir), "*.jsonl")
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if err := pack(name); err != nil {
+		path := filepath.Join(dir, name)
+		if err := pack(path); err != nil {
 			return err
 		}
-		if err := os.Remove(name); err != nil {
+		if err := os.Remove(path); err != nil {
 			return err
 		}
 	}
@@ -227,14 +228,15 @@ func checkpointName(step int) string { return "step-" + record.StepName(step) }
 
 // removeTorn removes temporary files that a killed process left in a directory.
 func removeTorn(dir string) error {
-	torn, err := filepath.Glob(filepath.Join(dir, ".*.*"))
+	torn, err := fs.Glob(os.DirFS(dir), ".*.*")
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, name := range torn {
-		if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
-			errs = append(errs, os.Remove(name))
+		path := filepath.Join(dir, name)
+		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
+			errs = append(errs, os.Remove(path))
 		}
 	}
 	return errors.Join(errs...)

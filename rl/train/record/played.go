@@ -35,7 +35,8 @@ func Steps(dir string) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		if found, _ := filepath.Glob(filepath.Join(dir, StepsDir, e.Name(), rolloutsFile+"*")); len(found) > 0 {
+		own := os.DirFS(filepath.Join(dir, StepsDir, e.Name()))
+		if found, _ := fs.Glob(own, rolloutsFile+"*"); len(found) > 0 { // the pattern is valid
 			steps = append(steps, n)
 		}
 	}
