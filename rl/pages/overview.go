@@ -192,19 +192,18 @@ func (h *Handler) cards(r *loaded) []plot.Card {
 
 // charts returns the charts of the run's report.
 func (r *loaded) charts() []template.HTML {
-	var charts []plot.Chart
 	var rep swe.EvaluationReport
-	if disk.ReadJSON(filepath.Join(r.Path, swe.ReportFile), &rep) == nil && len(rep.PassAtK) > 1 {
-		c := plot.Chart{Title: "Solved tasks with k attempts, in percent", X: "k", Zero: true}
-		var at []float64
-		for _, e := range rep.PassAtK {
-			at = append(at, float64(e.K))
-			c.Ticks = append(c.Ticks, plot.Tick{At: float64(e.K), Label: strconv.Itoa(e.K)})
-		}
-		c.Lines = []plot.Line{compare.Rates("pass@k", 0, rep.PassAtK, at)}
-		charts = append(charts, c)
+	if disk.ReadJSON(filepath.Join(r.Path, swe.ReportFile), &rep) != nil || len(rep.PassAtK) < 2 {
+		return nil
 	}
-	return plot.Draw(charts...)
+	c := plot.Chart{Title: "Solved tasks with k attempts, in percent", X: "k", Zero: true}
+	var at []float64
+	for _, e := range rep.PassAtK {
+		at = append(at, float64(e.K))
+		c.Ticks = append(c.Ticks, plot.Tick{At: float64(e.K), Label: strconv.Itoa(e.K)})
+	}
+	c.Lines = []plot.Line{compare.Rates("pass@k", 0, rep.PassAtK, at)}
+	return plot.Draw(c)
 }
 
 // bar is how many attempts ended for a reason, in a drawing; it leads to them.

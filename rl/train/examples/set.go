@@ -112,41 +112,33 @@ func (l *Set) Fit(t part.Trainer, s *config.SFT) error {
 	l.long = 0
 	var first error
 	longest := 0
-	keep := func(in []Example) ([]Example, error) {
-		var out []Example
-		for _, e := range in {
+	for _, rows := range []*[]Example{&l.Train, &l.Held} {
+		var kept []Example
+		for _, e := range *rows {
 			row := e.Complete(0)
 			err := t.Accepts(&row)
 			switch {
 			case err == nil:
-				out = append(out, e)
+				kept = append(kept, e)
 			case errors.Is(err, rl.ErrTooLong):
 				l.long++
 				longest = max(longest, len(e.Row.IDs))
 				first = cmp.Or(first, fmt.Errorf("%s: %w", e.where, err))
 			default:
-				return nil, fmt.Errorf("%w: %s: %w", part.ErrTasks, e.where, err)
+				return fmt.Errorf("%w: %s: %w", part.ErrTasks, e.where, err)
 			}
 		}
-		return out, nil
+		*rows = kept
 	}
-	train, err := keep(l.Train)
-	if err != nil {
-		return err
-	}
-	held, err := keep(l.Held)
 	switch {
-	case err != nil:
-		return err
 	case l.long > 0 && s.TooLong == config.Refuse:
 		return fmt.Errorf("%w: rows are too long for the trainer: %d of them, up to %d tokens (the first: %w); to fix: set "+
 			"sft.too_long to drop, export with a smaller --max-length, or start the server with a longer context", part.ErrTasks,
 			l.long, longest, first)
-	case len(train) == 0:
+	case len(l.Train) == 0:
 		return fmt.Errorf("%w: all rows are too long for the trainer (the first: %w); to fix: start the server with a "+
 			"longer context", part.ErrTasks, first)
 	}
-	l.Train, l.Held = train, held
 	return nil
 }
 

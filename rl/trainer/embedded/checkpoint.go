@@ -84,11 +84,11 @@ func (p *Trainer) Save(_ context.Context, name string) error {
 // Load restores what Save wrote, the published weights and their version included. It refuses a policy of another
 // vocabulary or size, and a damaged file. After an error nothing has changed.
 func (p *Trainer) Load(_ context.Context, name string) error {
+	var data []byte
 	path, err := p.path(name)
-	if err != nil {
-		return fmt.Errorf("load policy: %w", err)
+	if err == nil {
+		data, err = os.ReadFile(path)
 	}
-	data, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("load policy: %w", err)
 	}
@@ -101,10 +101,10 @@ func (p *Trainer) Load(_ context.Context, name string) error {
 // Remove deletes what Save wrote under the name.
 func (p *Trainer) Remove(_ context.Context, name string) error {
 	path, err := p.path(name)
-	if err != nil {
-		return fmt.Errorf("remove policy: %w", err)
+	if err == nil {
+		err = os.Remove(path)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove policy: %w", err)
 	}
 	return nil
