@@ -47,8 +47,9 @@ func (c Card) write(base, out string, a *adapter, r Report) error {
 		return err
 	}
 	fmt.Fprintf(text, "A LoRA adapter of rank %d and alpha %g was merged into its base: %d weights changed, and %d\n"+
-		"that the adapter has zeros for stayed as they were. Of the changed weights' numbers, %.3g%% differ from the base's\n"+
-		"after they were rounded to their type.\n", a.config.Rank, a.config.Alpha, r.Modules, r.Unchanged, 100*r.Share())
+		"that the adapter has zeros for stayed as they were. Of the changed weights' numbers, %.3g%% differ from the "+
+		"base's\nafter they were rounded to their type.\n",
+		a.config.Rank, a.config.Alpha, r.Modules, r.Unchanged, 100*r.Share())
 	if r.Untied {
 		text.WriteString("\nThe output layer, which the base shares with its embedding, has weights of its own here.\n")
 	}

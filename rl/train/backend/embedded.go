@@ -109,7 +109,8 @@ func (e *Embedded) warmStart(
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	losses, err = t.WarmStart(ctx, all, embedded.Imitation{Passes: e.Passes, Batch: e.Batch, LearningRate: e.ImitationRate})
+	how := embedded.Imitation{Passes: e.Passes, Batch: e.Batch, LearningRate: e.ImitationRate}
+	losses, err = t.WarmStart(ctx, all, how)
 	if err != nil {
 		return nil, err
 	}
