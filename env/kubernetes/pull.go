@@ -10,41 +10,24 @@ import (
 
 // pulls remembers which images a cluster's nodes have pulled for this provider.
 type pulls struct {
-	mu     sync.Mutex
-	images map[string]bool
-	failed map[string]bool // images of which it was said that they cannot be pulled yet
+	images sync.Map
+	failed sync.Map // images of which it was said that they cannot be pulled yet
 }
 
 // complain reports whether it was not yet said that an image cannot be pulled.
 func (p *pulls) complain(image string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.failed == nil {
-		p.failed = map[string]bool{}
-	}
-	said := p.failed[image]
-	p.failed[image] = true
+	_, said := p.failed.LoadOrStore(image, true)
 	return !said
 }
 
 // add reports whether an image is new.
 func (p *pulls) add(image string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.images == nil {
-		p.images = map[string]bool{}
-	}
-	known := p.images[image]
-	p.images[image] = true
-	delete(p.failed, image)
+	p.failed.Delete(image)
+	_, known := p.images.LoadOrStore(image, true)
 	return !known
 }
 
-func (p *pulls) forget(image string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.images, image)
-}
+func (p *pulls) forget(image string) { p.images.Delete(image) }
 
 // Fetch makes a node pull a spec's image, unless one already has. The scheduler prefers that node for the sandboxes.
 // The pod needs no privileges and next to no room, and does not wait for quota.
