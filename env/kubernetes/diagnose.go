@@ -59,53 +59,47 @@ func (c *cluster) diagnoseServer(ctx context.Context) env.Finding {
 }
 
 // rights are the permissions that the Role in docs/kubernetes.md grants.
-func rights() []access {
-	var all []access
-	for _, r := range []struct {
-		group, resource, subresource string
-		verbs                        []string
-	}{
-		{"", "pods", "", []string{"create", "get", "list", "watch", "delete"}},
-		{"", "pods", "exec", []string{"create", "get"}},
-		{"", "resourcequotas", "", []string{"list"}},
-		{"coordination.k8s.io", "leases", "", []string{"create", "get", "list", "update", "delete"}},
-	} {
-		for _, verb := range r.verbs {
-			all = append(all, access{Verb: verb, Group: r.group, Resource: r.resource, Subresource: r.subresource})
-		}
-	}
-	return all
+var rights = []struct{ group, resource, verbs string }{
+	{`""`, "pods", "create, get, list, watch, delete"},
+	{`""`, "pods/exec", "create, get"},
+	{`""`, "resourcequotas", "list"},
+	{"coordination.k8s.io", "leases", "create, get, list, update, delete"},
 }
 
 // role returns the role that a user of the namespace needs, as a kubectl apply command.
 func role(namespace string) string {
-	return `kubectl apply -f - <<'END'
+	text := `kubectl apply -f - <<'END'
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {name: deepswe, namespace: ` + namespace + `}
 rules:
-- {apiGroups: [""], resources: [pods], verbs: [create, get, list, watch, delete]}
-- {apiGroups: [""], resources: [pods/exec], verbs: [create, get]}
-- {apiGroups: [""], resources: [resourcequotas], verbs: [list]}
-- {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, list, update, delete]}
-END`
+`
+	for _, r := range rights {
+		text += fmt.Sprintf("- {apiGroups: [%s], resources: [%s], verbs: [%s]}\n", r.group, r.resource, r.verbs)
+	}
+	return text + "END"
 }
 
 func (c *cluster) diagnoseRole(ctx context.Context) env.Finding {
 	f := env.Finding{Check: name + " role", Status: env.OK}
-	wanted := rights()
+	var wanted []access
+	for _, r := range rights {
+		resource, sub, _ := strings.Cut(r.resource, "/")
+		for verb := range strings.SplitSeq(r.verbs, ", ") {
+			wanted = append(wanted, access{Namespace: c.namespace, Verb: verb, Group: strings.Trim(r.group, `"`),
+				Resource: resource, Subresource: sub})
+		}
+	}
 	lacking := make([]string, len(wanted))
 	failures := make([]error, len(wanted))
 	var work sync.WaitGroup
 	for i, a := range wanted {
 		work.Go(func() {
-			a.Namespace = c.namespace
 			review := accessReview{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"}
 			review.Spec.Attributes = a
 			failures[i] = c.call(ctx, request{
 				method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-				body: review, into: &review,
-				once: true,
+				body: review, into: &review, once: true,
 			})
 			if failures[i] == nil && (review.Status == nil || !review.Status.Allowed) {
 				lacking[i] = a.Verb + " " + strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/")
@@ -192,13 +186,11 @@ func (c *cluster) diagnosePodSecurity(ctx context.Context) env.Finding {
 			f.Status, f.Detail = env.Warning, "the namespace forbids NET_ADMIN, so only a NetworkPolicy can close the network"
 		case levelRestricted:
 			f.Status, f.Detail = env.Warning, "the namespace forbids root and NET_ADMIN: "+
-				"commands run as the guest's own user, and "+
-				"only a NetworkPolicy can close the network"
+				"commands run as the guest's own user, and only a NetworkPolicy can close the network"
 		}
 		if l > levelFull {
 			f.Fix = "kubectl label namespace " + c.namespace + " --overwrite pod-security.kubernetes.io/enforce=privileged, " +
-				"or " +
-				"apply the NetworkPolicy of docs/kubernetes.md"
+				"or apply the NetworkPolicy of docs/kubernetes.md"
 		}
 		return f
 	}
