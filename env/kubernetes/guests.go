@@ -40,36 +40,32 @@ func (g *guests) find() (program.Program, error) {
 	return g.binary, err
 }
 
-// pack returns the compressed program.
-func (g *guests) pack() ([]byte, error) {
-	binary, err := g.find()
-	if err != nil {
-		return nil, err
+// pack returns the program, and compressed.
+func (g *guests) pack() (binary program.Program, packed []byte, err error) {
+	if binary, err = g.find(); err != nil {
+		return binary, nil, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.packed != nil {
-		return g.packed, nil
+		return binary, g.packed, nil
 	}
 	f, err := os.Open(binary.Path)
 	if err != nil {
-		return nil, err
+		return binary, nil, err
 	}
 	defer f.Close()
-	var packed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&packed, gzip.DefaultCompression)
-	if err != nil {
-		return nil, err
-	}
+	var to bytes.Buffer
+	w := gzip.NewWriter(&to)
 	n, err := io.Copy(w, f)
 	if err := errors.Join(err, w.Close()); err != nil {
-		return nil, err
+		return binary, nil, err
 	}
 	if n != binary.Size {
-		return nil, fmt.Errorf("guest: %s changed while it was being read", binary.Path)
+		return binary, nil, fmt.Errorf("guest: %s changed while it was being read", binary.Path)
 	}
-	g.packed = packed.Bytes()
-	return g.packed, nil
+	g.packed = to.Bytes()
+	return binary, g.packed, nil
 }
 
 // sendScript receives the guest on standard input, and then becomes a bridge to it. It first prints which
@@ -88,16 +84,11 @@ func bridgeCommand() []string { return []string{guestPath, guest.Arg, "--bridge"
 
 // inject sends the guest to a pod and opens a stream to it.
 func (c *cluster) inject(ctx context.Context, pod string) (io.ReadWriteCloser, error) {
-	packed, err := c.guests.pack()
+	binary, packed, err := c.guests.pack()
 	if err != nil {
 		return nil, err
 	}
-	binary, err := c.guests.find()
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.exec(ctx, pod, "/bin/sh", "-c", fmt.Sprintf(sendScript, len(packed), binary.Size,
-		binary.Size))
+	s, err := c.exec(ctx, pod, "/bin/sh", "-c", fmt.Sprintf(sendScript, len(packed), binary.Size, binary.Size))
 	if err != nil {
 		return nil, err
 	}
