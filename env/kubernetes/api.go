@@ -283,12 +283,9 @@ func (c *cluster) deletePod(ctx context.Context, name, uid string) error {
 		UID string `json:"uid"`
 	}
 	options := struct {
-		GracePeriodSeconds int64          `json:"gracePeriodSeconds"`
-		Preconditions      *preconditions `json:"preconditions,omitempty"`
-	}{}
-	if uid != "" {
-		options.Preconditions = &preconditions{uid}
-	}
+		GracePeriodSeconds int64         `json:"gracePeriodSeconds"`
+		Preconditions      preconditions `json:"preconditions,omitzero"`
+	}{Preconditions: preconditions{uid}}
 	err := c.call(ctx, request{method: http.MethodDelete, path: c.pods() + "/" + name, body: options, brief: true})
 	if code := refused(err); code == http.StatusNotFound || code == http.StatusConflict {
 		return nil // conflict: the name now belongs to another pod

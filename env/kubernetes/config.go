@@ -79,11 +79,8 @@ type accessError struct {
 }
 
 func (e *accessError) Error() string {
-	text := fmt.Sprintf("kubernetes %s: %s", e.where, e.reason)
-	if e.err != nil {
-		text += fmt.Sprintf(" (%v)", e.err)
-	}
-	return text + "; to fix: " + e.remedy
+	problem, fix := e.Fix()
+	return "kubernetes " + problem + "; to fix: " + fix
 }
 
 // Fix implements env.Fixer.
