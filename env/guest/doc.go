@@ -13,3 +13,9 @@ package guest
 
 // Arg is the first argument that makes the deepswe binary run as a guest.
 const Arg = "guest-serve"
+
+// Exit codes of a guest that could not close the network. The provider looks for them in the pod's status.
+const (
+	ExitNetworkStays = 71 // the interfaces cannot be removed
+	ExitNetworkOpen  = 72 // no network policy blocks outgoing connections
+)

@@ -197,10 +197,8 @@ func (s *Sandbox) end(ctx context.Context, try int) error {
 			return s.c.explained(ctx, s.watched, err)
 		}
 	}
-	deleted := &PodError{Pod: s.launch.name, Reason: "Deleted", Text: "it was deleted by somebody else",
-		kind: env.ErrInfrastructure}
 	if gone {
-		return deleted
+		return deleted(s.launch.name)
 	}
 	if try%4 != 0 {
 		return nil
@@ -211,7 +209,7 @@ func (s *Sandbox) end(ctx context.Context, try int) error {
 	})
 	switch {
 	case refused(err) == http.StatusNotFound:
-		return deleted
+		return deleted(s.launch.name)
 	case err == nil:
 		return ended(&asked)
 	}

@@ -265,8 +265,7 @@ func (c *cluster) oversee(ctx context.Context, s *Sandbox, waits func(why string
 			}
 			switch {
 			case err == nil && gone:
-				err = &PodError{Pod: s.launch.name, Reason: "Deleted", Text: "it was deleted by somebody else",
-					kind: env.ErrInfrastructure}
+				err = deleted(s.launch.name)
 			case err == nil && !placed.IsZero() && time.Since(placed) > startTimeout:
 				err = &PodError{Pod: s.launch.name, Reason: "Slow", kind: env.ErrInfrastructure,
 					Text: fmt.Sprintf("its guest did not answer within %v of being scheduled on node %s", startTimeout,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/guest"
 )
 
 // PodError says why a pod does not start, or why it has ended.
@@ -28,12 +29,6 @@ func (e *PodError) Error() string { return fmt.Sprintf("pod %s: %s", e.Pod, e.Te
 // Unwrap returns env.ErrExhausted if the sandbox's commands used up its limits, env.ErrNoImage or
 // env.ErrUnsupported if retrying cannot help, and otherwise env.ErrInfrastructure.
 func (e *PodError) Unwrap() error { return e.kind }
-
-// Exit codes of a guest that could not close the network; see package inside.
-const (
-	exitNetworkStays = 71
-	exitNetworkOpen  = 72
-)
 
 // errNetworkStays reports that a pod's network interfaces cannot be deleted, so that a NetworkPolicy is needed.
 var errNetworkStays = errors.New("the network's interfaces cannot be removed")
@@ -76,10 +71,14 @@ func ended(p *pod) error {
 		return e
 	}
 	if p.Metadata.DeletionTimestamp != nil {
-		e.Reason, e.Text = "Deleted", "it was deleted by somebody else"
-		return e
+		return deleted(e.Pod)
 	}
 	return nil
+}
+
+// deleted is the error of a pod that is gone.
+func deleted(pod string) *PodError {
+	return &PodError{Pod: pod, Reason: "Deleted", Text: "it was deleted by somebody else", kind: env.ErrInfrastructure}
 }
 
 // settle is how long after a container's end its node may take to report the cause: an eviction, for example.
@@ -149,13 +148,12 @@ func terminatedError(e *PodError, t *terminated) error {
 	switch {
 	case t.Reason == "OOMKilled":
 		e.Text, e.kind = "its commands have used up its memory", env.ErrExhausted
-	case t.ExitCode == exitNetworkStays:
+	case t.ExitCode == guest.ExitNetworkStays:
 		e.Reason, e.Text, e.kind = "NetworkStays", said, errNetworkStays
-	case t.ExitCode == exitNetworkOpen:
+	case t.ExitCode == guest.ExitNetworkOpen:
 		e.Reason, e.kind = "NetworkOpen", env.ErrUnsupported
 		e.Text = said + "; to fix: apply the NetworkPolicy that docs/kubernetes.md shows, in a cluster whose network " +
-			"plugin " +
-			"enforces it, or let sandboxes have NET_ADMIN (Pod Security level privileged)"
+			"plugin enforces it, or let sandboxes have NET_ADMIN (Pod Security level privileged)"
 	case t.Reason == "StartError" || t.Reason == "ContainerCannotRun":
 		e.Text = "it cannot start: " + said
 		if strings.Contains(said, "/bin/sh") {
@@ -234,7 +232,7 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 		i.why = firstSentence(cond.Message)
 		if time.Since(i.unplaced) >= c.nodeWait(cond.Message) {
 			e := &PodError{Pod: p.Metadata.Name, Reason: cond.Reason, kind: env.ErrInfrastructure,
-				Text: "no node takes it: " + firstSentence(cond.Message)}
+				Text: "no node takes it: " + i.why}
 			if strings.Contains(cond.Message, "untolerated taint") {
 				e.Text += " (a node has a taint while it is short of memory, disk or process numbers, or if it is reserved: " +
 					"see kubernetes.tolerations in docs/kubernetes.md)"
@@ -296,10 +294,9 @@ const unplacedWait = 15 * time.Second
 
 func (c *cluster) nodeWait(message string) time.Duration {
 	wait := max(unplacedWait, c.options.Pods.NodeWait)
-	if strings.Contains(message, "Insufficient ") || strings.Contains(message, "Too many pods") {
-		if c.watch.placed() > 0 {
-			wait = max(wait, turnWait)
-		}
+	full := strings.Contains(message, "Insufficient ") || strings.Contains(message, "Too many pods")
+	if full && c.watch.placed() > 0 {
+		wait = max(wait, turnWait)
 	}
 	return wait
 }

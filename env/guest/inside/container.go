@@ -22,12 +22,6 @@ import (
 // sends its greeting: it closes the network, gives the repository's directory to the command user, removes what
 // commands must not reach, and drops the privileges that all this required.
 
-// Exit codes of a guest that could not close the network. The provider looks for them in the pod's status.
-const (
-	exitNetworkStays = 71 // the interfaces cannot be removed
-	exitNetworkOpen  = 72 // no network policy blocks outgoing connections
-)
-
 // exitError is an error with its own exit code.
 type exitError struct {
 	code int
@@ -68,12 +62,12 @@ func (o options) closeNetwork() error {
 		return nil
 	case networkDelete:
 		if err := deleteInterfaces(); err != nil {
-			return &exitError{exitNetworkStays, fmt.Errorf("close the network: %w", err)}
+			return &exitError{guest.ExitNetworkStays, fmt.Errorf("close the network: %w", err)}
 		}
 		return nil
 	case networkProbe:
 		if err := probeNetwork(probeFor); err != nil {
-			return &exitError{exitNetworkOpen, fmt.Errorf("the network is not closed: %w", err)}
+			return &exitError{guest.ExitNetworkOpen, fmt.Errorf("the network is not closed: %w", err)}
 		}
 		return nil
 	}
