@@ -34,33 +34,28 @@ func Main(args []string, in io.Reader, out io.Writer, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
 		return 2
 	}
-	if o.goCache != "" {
-		if err := serveGoCache(o.goCache, in, out); err != nil {
-			fmt.Fprintf(errOut, "deepswe guest: go build cache: %v\n", err)
-			return 1
+	switch {
+	case o.goCache != "":
+		if err = serveGoCache(o.goCache, in, out); err != nil {
+			err = fmt.Errorf("go build cache: %w", err)
 		}
-		return 0
-	}
-	if o.stage > 0 {
-		if err := runStage(o.stage, o.program); err != nil {
-			fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
-			return 1
-		}
-		return 0
-	}
-	if o.bridge != "" {
+	case o.stage > 0:
+		err = runStage(o.stage, o.program)
+	case o.bridge != "":
 		err = bridge(o.bridge, os.Stdin, os.Stdout)
-	} else {
-		err = o.work(in, out)
-	}
-	if err != nil && !errors.Is(err, io.EOF) {
-		fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
-		if own, ok := errors.AsType[*exitError](err); ok {
-			return own.code
+	default:
+		if err = o.work(in, out); errors.Is(err, io.EOF) {
+			err = nil // the host has closed the stream
 		}
-		return 1
 	}
-	return 0
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(errOut, "deepswe guest: %v\n", err)
+	if own, ok := errors.AsType[*exitError](err); ok {
+		return own.code
+	}
+	return 1
 }
 
 // work installs the program, or serves.
