@@ -330,20 +330,17 @@ func (w *diskWatch) tight() error {
 // sandbox may have written. On a full disk all must end, because the results of commands there mean nothing.
 func (w *diskWatch) share(used usage) bool {
 	const last = 0.25
+	short := func(free, floor, used, most int64) bool {
+		left := float64(free) / float64(floor)
+		return floor > 0 && left < 1 && (left < last || float64(used) > left*float64(most)/2)
+	}
 	for i, r := range w.roots {
 		bytes, files := w.free[i].Floor()
 		if r.memory || w.quota || bytes <= 0 {
 			continue
 		}
-		left := float64(w.free[i].Free) / float64(bytes)
-		if left < 1 && (left < last || float64(used.bytes) > left*float64(w.most.bytes)/2) {
-			return true
-		}
-		if files <= 0 {
-			continue
-		}
-		left = float64(w.free[i].FreeFiles) / float64(files)
-		if left < 1 && (left < last || float64(used.files) > left*float64(w.most.files)/2) {
+		if short(w.free[i].Free, bytes, used.bytes, w.most.bytes) ||
+			short(w.free[i].FreeFiles, files, used.files, w.most.files) {
 			return true
 		}
 	}
