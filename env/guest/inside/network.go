@@ -3,11 +3,11 @@
 package inside
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"os"
 	"strings"
@@ -186,19 +186,9 @@ func probeTargets() []string {
 }
 
 // fileLines yields the lines of a file, or none if it cannot be read.
-func fileLines(path string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		f, err := os.Open(path)
-		if err != nil {
-			return
-		}
-		defer f.Close()
-		for s := bufio.NewScanner(f); s.Scan(); {
-			if !yield(s.Text()) {
-				return
-			}
-		}
-	}
+func fileLines(path string) iter.Seq[string] {
+	data, _ := os.ReadFile(path)
+	return strings.Lines(string(data))
 }
 
 // reach returns a target that answers, even if only to refuse the connection.

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"deepswe/env/guest"
@@ -148,8 +149,7 @@ func (u *unpacking) file(name string, h *tar.Header, content io.Reader) error {
 }
 
 func (u *unpacking) finish() error {
-	for i := len(u.dirs) - 1; i >= 0; i-- { // a directory's own mode last, as it may deny access
-		h := u.dirs[i]
+	for _, h := range slices.Backward(u.dirs) { // a directory's own mode last, as it may deny access
 		info, err := u.root.Lstat(h.Name)
 		if err != nil || !info.IsDir() {
 			continue // the archive has replaced it by something else
