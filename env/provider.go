@@ -181,10 +181,8 @@ func Backoff(retry int, first, longest time.Duration) time.Duration {
 
 // Sleep waits for d, or returns the context's error if that ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -287,8 +287,7 @@ func (c *Client) await(ctx context.Context, p *pending) error {
 // cancel ends a call whose context has ended, and waits for the guest to confirm that. It reports whether a reply
 // came.
 func (c *Client) cancel(id uint32, p *pending, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	late := time.After(wait)
 	queue := c.out.queue
 	for {
 		select {
@@ -298,7 +297,7 @@ func (c *Client) cancel(id uint32, p *pending, wait time.Duration) bool {
 			return p.err == nil
 		case <-c.ended:
 			return false
-		case <-timer.C:
+		case <-late:
 			return false
 		}
 	}

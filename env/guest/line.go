@@ -368,21 +368,14 @@ func (l *Line) Close() error {
 	c := l.current
 	l.mu.Unlock()
 	if c != nil && l.heartbeat > 0 {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
 		said := make(chan struct{})
 		go func() {
 			defer close(said)
 			l.signal(packetBye)
 		}()
 		select {
-		case <-said:
-			select {
-			case <-c.lost:
-			case <-timer.C:
-			}
 		case <-c.lost:
-		case <-timer.C:
+		case <-time.After(patience):
 		}
 		l.Fail(ErrHungUp)
 		<-said

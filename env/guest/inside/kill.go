@@ -70,13 +70,11 @@ func (p *processes) end(j *job, grace time.Duration) syscall.WaitStatus {
 	status, exited := syscall.WaitStatus(0), false
 	deadline := time.Now().Add(grace)
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		timer := time.NewTimer(min(pause, time.Until(deadline)))
 		select {
 		case status = <-j.exited:
 			exited = true
-		case <-timer.C:
+		case <-time.After(min(pause, time.Until(deadline))):
 		}
-		timer.Stop()
 		if exited && len(p.members(j)) == 0 {
 			return status
 		}

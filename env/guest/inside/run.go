@@ -261,11 +261,9 @@ func (p *processes) await(
 // running. Everything that the shell waited for is in the pipes by now, and is recorded however busy the machine
 // is.
 func (p *processes) settle(j *job) int {
-	timer := time.NewTimer(settle)
-	defer timer.Stop()
 	select {
 	case <-j.silent:
-	case <-timer.C:
+	case <-time.After(settle):
 		p.drain(j.stdout, j.streams[0])
 		p.drain(j.stderr, j.streams[1])
 	}
