@@ -137,31 +137,26 @@ func (c *Client) Write(ctx context.Context, path string, data []byte, o WriteOpt
 func (c *Client) List(ctx context.Context, path string, o ListOptions) (Listing, error) {
 	o.Limit = positive(o.Limit, defaultList)
 	var l Listing
-	var entries []FileInfo
 	_, err := c.do(ctx, request{
-		name: "list", verb: verbList, args: &ListCall{path, o}, reply: &l, data: collect(&entries, o.Limit),
+		name: "list", verb: verbList, args: &ListCall{path, o}, reply: &l, data: collect(&l.Entries, o.Limit),
 	})
 	if err != nil {
 		return Listing{}, err
 	}
-	l.Entries = entries
 	return l, nil
 }
 
 // Search returns the lines that contain the query's text.
 func (c *Client) Search(ctx context.Context, q Query) (Matches, error) {
 	q.MaxMatches = positive(q.MaxMatches, defaultMatches)
-	q.MaxLine = positive(q.MaxLine, defaultLine)
-	q.MaxLine = min(q.MaxLine, chunk)
+	q.MaxLine = min(positive(q.MaxLine, defaultLine), chunk)
 	var m Matches
-	var found []Match
 	_, err := c.do(ctx, request{
-		name: "search", verb: verbSearch, args: &q, reply: &m, data: collect(&found, q.MaxMatches),
+		name: "search", verb: verbSearch, args: &q, reply: &m, data: collect(&m.Matches, q.MaxMatches),
 	})
 	if err != nil {
 		return Matches{}, err
 	}
-	m.Matches = found
 	return m, nil
 }
 
