@@ -198,9 +198,6 @@ func (d *daemon) unregister(s *Sandbox) {
 	delete(d.live, s.id)
 }
 
-// guestThreads is the most threads that a guest uses.
-const guestThreads = 40
-
 // limits returns a spec's limits with defaults for those that are zero, and at most what the daemon has.
 func (d *daemon) limits(l env.Limits) env.Limits {
 	l = l.WithDefaults(d.p.options.Limits)
@@ -262,7 +259,7 @@ func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container
 	}
 	if facts.PidsLimit {
 		// The kernel counts threads. The guest's own must not use up the commands' limit.
-		host.PidsLimit = new(limits.Processes + guestThreads)
+		host.PidsLimit = new(limits.Processes + guest.MostThreads)
 	}
 	return host
 }

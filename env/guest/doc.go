@@ -14,6 +14,9 @@ package guest
 // Arg is the first argument that makes the deepswe binary run as a guest.
 const Arg = "guest-serve"
 
+// MostThreads is the most threads that a guest uses. A limit on processes counts them as well.
+const MostThreads = 40
+
 // Exit codes of a guest that could not close the network. The provider looks for them in the pod's status.
 const (
 	ExitNetworkStays = 71 // the interfaces cannot be removed

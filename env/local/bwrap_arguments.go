@@ -114,7 +114,7 @@ func (b *Bwrap) guest(sc *scratch, dir string, l env.Limits, uid, gid int) (opti
 		command = append(command, "--rlimit-memory", strconv.FormatInt(l.Memory+guestMemory, 10))
 	}
 	if b.groups.parents["pids"] == "" && b.countsProcesses() {
-		command = append(command, "--rlimit-processes", strconv.FormatInt(l.Processes+guestThreads, 10))
+		command = append(command, "--rlimit-processes", strconv.FormatInt(l.Processes+guest.MostThreads, 10))
 	}
 	return options, append(command, l.DiskArguments()...)
 }

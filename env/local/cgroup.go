@@ -69,9 +69,6 @@ func (g cgroups) capabilities() env.Capabilities {
 	}
 }
 
-// guestThreads is added to the process limit for the guest itself.
-const guestThreads = 40
-
 // guestMemory is added to a limit on the memory of each process: Go reserves this much for the guest's heap.
 const guestMemory = 96 << 20
 

@@ -199,7 +199,7 @@ func (b *base) limit(sc *scratch, l env.Limits) (err error) {
 	if len(b.groups.parents) == 0 {
 		return nil
 	}
-	l.Processes += guestThreads
+	l.Processes += guest.MostThreads
 	if sc.group, err = b.groups.make(filepath.Base(sc.dir), l); err != nil {
 		return err
 	}
