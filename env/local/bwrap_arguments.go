@@ -122,7 +122,7 @@ func (b *Bwrap) guest(sc *scratch, dir string, l env.Limits, uid, gid int) (opti
 // interpreter returns the arguments that show the Python of a virtual environment; none if the directory is not one.
 func (b *Bwrap) interpreter(dir string) (args []string) {
 	for _, path := range b.toolchain.needs(filepath.Join(dir, "bin/python")) {
-		if !slices.ContainsFunc(append(b.shown, dir), func(shown string) bool { return within(path, shown) }) {
+		if !within(path, dir) && !withinAny(path, b.shown...) {
 			args = append(append(args, parents(path)...), "--ro-bind-try", path, path)
 		}
 	}
@@ -137,7 +137,7 @@ func (b *Bwrap) replaced(s env.Spec) (args []string) {
 			return
 		}
 		for _, dir := range dirs {
-			if isDir(dir) && slices.ContainsFunc(b.shown, func(shown string) bool { return within(dir, shown) }) {
+			if isDir(dir) && withinAny(dir, b.shown...) {
 				args = append(args, "--tmpfs", dir, "--remount-ro", dir)
 			}
 		}
@@ -158,9 +158,7 @@ func (b *Bwrap) around(sc *scratch, s env.Spec) []string {
 		name := fmt.Sprintf("objects%d", i)
 		args = append(args, "--ro-bind", filepath.Join(sc.dir, name), filepath.Join(filepath.Dir(guestPath), name))
 	}
-	seen := func(path string) bool {
-		return slices.ContainsFunc(append(b.shown, s.Checkout.Root), func(dir string) bool { return within(path, dir) })
-	}
+	seen := func(path string) bool { return within(path, s.Checkout.Root) || withinAny(path, b.shown...) }
 	for _, dir := range s.Checkout.Shown {
 		if !seen(dir) && !b.toolchain.private(dir) && !within(s.Checkout.Root, dir) {
 			args = append(append(args, parents(dir)...), "--ro-bind-try", dir, dir)

@@ -72,9 +72,7 @@ func follow(path string) (hops []string, real string) {
 
 // common reports whether every sandbox can see a path.
 func common(path string) bool {
-	return slices.ContainsFunc(append(system(), "/etc/alternatives", "/nix/store"), func(dir string) bool {
-		return within(path, dir)
-	})
+	return withinAny(path, append(system(), "/etc/alternatives", "/nix/store")...)
 }
 
 // confidential reports whether a program is where no programs are kept, but secrets may be.
@@ -83,7 +81,7 @@ func (t *toolchain) confidential(path string) bool {
 	for _, name := range []string{".ssh", ".gnupg", ".aws", ".docker", ".kube"} {
 		places = append(places, filepath.Join(t.home, name))
 	}
-	return slices.ContainsFunc(places, func(dir string) bool { return within(path, dir) })
+	return withinAny(path, places...)
 }
 
 // installation returns what a program was installed with: a virtual environment, packages of Node, an interpreter, a

@@ -56,7 +56,7 @@ func (b *Bwrap) hostMounts() (args, shown, seen []string) {
 		}
 	}
 	for _, dir := range b.toolchain.path {
-		if slices.ContainsFunc(shown, func(root string) bool { return within(dir, root) }) {
+		if withinAny(dir, shown...) {
 			seen = append(seen, dir)
 		}
 	}

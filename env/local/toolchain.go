@@ -269,8 +269,7 @@ func outermost(dirs []string) []string {
 	slices.Sort(dirs)
 	var kept []string
 	for _, dir := range slices.Compact(dirs) {
-		inner := slices.ContainsFunc(slices.Concat(system(), kept), func(outer string) bool { return within(dir, outer) })
-		if !inner {
+		if !withinAny(dir, slices.Concat(system(), kept)...) {
 			kept = append(kept, dir)
 		}
 	}
@@ -280,4 +279,8 @@ func outermost(dirs []string) []string {
 // within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+func withinAny(path string, dirs ...string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return within(path, dir) })
 }

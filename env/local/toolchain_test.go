@@ -228,3 +228,14 @@ func TestGoThatHangs(t *testing.T) {
 		t.Errorf("error %v, want an infrastructure failure", err)
 	}
 }
+
+// Sandboxes that start at once share the list of what all of them show: none of them writes into it.
+func TestShownIsNotWrittenTo(t *testing.T) {
+	t.Parallel()
+	b := &Bwrap{base: base{toolchain: &toolchain{}}, shown: make([]string, 0, 4)}
+	b.around(&scratch{}, env.Spec{Checkout: &env.Checkout{Root: "/work/a", Shown: []string{"/work/b"}}})
+	b.interpreter(filepath.Join(t.TempDir(), "venv"))
+	if at := b.shown[:1][0]; at != "" {
+		t.Errorf("a sandbox has written %s", at)
+	}
+}
