@@ -36,11 +36,6 @@ type dirTimes struct {
 	info fs.FileInfo
 }
 
-type copyJob struct {
-	from, to string
-	entry    fs.DirEntry
-}
-
 func (t *tree) copy(ctx context.Context, from, to string) error {
 	files, copying := errgroup.WithContext(ctx)
 	files.SetLimit(copyWorkers)
@@ -68,7 +63,7 @@ func (t *tree) add(ctx context.Context, from, to string) error {
 	if info.IsDir() {
 		return t.copy(ctx, from, to)
 	}
-	return t.file(copyJob{from, to, fs.FileInfoToDirEntry(info)})
+	return t.file(from, to, fs.FileInfoToDirEntry(info))
 }
 
 // directory creates the directory and everything below it, leaving the copying of files to others.
@@ -99,18 +94,17 @@ func (t *tree) directory(ctx context.Context, from, to string, files *errgroup.G
 			}
 			continue
 		}
-		files.Go(func() error { return t.file(copyJob{src, dst, e}) })
+		files.Go(func() error { return t.file(src, dst, e) })
 	}
 	return nil
 }
 
-func (t *tree) file(j copyJob) error {
-	var err error
+func (t *tree) file(from, to string, entry fs.DirEntry) (err error) {
 	switch {
-	case j.entry.Type()&fs.ModeSymlink != 0:
-		err = t.symlink(j)
-	case j.entry.Type().IsRegular():
-		err = t.regular(j)
+	case entry.Type()&fs.ModeSymlink != 0:
+		err = t.symlink(from, to, entry)
+	case entry.Type().IsRegular():
+		err = t.regular(from, to)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // removed while the directory was read
@@ -118,23 +112,23 @@ func (t *tree) file(j copyJob) error {
 	return err
 }
 
-func (t *tree) symlink(j copyJob) error {
-	target, err := os.Readlink(j.from)
+func (t *tree) symlink(from, to string, entry fs.DirEntry) error {
+	target, err := os.Readlink(from)
 	if err != nil {
 		return err
 	}
-	if err := os.Symlink(target, j.to); err != nil {
+	if err := os.Symlink(target, to); err != nil {
 		return err
 	}
-	if info, err := j.entry.Info(); err == nil {
+	if info, err := entry.Info(); err == nil {
 		at := unix.NsecToTimespec(info.ModTime().UnixNano())
-		_ = unix.UtimesNanoAt(unix.AT_FDCWD, j.to, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW) // best effort
+		_ = unix.UtimesNanoAt(unix.AT_FDCWD, to, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW) // best effort
 	}
-	return t.own(j.to)
+	return t.own(to)
 }
 
-func (t *tree) regular(j copyJob) error {
-	src, err := os.OpenFile(j.from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+func (t *tree) regular(from, to string) error {
+	src, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
@@ -146,7 +140,7 @@ func (t *tree) regular(j copyJob) error {
 	if !info.Mode().IsRegular() {
 		return nil // replaced meanwhile
 	}
-	dst, err := os.OpenFile(j.to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
@@ -154,7 +148,7 @@ func (t *tree) regular(j copyJob) error {
 	if _, err := io.Copy(dst, src); err != nil { // uses copy_file_range(2) if possible
 		return err
 	}
-	if err := t.own(j.to); err != nil {
+	if err := t.own(to); err != nil {
 		return err
 	}
 	if err := dst.Chmod(info.Mode().Perm()); err != nil {
@@ -163,7 +157,7 @@ func (t *tree) regular(j copyJob) error {
 	if err := dst.Close(); err != nil {
 		return err
 	}
-	return os.Chtimes(j.to, time.Time{}, info.ModTime())
+	return os.Chtimes(to, time.Time{}, info.ModTime())
 }
 
 func (t *tree) own(path string) error {
