@@ -167,8 +167,7 @@ func (b *Bwrap) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox
 		if err := b.limit(sc, limits); err != nil {
 			return launch{}, err
 		}
-		to := b.layout(sc, uid, gid)
-		to.keep, to.over = keep, kept(s)
+		to := &layout{overlays: b.overlays(), tree: copied, dir: sc.dir, keep: keep, over: kept(s)}
 		defer to.close()
 		if s.Checkout != nil {
 			if err := to.checkout(ctx, s.Checkout, sc.repo(s), filepath.Dir(guestPath)); err != nil {
@@ -184,9 +183,9 @@ func (b *Bwrap) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox
 			return launch{}, err
 		}
 		// Command lines are visible to all users of the machine, but this file is private.
-		file, err := writeArguments(sc.dir, options)
+		file, err := unnamedFile(sc.dir, []byte(strings.Join(options, "\x00")+"\x00"))
 		if err != nil {
-			return launch{}, err
+			return launch{}, fmt.Errorf("write bwrap's arguments: %w", err)
 		}
 		args := append([]string{"--args", "3", "--"}, command...)
 		started := launch{path: b.program, args: args, env: []string{}, files: []*os.File{file}}
@@ -195,15 +194,6 @@ func (b *Bwrap) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox
 		}
 		return to.before(started)
 	})
-}
-
-// layout prepares the mounts of a sandbox whose commands run as the given user.
-func (b *Bwrap) layout(sc *scratch, uid, gid int) *layout {
-	l := &layout{overlays: b.overlays(), dir: sc.dir, uid: -1, gid: -1}
-	if b.root {
-		l.uid, l.gid = uid, gid
-	}
-	return l
 }
 
 // CanOverlay implements env.Overlayer.
@@ -245,19 +235,18 @@ func freshUser() int {
 	return first + int(binary.LittleEndian.Uint32(random[:])&(1<<bits-1))
 }
 
-// writeArguments writes arguments to a private file in the format that bwrap reads.
-func writeArguments(dir string, args []string) (*os.File, error) {
-	f, err := os.CreateTemp(dir, "args-*")
+// unnamedFile returns a file for a process to inherit, which no other process can open.
+func unnamedFile(dir string, content []byte) (*os.File, error) {
+	f, err := os.CreateTemp(dir, "inherited-*")
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.WriteString(strings.Join(args, "\x00") + "\x00")
+	_, err = f.Write(content)
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("write bwrap's arguments: %w", err)
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }

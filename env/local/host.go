@@ -55,7 +55,8 @@ func (h *Host) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox,
 	if len(s.Shown) > 0 {
 		return nil, fmt.Errorf("start a host sandbox that shows %s: %w: use --env bwrap", s.Shown[0].Path, env.ErrUnsupported)
 	}
-	return h.beginSandbox(ctx, s, &tree{uid: -1, gid: -1}, func(sc *scratch) (launch, error) {
+	copied := &tree{uid: -1, gid: -1}
+	return h.beginSandbox(ctx, s, copied, func(sc *scratch) (launch, error) {
 		limits := s.Limits.WithDefaults(h.limits)
 		home, temp := filepath.Join(sc.dir, "home"), filepath.Join(sc.dir, "tmp")
 		if err := errors.Join(os.Mkdir(home, 0o700), os.Mkdir(temp, 0o700), h.limit(sc, limits)); err != nil {
@@ -88,7 +89,7 @@ func (h *Host) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox,
 		if s.Checkout == nil {
 			return started, nil
 		}
-		l := &layout{overlays: h.overlays(), dir: sc.dir, uid: -1, gid: -1, keep: keep, over: kept(s)}
+		l := &layout{overlays: h.overlays(), tree: copied, dir: sc.dir, keep: keep, over: kept(s)}
 		defer l.close()
 		if err := errors.Join(l.checkout(ctx, s.Checkout, dir, sc.dir), h.userCaches(l, dir, home)); err != nil {
 			return launch{}, fmt.Errorf("lay out the repository: %w", err)
@@ -233,16 +234,16 @@ func (b *base) beginSandbox(
 	}
 	var guestProcess *running
 	remove := func(context.Context) error {
-		var failed []error
+		var failed error
 		if guestProcess != nil {
 			if err := guestProcess.stop(); err != nil || guestProcess.err != nil {
 				// A guest that was killed has not ended its processes.
 				b.log.Warn("a guest did not end by itself", "provider", b.name, "run", s.Run, "rollout", s.Rollout,
 					"error", errors.Join(err, guestProcess.err), "said", guestProcess.errOut.String())
-				failed = append(failed, err, sweep(sc.dir))
+				failed = errors.Join(err, sweep(sc.dir))
 			}
 		}
-		return errors.Join(errors.Join(failed...), sc.group.remove(), sc.remove())
+		return errors.Join(failed, sc.group.remove(), sc.remove())
 	}
 	l, err := prepare(sc)
 	if err != nil {

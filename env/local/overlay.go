@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -42,7 +41,7 @@ func (o *overlays) try(ctx context.Context, root string) error {
 		return err
 	}
 	defer disk.RemoveScratch(dir)
-	l := &layout{overlays: o, dir: dir, uid: -1, gid: -1}
+	l := &layout{overlays: o, tree: &tree{uid: -1, gid: -1}, dir: dir}
 	if o.root {
 		l.uid = freshUser()
 		l.gid = l.uid
@@ -87,9 +86,8 @@ func (o *overlays) attributes() *syscall.SysProcAttr {
 // layout prepares the mounts of one sandbox in its scratch directory.
 type layout struct {
 	*overlays
-	dir string
-	// uid and gid are the command user's if that is another user, otherwise -1.
-	uid, gid int
+	*tree // its owner is the command user, if that is another user
+	dir   string
 	// keep is the directory in which the layers of a set-up are kept, over is that of an earlier one: each layer by its
 	// name. They are empty in a sandbox that has nothing to do with a set-up.
 	keep, over string
@@ -215,10 +213,8 @@ func (l *layout) shiftOwner(dir string) (*os.File, error) {
 
 // mirror gives a directory of an upper layer the owner, mode and time of the directory that it covers.
 func (l *layout) mirror(from, to string) error {
-	if l.uid >= 0 {
-		if err := os.Lchown(to, l.uid, l.gid); err != nil {
-			return err
-		}
+	if err := l.own(to); err != nil {
+		return err
 	}
 	if from == "" {
 		return os.Chmod(to, 0o755)
@@ -259,8 +255,7 @@ func (l *layout) hide(from, upper, name string) error {
 
 // replace puts a copy of a directory into an upper layer, where it replaces what is below.
 func (l *layout) replace(ctx context.Context, from, to string) error {
-	t := &tree{uid: l.uid, gid: l.gid}
-	if err := t.copy(ctx, from, to); err != nil {
+	if err := l.copy(ctx, from, to); err != nil {
 		return err
 	}
 	mark := "user.overlay.opaque"
@@ -281,16 +276,13 @@ func (l *layout) launch(files []*os.File, program ...string) (args []string, inh
 		inherited = append(inherited, l.shift)
 		l.shift = nil
 	}
-	file, err := os.CreateTemp(l.dir, "stage-*")
+	stage, err := json.Marshal(l.stage)
 	if err != nil {
 		return nil, nil, err
 	}
-	err = json.NewEncoder(file).Encode(l.stage)
-	if err == nil {
-		_, err = file.Seek(0, io.SeekStart)
-	}
-	if err = errors.Join(err, os.Remove(file.Name())); err != nil {
-		return nil, nil, errors.Join(err, file.Close())
+	file, err := unnamedFile(l.dir, stage)
+	if err != nil {
+		return nil, nil, err
 	}
 	args = append([]string{guest.Arg, "--stage", fmt.Sprint(first + len(inherited)), "--"}, program...)
 	return args, append(inherited, file), nil
@@ -347,5 +339,5 @@ func (l *layout) checkout(ctx context.Context, c *env.Checkout, to, seen string)
 	if err := os.WriteFile(own, []byte(alternates.String()), 0o644); err != nil {
 		return err
 	}
-	return (&tree{uid: l.uid, gid: l.gid}).own(own)
+	return l.own(own)
 }
