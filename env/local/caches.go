@@ -69,7 +69,7 @@ const (
 	cargoHome = ".cargo"
 )
 
-// cover shows an overlay of a cache at another path, and reports whether there is anything to show. If the host does
+// cache shows an overlay of a cache at another path, and reports whether there is anything to show. If the host does
 // not have the cache, an earlier set-up may have filled it.
 func (l *layout) cache(f found, to string) (bool, error) {
 	name := "cache-" + strings.ReplaceAll(f.name, "/", "+")
@@ -116,10 +116,10 @@ func (b *Bwrap) userCaches(l *layout, s env.Spec) ([]string, error) {
 		bind, from := "--ro-bind", f.dir
 		if f.written {
 			bind, from = "--bind", filepath.Join(l.dir, fmt.Sprintf("cache%d", i))
-			if any, err := l.cache(f, from); !any || err != nil {
-				if err != nil {
-					return nil, err
-				}
+			switch any, err := l.cache(f, from); {
+			case err != nil:
+				return nil, err
+			case !any:
 				continue
 			}
 		}

@@ -116,9 +116,7 @@ func (f *forker) start(ctx context.Context, l launch) (*running, error) {
 		return l.group.fork(r.cmd.SysProcAttr, r.cmd.Start)
 	})
 	theirs.Close()
-	for _, file := range l.files {
-		file.Close()
-	}
+	closeAll(l.files)
 	if err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start the guest: %w", err)

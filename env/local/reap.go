@@ -69,8 +69,8 @@ func (b *base) Reap(ctx context.Context, o env.ReapOptions) ([]env.Leftover, err
 // abandoned returns a scratch directory's owner if the directory may be reaped, otherwise nil. Because all users
 // may write to the temporary directory, it trusts only files that this user owns.
 func (b *base) abandoned(dir string, o env.ReapOptions) (*owner, error) {
-	process, err := parsePrefix(filepath.Base(dir), b.name)
-	if err != nil {
+	process, ours := parsePrefix(filepath.Base(dir), b.name)
+	if !ours {
 		return nil, nil
 	}
 	info, err := os.Lstat(dir)

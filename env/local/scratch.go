@@ -138,16 +138,14 @@ func (o owner) prefix() string {
 	return fmt.Sprintf("deepswe-%s-%d-%d-", o.Provider, o.Process.PID, o.Process.Start)
 }
 
-func parsePrefix(name, provider string) (disk.Process, error) {
-	rest, ok := strings.CutPrefix(name, "deepswe-"+provider+"-")
+// parsePrefix reads what prefix wrote. ours is false for other names.
+func parsePrefix(name, provider string) (p disk.Process, ours bool) {
+	rest, ours := strings.CutPrefix(name, "deepswe-"+provider+"-")
 	f := strings.Split(rest, "-")
-	if !ok || len(f) < 3 {
-		return disk.Process{}, errors.New("not a name of ours")
+	if !ours || len(f) < 3 {
+		return p, false
 	}
-	pid, err := strconv.Atoi(f[0])
-	if err != nil {
-		return disk.Process{}, err
-	}
-	start, err := strconv.ParseUint(f[1], 10, 64)
-	return disk.Process{PID: pid, Start: start}, err
+	pid, pidErr := strconv.Atoi(f[0])
+	start, startErr := strconv.ParseUint(f[1], 10, 64)
+	return disk.Process{PID: pid, Start: start}, pidErr == nil && startErr == nil
 }
