@@ -3,7 +3,6 @@ package setup
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -65,10 +64,7 @@ func manifests(to io.Writer, root string) error {
 			return nil // the installation cannot read it either
 		case d.IsDir() && path != root && skipped(d.Name()):
 			return fs.SkipDir
-		case !d.Type().IsRegular():
-			return nil
-		}
-		if !IsManifest(path) {
+		case !d.Type().IsRegular() || !IsManifest(path):
 			return nil
 		}
 		found++
@@ -112,19 +108,17 @@ func skipped(dir string) bool {
 // tools writes the paths and versions of this machine's package managers and interpreters.
 func tools(to io.Writer) {
 	const names = "node npm pnpm yarn python3 uv poetry pip go cargo rustc java mvn ruby bundle gcc"
-	for _, name := range strings.Fields(names) {
+	for name := range strings.FieldsSeq(names) {
 		path, err := exec.LookPath(name)
 		if err == nil {
 			path, err = filepath.EvalSymlinks(path)
 		}
-		var info fs.FileInfo
-		if err == nil {
-			info, err = os.Stat(path)
-		}
-		if errors.Is(err, fs.ErrNotExist) || err != nil {
+		if err != nil {
 			continue
 		}
-		fmt.Fprintf(to, "%s %q %d %d\n", name, path, info.Size(), info.ModTime().UnixNano())
+		if info, err := os.Stat(path); err == nil {
+			fmt.Fprintf(to, "%s %q %d %d\n", name, path, info.Size(), info.ModTime().UnixNano())
+		}
 	}
 	fmt.Fprintf(to, "%q %q\n", os.Getenv("PYENV_VERSION"), os.Getenv("VIRTUAL_ENV"))
 }
