@@ -43,10 +43,8 @@ type loaded struct {
 	err     error
 }
 
-const (
-	// loadsAtOnce limits concurrent reads. Reading a file mostly waits for the round trip to the sandbox.
-	loadsAtOnce = 16
-)
+// loadsAtOnce limits concurrent reads. Reading a file mostly waits for the round trip to the sandbox.
+const loadsAtOnce = 16
 
 // diff reads the changes, those of existing files first, and compares. It reads everything that it needs from the
 // sandbox before the first original: where room is lacking, the sandbox gives its place to the originals.

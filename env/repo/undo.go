@@ -50,16 +50,15 @@ func touched(numstat []byte) []string {
 	var paths []string
 	bare := 0 // how many of the next fields are only a path
 	for field := range bytes.SplitSeq(numstat, []byte{0}) {
-		if bare > 0 {
+		columns := bytes.SplitN(field, []byte{'\t'}, 3)
+		switch {
+		case bare > 0:
 			paths = append(paths, string(field))
 			bare--
-			continue
-		}
-		if columns := bytes.SplitN(field, []byte{'\t'}, 3); len(columns) < 3 {
-			continue // the last, empty field
-		} else if path := columns[2]; len(path) > 0 {
-			paths = append(paths, string(path))
-		} else {
+		case len(columns) < 3: // the last, empty field
+		case len(columns[2]) > 0:
+			paths = append(paths, string(columns[2]))
+		default:
 			bare = 2
 		}
 	}
