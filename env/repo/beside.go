@@ -22,14 +22,10 @@ func Beside(ctx context.Context, repository, dir string) error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, "HEAD")); err != nil {
-		format, err := from.line(ctx, nil, "rev-parse", "--show-object-format")
-		if err != nil {
-			return err
-		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
-		if _, err := to.run(ctx, nil, "init", "-q", "--bare", "--template=", "--object-format="+format); err != nil {
+		if err := from.initLike(ctx, to, "--bare"); err != nil {
 			return err
 		}
 	}
@@ -47,11 +43,8 @@ func Beside(ctx context.Context, repository, dir string) error {
 // FirstTwo makes a commit of the tree before that has no parent, and one of the tree after on top of it, whose name it
 // returns. The same trees, time and message always give the same commits.
 func FirstTwo(ctx context.Context, dir, before, after string, at time.Time, message string) (string, error) {
-	g := git{dir: dir}
-	for _, who := range []string{"AUTHOR", "COMMITTER"} {
-		g.env = append(g.env, "GIT_"+who+"_NAME=deepswe", "GIT_"+who+"_EMAIL=deepswe@localhost",
-			"GIT_"+who+"_DATE="+at.UTC().Format(time.RFC3339))
-	}
+	when := at.UTC().Format(time.RFC3339)
+	g := git{dir: dir, env: append([]string{"GIT_AUTHOR_DATE=" + when, "GIT_COMMITTER_DATE=" + when}, identity...)}
 	first, err := g.line(ctx, strings.NewReader("The state before\n"), "commit-tree", before)
 	if err != nil {
 		return "", err

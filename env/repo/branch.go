@@ -126,19 +126,14 @@ func (g git) patched(ctx context.Context, commit string, patch []byte) (tree str
 	if err != nil {
 		return "", err
 	}
-	format, err := g.line(ctx, nil, "rev-parse", "--show-object-format")
-	if err != nil {
-		return "", err
-	}
 	objects, err := g.path(ctx, "objects")
 	if err != nil {
 		return "", err
 	}
-	g = git{dir: private}
-	if _, err := g.run(ctx, nil, "init", "-q", "--bare", "--template=", "--object-format="+format); err != nil {
+	if err := g.initLike(ctx, git{dir: private}, "--bare"); err != nil {
 		return "", err
 	}
-	g.env = []string{"GIT_DIR=" + private, "GIT_OBJECT_DIRECTORY=" + objects}
+	g = git{dir: private, env: []string{"GIT_DIR=" + private, "GIT_OBJECT_DIRECTORY=" + objects}}
 	for _, merge := range [][]string{nil, {"--3way"}} {
 		if _, rerr := g.run(ctx, nil, "read-tree", before); rerr != nil {
 			return "", rerr

@@ -62,12 +62,7 @@ func checkOut(ctx context.Context, from git, commit, dir string) error {
 		return err
 	}
 	to := git{dir: dir}
-	format, err := from.line(ctx, nil, "rev-parse", "--show-object-format")
-	if err != nil {
-		return err
-	}
-	if _, err := to.run(ctx, nil, "init", "-q", "--template=", "--initial-branch=main",
-		"--object-format="+format); err != nil {
+	if err := from.initLike(ctx, to, "--initial-branch=main"); err != nil {
 		return err
 	}
 	// Borrowed for as long as it takes to pack them: the repository itself may be read-only, or on another file system.
@@ -89,17 +84,15 @@ func checkOut(ctx context.Context, from git, commit, dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, ".git", "shallow"), []byte(found+"\n"), 0o644); err != nil {
 		return err
 	}
-	if _, err := to.run(ctx, nil, "update-ref", "--no-deref", "HEAD", found); err != nil {
-		return err
-	}
-	if _, err := to.run(ctx, nil, "update-ref", "refs/heads/main", found); err != nil {
-		return err
-	}
-	if _, err := to.run(ctx, nil, "symbolic-ref", "HEAD", "refs/heads/main"); err != nil {
-		return err
-	}
-	if _, err := to.run(ctx, nil, "reset", "-q", "--hard"); err != nil {
-		return err
+	for _, command := range [][]string{
+		{"update-ref", "--no-deref", "HEAD", found},
+		{"update-ref", "refs/heads/main", found},
+		{"symbolic-ref", "HEAD", "refs/heads/main"},
+		{"reset", "-q", "--hard"},
+	} {
+		if _, err := to.run(ctx, nil, command...); err != nil {
+			return err
+		}
 	}
 	return submodules(ctx, from, to)
 }

@@ -34,9 +34,7 @@ func Patched(ctx context.Context, dir, commit string, patch []byte) (string, err
 
 // Commit makes a commit of a tree, and moves no branch.
 func Commit(ctx context.Context, dir, tree, parent, name, email, message string) (string, error) {
-	g := git{dir: dir, env: []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email,
-		"GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}}
-	return g.line(ctx, strings.NewReader(message), "commit-tree", tree, "-p", parent)
+	return git{dir: dir, env: madeBy(name, email)}.line(ctx, strings.NewReader(message), "commit-tree", tree, "-p", parent)
 }
 
 // EmptyTree is what git calls a tree without files.

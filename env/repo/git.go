@@ -73,6 +73,21 @@ func (g git) line(ctx context.Context, stdin io.Reader, args ...string) (string,
 	return strings.TrimSpace(string(out)), err
 }
 
+// initLike makes a repository in the directory of another git, whose objects have names of the same kind as g's.
+func (g git) initLike(ctx context.Context, to git, options ...string) error {
+	format, err := g.line(ctx, nil, "rev-parse", "--show-object-format")
+	if err == nil {
+		_, err = to.run(ctx, nil, append([]string{"init", "-q", "--template=", "--object-format=" + format}, options...)...)
+	}
+	return err
+}
+
+// madeBy returns the environment for commits of an author, who is the committer as well.
+func madeBy(name, email string) []string {
+	return []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + email,
+		"GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + email}
+}
+
 // command returns a git command that is killed when ctx ends.
 func (g git) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := exec.LookPath("git")

@@ -65,12 +65,8 @@ func updateIndex(ctx context.Context, g git, paths []string, how ...string) erro
 // adoptIndex starts from a copy of the source's index, and returns the source's current commit.
 func (s *Snapshot) adoptIndex(ctx context.Context, g git) (head string, err error) {
 	source := git{dir: s.Source, user: true}
-	head, err = source.line(ctx, nil, "rev-parse", "--verify", "-q", "HEAD^{commit}")
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
-	if err != nil {
-		head = ""
+	if head, err = Head(ctx, s.Source); err != nil {
+		return "", err
 	}
 	if s.Checkout.Objects, err = stores(ctx, source); err != nil {
 		return "", err

@@ -215,7 +215,4 @@ func (s *Snapshot) adopt(ctx context.Context, g git) error {
 }
 
 // identity is the author and committer of the commits in copies.
-var identity = []string{
-	"GIT_AUTHOR_NAME=deepswe", "GIT_AUTHOR_EMAIL=deepswe@localhost",
-	"GIT_COMMITTER_NAME=deepswe", "GIT_COMMITTER_EMAIL=deepswe@localhost",
-}
+var identity = madeBy("deepswe", "deepswe@localhost")
