@@ -53,10 +53,6 @@ type Installer interface {
 }
 
 // SetupError says that a command of a set-up failed. The fault is not the sandbox's, so retrying seldom helps.
-type SetupError struct {
-	Step, Steps int
-	Line        string
-	Result      Result
-}
+type SetupError PrepareError
 
-func (e *SetupError) Error() string { return failedStep("set-up", e.Step, e.Steps, e.Line, e.Result) }
+func (e *SetupError) Error() string { return (*PrepareError)(e).describe("set-up") }

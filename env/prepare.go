@@ -51,19 +51,17 @@ type PrepareError struct {
 	Result      Result
 }
 
-func (e *PrepareError) Error() string {
-	return failedStep("prepare", e.Step, e.Steps, e.Line, e.Result)
-}
+func (e *PrepareError) Error() string { return e.describe("prepare") }
 
-// failedStep describes the failure of one command of several.
-func failedStep(what string, step, steps int, line string, r Result) string {
-	how := fmt.Sprintf("exit code %d", r.ExitCode)
-	if r.TimedOut {
+// describe describes the failure of one command of several.
+func (e *PrepareError) describe(what string) string {
+	how := fmt.Sprintf("exit code %d", e.Result.ExitCode)
+	if e.Result.TimedOut {
 		how = fmt.Sprintf("no end after %v", PrepareTimeout)
 	}
 	// Some package managers print their errors to one of them, and warnings to the other.
-	said := append(lastLines(r.Stdout), lastLines(r.Stderr)...)
-	return fmt.Sprintf("%s command %d of %d failed with %s: %s\n%s", what, step, steps, how, line, said)
+	said := append(lastLines(e.Result.Stdout), lastLines(e.Result.Stderr)...)
+	return fmt.Sprintf("%s command %d of %d failed with %s: %s\n%s", what, e.Step, e.Steps, how, e.Line, said)
 }
 
 // lastLines returns the end of what a command has printed, whole lines if possible.
