@@ -189,9 +189,8 @@ type GuestSandbox struct {
 	*guest.Client
 	remove func(ctx context.Context) error
 
-	once   sync.Once
-	closed chan struct{}
-	err    error
+	once sync.Once
+	err  error
 }
 
 var _ Sandbox = (*GuestSandbox)(nil)
@@ -199,7 +198,7 @@ var _ Sandbox = (*GuestSandbox)(nil)
 // NewGuestSandbox returns a sandbox that uses the client. Close closes the client and then calls remove once,
 // unless it is nil, with a context that has not ended; remove has to set its own deadline.
 func NewGuestSandbox(client *guest.Client, remove func(ctx context.Context) error) *GuestSandbox {
-	return &GuestSandbox{Client: client, remove: remove, closed: make(chan struct{})}
+	return &GuestSandbox{Client: client, remove: remove}
 }
 
 // Original returns ErrUnsupported; providers with images override it.
@@ -210,13 +209,11 @@ func (s *GuestSandbox) Original(_ context.Context, path string) ([]byte, error) 
 // Close closes the client and removes the sandbox. Concurrent calls all wait for that and return the same error.
 func (s *GuestSandbox) Close(ctx context.Context) error {
 	s.once.Do(func() {
-		defer close(s.closed)
 		s.err = s.Client.Close()
 		if s.remove != nil {
 			s.err = errors.Join(s.err, s.remove(context.WithoutCancel(ctx)))
 		}
 	})
-	<-s.closed
 	return s.err
 }
 
