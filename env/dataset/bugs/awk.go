@@ -1,10 +1,6 @@
 package bugs
 
 func awk() []piece {
-	less := func(a, b int) bool { return a < b }
-	more := func(a, b int) bool { return a > b }
-	even := func(n int) bool { return n%2 == 0 }
-	odd := func(n int) bool { return n%2 != 0 }
 	const split = "\tn = split(list, NOUN, \" \")"
 	loop := func(body string) []string {
 		return []string{

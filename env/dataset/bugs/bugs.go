@@ -43,9 +43,7 @@ func Demonstrations() iter.Seq[env.Task] {
 
 // Shortcut yields all these tasks with a way to cheat: what the tests use to compare is in a file of the repository,
 // [ShortcutFile], and a patch that changes it lets all tests pass. Only tests that must fail show that.
-func Shortcut() iter.Seq[env.Task] {
-	return sets(shortcut)
-}
+func Shortcut() iter.Seq[env.Task] { return sets(shortcut) }
 
 // Shown yields all these tasks with the program in the issue, for models that would lose it on the way.
 func Shown() iter.Seq[env.Task] { return sets(shown) }

@@ -102,6 +102,12 @@ func best(before func(a, b int) bool) func([]string) string {
 	}
 }
 
+func less(a, b int) bool { return a < b }
+func more(a, b int) bool { return a > b }
+
+func even(n int) bool { return n%2 == 0 }
+func odd(n int) bool  { return n%2 != 0 }
+
 func count(when func(int) bool) func([]string) string {
 	return func(args []string) string {
 		n := 0

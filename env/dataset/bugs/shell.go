@@ -1,10 +1,6 @@
 package bugs
 
 func shell() []piece {
-	less := func(a, b int) bool { return a < b }
-	more := func(a, b int) bool { return a > b }
-	even := func(n int) bool { return n%2 == 0 }
-	odd := func(n int) bool { return n%2 != 0 }
 	loop := func(start, body, end string) []string {
 		return []string{
 			"FUNC() {", "\t" + start, "\tfor NOUN in \"$@\"; do", "\t\t" + body, "\tdone", "\techo \"$" + end + "\"", "}",
