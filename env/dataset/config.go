@@ -14,13 +14,8 @@ func (f *fieldReader) nested(field string) *fieldReader {
 		f.fail(field, errMissing)
 		return in
 	}
-	v := f.decoded(field, "an object")
-	fields, ok := v.(map[string]any)
-	if !ok {
-		f.fail(field, fmt.Errorf("is %s, want an object", kind(v)))
-	}
 	in.fields = map[string]any{}
-	for name, v := range fields {
+	for name, v := range f.mapping(field) {
 		if v != nil {
 			in.fields[name] = v
 		}

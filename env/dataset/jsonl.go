@@ -89,15 +89,15 @@ func startsList(b *bufio.Reader) bool {
 func readLines(file string, b *bufio.Reader, wanted []string, yield func(record, error) bool) {
 	for n := 1; ; n++ {
 		line, err := readLine(b, maxLine)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, errTooLong) {
-			yield(record{}, fmt.Errorf("%s:%d: %w", file, n, err))
-			return
-		}
-		if errors.Is(err, errTooLong) {
+		switch {
+		case errors.Is(err, errTooLong):
 			if !yield(record{}, &RecordError{File: file, Line: n, Err: err}) {
 				return
 			}
 			continue
+		case err != nil && !errors.Is(err, io.EOF):
+			yield(record{}, fmt.Errorf("%s:%d: %w", file, n, err))
+			return
 		}
 		if len(bytes.TrimSpace(line)) > 0 && !yield(parse(file, n, line, wanted)) || err != nil {
 			return

@@ -40,7 +40,7 @@ func (f *fieldReader) multiSWE() env.Task {
 	f.takeError("base", base)
 	patch := f.text("test_patch")
 	dir := "/home/" + name
-	setup := append([]string{"cd " + quoted([]string{dir})},
+	setup := append([]string{"cd " + quoted(dir)},
 		hiddenTests(commit, patch, "git apply --whitespace=nowarn")...)
 	passing := slices.Concat(f.tests("f2p_tests"), f.tests("s2p_tests"), f.tests("n2p_tests"))
 	if f.err == nil && len(passing) == 0 {
@@ -63,12 +63,7 @@ func (f *fieldReader) tests(field string) []string {
 	if !f.has(field) {
 		return nil
 	}
-	v := f.decoded(field, "an object")
-	tests, ok := v.(map[string]any)
-	if !ok {
-		f.fail(field, fmt.Errorf("is %s, want an object", kind(v)))
-	}
-	return slices.Sorted(maps.Keys(tests))
+	return slices.Sorted(maps.Keys(f.mapping(field)))
 }
 
 // issues returns the text of the issues that the change resolves.

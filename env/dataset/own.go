@@ -50,14 +50,10 @@ var commitID = env.Pattern(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 // complete sets default values and reports missing or contradictory fields.
 func (f *fieldReader) complete(t *env.Task) {
 	t.Source = cmp.Or(t.Source, DeepSWE)
-	if t.Dockerfile != "" && !filepath.IsAbs(t.Dockerfile) {
-		t.Dockerfile = absolute(filepath.Join(filepath.Dir(f.file), t.Dockerfile))
-	}
-	if t.Repository != "" && !filepath.IsAbs(t.Repository) {
-		t.Repository = absolute(filepath.Join(filepath.Dir(f.file), t.Repository))
-	}
-	if t.Installed != "" && !filepath.IsAbs(t.Installed) {
-		t.Installed = absolute(filepath.Join(filepath.Dir(f.file), t.Installed))
+	for _, at := range []*string{&t.Dockerfile, &t.Repository, &t.Installed} {
+		if *at != "" && !filepath.IsAbs(*at) {
+			*at = absolute(filepath.Join(filepath.Dir(f.file), *at))
+		}
 	}
 	tests := &t.Tests
 	if tests.Prepare == nil {

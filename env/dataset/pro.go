@@ -20,7 +20,7 @@ const proScripts = "run_scripts"
 func (f *fieldReader) sweBenchPro() env.Task {
 	id, commit := f.text("instance_id"), f.text("base_commit")
 	run, parser := f.proFile(id, "run_script.sh"), f.proFile(id, "parser.py")
-	prepare := []string{asRoot + "git reset --quiet --hard " + quoted([]string{commit}), keepUntracked}
+	prepare := []string{asRoot + "git reset --quiet --hard " + quoted(commit), keepUntracked}
 	setup := []string{"cd /app"}
 	if before := lastLine(f.optional("before_repo_set_cmd")); before != "" {
 		setup = append(setup, before)
@@ -38,7 +38,7 @@ func (f *fieldReader) sweBenchPro() env.Task {
 	test := strings.Join([]string{
 		"(", "{ set +ux +o pipefail; } 2>/dev/null", "logs=$(mktemp -d)",
 		"run=$(cat " + heredoc(run) + "\n)",
-		`bash -c "$run" run_script.sh ` + quoted([]string{selected}) + ` </dev/null >"$logs/stdout" 2>"$logs/stderr"`,
+		`bash -c "$run" run_script.sh ` + quoted(selected) + ` </dev/null >"$logs/stdout" 2>"$logs/stderr"`,
 		`cat "$logs/stdout" "$logs/stderr"`,
 		`"$(command -v python || command -v python3)" - "$logs/stdout" "$logs/stderr" "$logs/tests.json" ` + heredoc(parser),
 		"echo '" + proHeading + "'", `cat "$logs/tests.json"`, ")",

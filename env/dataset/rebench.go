@@ -45,7 +45,7 @@ func (f *fieldReader) rebench() env.Task {
 		Statement: f.text("problem_statement"), Image: image, Dir: "/testbed", Env: []string{condaPath},
 		Tests: env.Tests{
 			FailToPass: f.list("FAIL_TO_PASS"), PassToPass: f.list("PASS_TO_PASS"),
-			Script: Script(setup, strings.TrimRight(utf8Locale+test+" "+quoted(rebenchDirectives(patch)), " ")),
+			Script: Script(setup, strings.TrimRight(utf8Locale+test+" "+quoted(rebenchDirectives(patch)...), " ")),
 			Parser: parser, EvalType: "pass_and_fail", Version: f.optional("version"),
 			GoldPatch: f.optional("patch"), TestPatch: patch,
 		},
@@ -99,7 +99,7 @@ func (f *fieldReader) rebench2(c *fieldReader, image string) env.Task {
 	parser := c.parser(known)
 	repo, patch := f.text("repo"), f.text("test_patch")
 	dir := "/" + path.Base(repo)
-	setup := append([]string{"cd " + quoted([]string{dir})},
+	setup := append([]string{"cd " + quoted(dir)},
 		hiddenTests("HEAD", patch, "git apply -v --recount --ignore-space-change --whitespace=nowarn")...)
 	// As in the original, a command that fails ends the rest. Commands are not traced, and may use unset variables.
 	lines := append([]string{"(", "{ set +ux +o pipefail -e; } 2>/dev/null"}, tests...)
@@ -144,19 +144,14 @@ func untimed(names []string) []string {
 }
 
 // quoted returns words for a shell, with quotes only where they are needed.
-func quoted(words []string) string {
-	var b strings.Builder
+func quoted(words ...string) string {
+	words = slices.Clone(words)
 	for i, w := range words {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		if plainWord().MatchString(w) {
-			b.WriteString(w)
-		} else {
-			b.WriteString(env.ShellQuote(w))
+		if !plainWord().MatchString(w) {
+			words[i] = env.ShellQuote(w)
 		}
 	}
-	return b.String()
+	return strings.Join(words, " ")
 }
 
 var plainWord = env.Pattern(`^[\w./@%+=:-]+$`)
@@ -172,7 +167,7 @@ func hiddenTests(commit, patch, apply string) []string {
 	}
 	var lines []string
 	if len(old) > 0 {
-		lines = append(lines, "git checkout "+commit+" -- "+quoted(old))
+		lines = append(lines, "git checkout "+commit+" -- "+quoted(old...))
 	}
 	return append(lines, apply+" - "+heredoc(patch))
 }

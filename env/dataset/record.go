@@ -153,18 +153,26 @@ func (f *fieldReader) list(field string) []string {
 
 // object returns a field that must be an object of strings, or JSON text of one.
 func (f *fieldReader) object(field string) map[string]string {
+	members := f.mapping(field)
+	object := make(map[string]string, len(members))
+	for _, key := range slices.Sorted(maps.Keys(members)) {
+		text, ok := members[key].(string)
+		if !ok {
+			f.fail(field, fmt.Errorf("%q is %s, want text", key, kind(members[key])))
+		}
+		object[key] = text
+	}
+	return object
+}
+
+// mapping returns a field that must be an object, or JSON text of one.
+func (f *fieldReader) mapping(field string) map[string]any {
 	v := f.decoded(field, "an object")
-	members, ok := v.(map[string]any)
+	m, ok := v.(map[string]any)
 	if !ok {
 		f.fail(field, fmt.Errorf("is %s, want an object", kind(v)))
 	}
-	object := make(map[string]string, len(members))
-	for _, key := range slices.Sorted(maps.Keys(members)) {
-		if object[key], ok = members[key].(string); !ok {
-			f.fail(field, fmt.Errorf("%q is %s, want text", key, kind(members[key])))
-		}
-	}
-	return object
+	return m
 }
 
 // decoded returns a field's value; if that is text, it is parsed as JSON.
