@@ -181,13 +181,11 @@ func (r Reaper) living(
 		return alive, nil
 	}
 	stale := cmp.Or(o.Stale, Stale)
-	known := map[string]bool{}
 	for _, t := range found.Things {
 		who := t.Owner
-		if known[who] {
+		if _, known := alive[who]; known {
 			continue
 		}
-		known[who] = true
 		if alive[who] = r.alive(found, who, stale); alive[who] || dead[who] || Liveness(who) == disk.Dead {
 			continue
 		}

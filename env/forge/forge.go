@@ -1,6 +1,7 @@
 package forge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type Client struct {
 // New returns a client. It does not send anything yet.
 func New(o Options) (*Client, error) {
 	c := &Client{o: o, sites: map[string]site{}}
+	c.o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.API != "" {
 		u, err := url.Parse(strings.TrimRight(o.API, "/"))
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" {
@@ -52,9 +54,6 @@ func New(o Options) (*Client, error) {
 	}
 	if o.Sleep == nil {
 		c.o.Sleep = env.Sleep
-	}
-	if o.Log == nil {
-		c.o.Log = slog.New(slog.DiscardHandler)
 	}
 	for _, name := range tokenNames {
 		if strings.ContainsFunc(strings.TrimSpace(c.o.Getenv(name)), func(r rune) bool { return r < '!' || r > '~' }) {

@@ -193,8 +193,8 @@ func (d Dataset) list(ctx context.Context, c *Client, hub string) (Source, error
 	s.Revision = cmp.Or(d.Revision, listed.SHA)
 	for _, f := range listed.Siblings {
 		if slices.ContainsFunc(d.Files, func(pattern string) bool {
-			ok, err := path.Match(pattern, f.Name)
-			return ok && err == nil
+			ok, _ := path.Match(pattern, f.Name) // the patterns are valid
+			return ok
 		}) {
 			s.Files = append(s.Files, Kept{Path: f.Name, Size: f.Size, SHA256: f.LFS.SHA256})
 		}

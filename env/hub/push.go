@@ -116,21 +116,18 @@ func (p *push) list() (files []map[string]any, err error) {
 
 // ask asks how the hub takes files, and returns those that the repository does not have as they are.
 func (p *push) ask(ctx context.Context, files []map[string]any) (news []upload, err error) {
-	var answer struct {
-		Files []struct {
-			Path, UploadMode, OID string
-			ShouldIgnore          bool
-		}
+	type taken struct {
+		Path, UploadMode, OID string
+		ShouldIgnore          bool
 	}
+	var answer struct{ Files []taken }
 	if err := p.post(ctx, p.api("preupload"), jsonKind, map[string]any{"files": files}, &answer); err != nil {
 		return nil, err
 	}
 	for _, file := range files {
 		f := upload{path: file["path"].(string), size: file["size"].(int64)}
-		i := 0
-		for ; i < len(answer.Files) && answer.Files[i].Path != f.path; i++ {
-		}
-		if i == len(answer.Files) {
+		i := slices.IndexFunc(answer.Files, func(t taken) bool { return t.Path == f.path })
+		if i < 0 {
 			return nil, fmt.Errorf("the hub does not say how it takes %s", f.path)
 		}
 		if f.large = answer.Files[i].UploadMode == "lfs" && f.size > 0; f.large {
