@@ -313,10 +313,8 @@ func (c Candidate) labels() map[string]string {
 // shorter than that and stand nowhere in its base commit.
 func (b Builder) NewLines(ctx context.Context, c Candidate, shortest int) ([]string, error) {
 	var lines []string
-	for line := range strings.Lines(c.Sources) {
-		text := strings.TrimSpace(strings.TrimPrefix(line, "+"))
-		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") && len(text) >= shortest &&
-			!slices.Contains(lines, text) {
+	for line := range added(c.Sources) {
+		if text := strings.TrimSpace(line); len(text) >= shortest && !slices.Contains(lines, text) {
 			lines = append(lines, text)
 		}
 	}

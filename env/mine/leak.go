@@ -2,6 +2,7 @@ package mine
 
 import (
 	"fmt"
+	"iter"
 	"path"
 	"regexp"
 	"slices"
@@ -13,9 +14,8 @@ import (
 // secrets are what a statement must not contain: lines of the change, and where its tests are and what they are called.
 func (c Candidate) secrets() []string {
 	var all []string
-	for line := range strings.Lines(c.Sources) {
-		text := strings.TrimSpace(strings.TrimLeft(line, "+"))
-		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") && len(text) >= shortestLine {
+	for line := range added(c.Sources) {
+		if text := strings.TrimSpace(line); len(text) >= shortestLine {
 			all = append(all, text)
 		}
 	}
@@ -26,6 +26,18 @@ func (c Candidate) secrets() []string {
 		all = append(all, name, path.Base(name))
 	}
 	return slices.DeleteFunc(all, func(s string) bool { return len(s) < 5 })
+}
+
+// added yields the lines that a patch adds.
+func added(patch string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for line := range strings.Lines(patch) {
+			text, plus := strings.CutPrefix(line, "+")
+			if plus && !strings.HasPrefix(line, "+++ ") && !yield(text) { // not the name of a file
+				return
+			}
+		}
+	}
 }
 
 // shortestLine is the length of a line of the change from which on it gives something away. Shorter ones are braces and
@@ -79,13 +91,11 @@ func (c Candidate) Leak(text string) string {
 // shared returns the first words of a text that stand in the lines that a patch adds, in the same order and next to
 // each other; empty if there are too few in a row.
 func shared(text, patch string) string {
-	var added []string
-	for line := range strings.Lines(patch) {
-		if strings.HasPrefix(line, "+") && !strings.HasPrefix(line, "+++") {
-			added = append(added, word().FindAllString(line, -1)...)
-		}
+	var there []string
+	for line := range added(patch) {
+		there = append(there, word().FindAllString(line, -1)...)
 	}
-	all := " " + strings.Join(added, " ") + " "
+	all := " " + strings.Join(there, " ") + " "
 	words := word().FindAllString(text, -1)
 	for i := range max(0, len(words)-sharedWords+1) {
 		if run := strings.Join(words[i:i+sharedWords], " "); strings.Contains(all, " "+run+" ") {

@@ -207,8 +207,8 @@ func TestLeak(t *testing.T) {
 	c := Candidate{
 		Commit: Commit{Changes: []Change{{Path: "net.py", Kind: Source}, {Path: "tests/test_net.py", Kind: Test}}},
 		Sources: "--- a/net.py\n+++ b/net.py\n-def old(x):\n+def old(x, y):\n+def helper(n):\n+def again(limit=3):\n" +
-			"+    if tries > limit and not stopped:\n+        raise TooMany(tries, limit, stopped)\n",
-		Tests: "+def test_endless():\n+    again(4)\n",
+			"+    if tries > limit and not stopped:\n+        raise TooMany(tries, limit, stopped)\n+++retries;\n",
+		Tests: "+++ b/tests/helper/test_net.py\n+def test_endless():\n+    again(4)\n",
 	}
 	const fine = "Requests to a server that is gone are repeated for ever. I call again with a limit of four, unplug the " +
 		"cable, and expect an error after the fourth one, but old goes on without an end. "
@@ -219,6 +219,7 @@ func TestLeak(t *testing.T) {
 		fine + "See test_endless.":        `"test_endless"`,
 		fine + "tests/test_net.py hangs.": `"tests/test_net.py"`,
 		fine + "if tries > limit and not stopped:":                            "is in the change",
+		fine + "The loop needs ++retries;":                                    "is in the change",
 		fine + "Fixed in #12.":                                                `refers to "#12"`,
 		fine + "See https://x.test/pull/5.":                                   "refers to",
 		fine + "Broken by 0a1b2c3d4e.":                                        `the hash "0a1b2c3d4e"`,

@@ -169,20 +169,18 @@ type definition struct {
 // defines returns what the change defines, and the lines around it do not define in the same way.
 func (c Candidate) defines() (all []definition) {
 	before, called := map[string]bool{}, map[string]bool{}
-	for line := range strings.Lines(c.Tests) {
-		if strings.HasPrefix(line, "+") {
-			for _, name := range word().FindAllString(line, -1) {
-				called[name] = true
-			}
+	for line := range added(c.Tests) {
+		for _, name := range word().FindAllString(line, -1) {
+			called[name] = true
 		}
 	}
-	for _, added := range []bool{false, true} {
+	for _, plus := range []bool{false, true} {
 		for line := range strings.Lines(c.Sources) {
 			name, signature := defined(strings.TrimRight(line[1:], "\r\n"))
 			switch {
-			case name == "" || strings.HasPrefix(line, "+") != added || before[signature]:
+			case name == "" || strings.HasPrefix(line, "+") != plus || before[signature]:
 				continue
-			case added:
+			case plus:
 				all = append(all, definition{name, signature, before[name], called[name]})
 			default:
 				before[name] = true
