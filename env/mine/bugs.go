@@ -115,7 +115,7 @@ func (b Builder) Solved(ctx context.Context, c Candidate) (map[string][]byte, er
 		if ch.Kind != Source || ch.Status == 'D' || !strings.HasPrefix(ch.Mode, "100") {
 			continue
 		}
-		data, err := repo.Read(ctx, b.Repository, "cat-file", "blob", c.Hash+":"+ch.Path)
+		data, err := repo.Blob(ctx, b.Repository, c.Hash+":"+ch.Path)
 		if err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("read %s of %s: %w", ch.Path, c.Hash, err)
 		}

@@ -206,7 +206,7 @@ func (b Builder) mend(ctx context.Context, dir string, homes []string, t *env.Ta
 	}
 	if language == "go" && !slices.ContainsFunc(homes, has("go.mod")) {
 		name := "example.com/" + b.Name
-		if data, err := repo.Read(ctx, b.Repository, "cat-file", "blob", "HEAD:go.mod"); err == nil {
+		if data, err := repo.Blob(ctx, b.Repository, "HEAD:go.mod"); err == nil {
 			if m := module().FindSubmatch(data); m != nil {
 				name = string(m[1])
 			}
@@ -260,7 +260,7 @@ func (b Builder) files(
 			lines = append(lines, "rm -f -- "+env.ShellQuote(ch.Path))
 			continue
 		}
-		data, err := repo.Read(ctx, b.Repository, "cat-file", "blob", c.Hash+":"+ch.Path)
+		data, err := repo.Blob(ctx, b.Repository, c.Hash+":"+ch.Path)
 		if err != nil {
 			return nil, nil, false, err
 		}

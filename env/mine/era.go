@@ -32,7 +32,7 @@ func Eras(ctx context.Context, dir string, commits []string) (map[string]string,
 			}
 			blob := fields[2] + path.Base(name)
 			if content[blob] == "" {
-				data, err := repo.Read(ctx, dir, "cat-file", "blob", fields[2])
+				data, err := repo.Blob(ctx, dir, fields[2])
 				if err != nil {
 					return nil, fmt.Errorf("read %s of %s: %w", name, commit, err)
 				}
@@ -55,7 +55,7 @@ func Licence(ctx context.Context, dir, commit string) string {
 	for name := range strings.SplitSeq(string(names), "\x00") {
 		upper := strings.ToUpper(name)
 		if strings.HasPrefix(upper, "LICEN") || strings.HasPrefix(upper, "COPYING") {
-			text, err := repo.Read(ctx, dir, "cat-file", "blob", commit+":"+name) // it may be a directory
+			text, err := repo.Blob(ctx, dir, commit+":"+name) // it may be a directory
 			first, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
 			if err == nil {
 				return name + ": " + first

@@ -62,8 +62,8 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 			s.After = append(s.After, "test ! -d "+name+" || cp -a "+name+" "+Kept+"/")
 		}
 	}
-	s.After = append(s.After, "test ! -d "+Kept+"/node_modules || mkdir -p "+Kept+"/"+env.ViteScratch)
-	s.After = append(s.After, "rmdir "+caches+" 2>/dev/null || :") // where no tool has a cache
+	s.After = append(s.After, "test ! -d "+Kept+"/node_modules || mkdir -p "+Kept+"/"+env.ViteScratch,
+		"rmdir "+caches+" 2>/dev/null || :") // where no tool has a cache
 	return s, nil
 }
 

@@ -74,7 +74,7 @@ func Changes(ctx context.Context, dir, from, to string) ([]Change, error) {
 	return all, nil
 }
 
-// Blob returns the content of a file by the name that git gives it.
+// Blob returns the content of a file by the name that git gives it, or by commit:path.
 func Blob(ctx context.Context, dir, id string) ([]byte, error) {
 	return git{dir: dir}.run(ctx, nil, "cat-file", "blob", id)
 }
