@@ -70,18 +70,16 @@ func (t tree) testsBelow(home string, m Machine, python string, files []string) 
 func (t tree) testsOf(m Machine, python string, files []string) (patched, base string) {
 	there := slices.DeleteFunc(slices.Clone(files), func(name string) bool { return !t.has(name) })
 	for _, command := range []func([]string) string{
-		func(files []string) string { return pythonTestsOf(t, python, files) },
-		func(files []string) string { return javaScriptTestsOf(t, files) },
-		func(files []string) string { return rubyTestsOf(t, files) },
-		func(files []string) string { return mavenTestsOf(t, m, files) },
-		func(files []string) string { return cargoTestsOf(t, files) },
-		func(files []string) string { return phpTestsOf(t, files) },
+		func(files []string) string { return t.pythonTestsOf(python, files) },
+		t.javaScriptTestsOf, t.rubyTestsOf,
+		func(files []string) string { return t.mavenTestsOf(m, files) },
+		t.cargoTestsOf, t.phpTestsOf,
 	} {
 		if patched = command(files); patched != "" {
 			return patched, command(there)
 		}
 	}
-	if packages, ok := goPackages(t, files); ok {
+	if packages, ok := t.goPackages(files); ok {
 		there := slices.DeleteFunc(slices.Clone(packages), func(name string) bool { return !t.has(name) })
 		if base = "go test -v " + env.ShellQuote(there...); len(there) == 0 {
 			base = ""
@@ -92,7 +90,7 @@ func (t tree) testsOf(m Machine, python string, files []string) (patched, base s
 }
 
 // goPackages returns the packages of the main module that the files belong to; ok is false if one is in another module.
-func goPackages(t tree, files []string) (packages []string, ok bool) {
+func (t tree) goPackages(files []string) (packages []string, ok bool) {
 	for _, name := range files {
 		dir, _, _ := strings.Cut(path.Dir(name)+"/", "testdata/")
 		dir = path.Clean(dir)
@@ -123,7 +121,7 @@ var (
 )
 
 // javaScriptTestsOf returns the command line for some files of a package's tests; empty where the runner is not known.
-func javaScriptTestsOf(t tree, files []string) string {
+func (t tree) javaScriptTestsOf(files []string) string {
 	var manifest struct {
 		Scripts         map[string]string
 		DevDependencies map[string]any
@@ -226,7 +224,7 @@ func (t tree) testUnit(files []string) bool {
 }
 
 // rubyTestsOf returns the command line for some files of RSpec or, in the folder test, of Minitest or test-unit.
-func rubyTestsOf(t tree, files []string) string {
+func (t tree) rubyTestsOf(files []string) string {
 	prefix := ""
 	if t.has("Gemfile") {
 		prefix = bundled
@@ -251,7 +249,7 @@ func rubyTestsOf(t tree, files []string) string {
 }
 
 // mavenTestsOf returns the command line for some classes of tests, and the modules that they are in.
-func mavenTestsOf(t tree, m Machine, files []string) string {
+func (t tree) mavenTestsOf(m Machine, files []string) string {
 	var classes, modules []string
 	for _, name := range files {
 		dir, below, found := strings.Cut("/"+name, "/src/test/java/")
@@ -275,7 +273,7 @@ func mavenTestsOf(t tree, m Machine, files []string) string {
 }
 
 // cargoTestsOf returns the command line for some files of the folder tests of one package; empty for others.
-func cargoTestsOf(t tree, files []string) string {
+func (t tree) cargoTestsOf(files []string) string {
 	targets, dirs := "", map[string]bool{}
 	for _, name := range files {
 		dir, base := path.Split(name)
@@ -294,7 +292,7 @@ func cargoTestsOf(t tree, files []string) string {
 }
 
 // phpTestsOf returns the command line of PHPUnit for one file, or for all tests where there are several.
-func phpTestsOf(t tree, files []string) string {
+func (t tree) phpTestsOf(files []string) string {
 	words := named(files, "Test.php")
 	runner := "vendor/bin/phpunit"
 	if !t.has(runner) {
@@ -324,7 +322,7 @@ func (t tree) phpunitLoads() string {
 }
 
 // pythonTestsOf returns the command line for some files of a project's tests; empty where nothing is known of them.
-func pythonTestsOf(t tree, python string, files []string) string {
+func (t tree) pythonTestsOf(python string, files []string) string {
 	words := named(slices.DeleteFunc(slices.Clone(files), func(name string) bool {
 		base := path.Base(name)
 		return !strings.HasPrefix(base, "test") && !strings.HasSuffix(base, "_test.py")
