@@ -21,6 +21,7 @@ type Thread struct {
 
 	discussion string // GitLab's
 	answered   bool   // the last comment is a reply of ours
+	resolved   bool
 }
 
 // Check is a check that failed at the head of a pull request.
@@ -102,7 +103,7 @@ func (s *session) threads(ctx context.Context, p Pull) ([]Thread, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the review: %w", err)
 	}
-	return slices.DeleteFunc(all, func(t Thread) bool { return t.answered || len(t.Comments) == 0 }), nil
+	return slices.DeleteFunc(all, func(t Thread) bool { return t.answered || t.resolved || len(t.Comments) == 0 }), nil
 }
 
 // threadQuery asks GitHub for what only GraphQL tells: whether a thread is resolved.
@@ -159,8 +160,7 @@ func (s *session) giteaThreads(ctx context.Context, p Pull) ([]Thread, error) {
 	if _, err := s.get(ctx, s.pulls(p.Number)+"/reviews", "limit=50", &reviews); err != nil {
 		return nil, err
 	}
-	var all []*Thread
-	resolved := map[*Thread]bool{}
+	var all []Thread
 	for _, r := range reviews {
 		if r.Comments == 0 || r.Dismissed {
 			continue
@@ -176,22 +176,16 @@ func (s *session) giteaThreads(ctx context.Context, p Pull) ([]Thread, error) {
 			return nil, err
 		}
 		for _, c := range comments {
-			i := slices.IndexFunc(all, func(t *Thread) bool { return t.Path == c.Path && t.Line == c.Position })
+			i := slices.IndexFunc(all, func(t Thread) bool { return t.Path == c.Path && t.Line == c.Position })
 			if i < 0 {
 				i = len(all)
-				all = append(all, &Thread{ID: strconv.FormatInt(c.ID, 10), Path: c.Path, Line: c.Position})
+				all = append(all, Thread{ID: strconv.FormatInt(c.ID, 10), Path: c.Path, Line: c.Position})
 			}
 			all[i].add(c.commentJSON)
-			resolved[all[i]] = resolved[all[i]] || c.Resolver != nil
+			all[i].resolved = all[i].resolved || c.Resolver != nil
 		}
 	}
-	var open []Thread
-	for _, t := range all {
-		if !resolved[t] {
-			open = append(open, *t)
-		}
-	}
-	return open, nil
+	return all, nil
 }
 
 func (s *session) gitLabThreads(ctx context.Context, p Pull) ([]Thread, error) {
