@@ -101,7 +101,7 @@ func (c *cluster) diagnoseRole(ctx context.Context) env.Finding {
 				method: http.MethodPost, path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
 				body: review, into: &review, once: true,
 			})
-			if failures[i] == nil && (review.Status == nil || !review.Status.Allowed) {
+			if failures[i] == nil && !review.Status.Allowed {
 				lacking[i] = a.Verb + " " + strings.TrimSuffix(a.Resource+"/"+a.Subresource, "/")
 			}
 		})

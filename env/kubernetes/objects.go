@@ -251,9 +251,9 @@ type accessReview struct {
 	Spec       struct {
 		Attributes access `json:"resourceAttributes"`
 	} `json:"spec"`
-	Status *struct {
+	Status struct {
 		Allowed bool `json:"allowed"`
-	} `json:"status,omitempty"`
+	} `json:"status,omitzero"`
 }
 
 type access struct {

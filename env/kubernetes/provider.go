@@ -44,17 +44,7 @@ var (
 func New(ctx context.Context, o Options) (*Provider, error) {
 	p := &Provider{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler))}
 	p.life, p.end = context.WithCancel(context.WithoutCancel(ctx))
-	var failures []error
-	for _, c := range p.places() {
-		if c.err == nil {
-			c.err = p.greet(ctx, c.cluster)
-		}
-		if c.err != nil {
-			failures = append(failures, c.err)
-			continue
-		}
-		p.clusters = append(p.clusters, c.cluster)
-	}
+	failures := p.open(ctx)
 	if err := ctx.Err(); err != nil {
 		p.end()
 		return nil, fmt.Errorf("kubernetes: %w", err)
@@ -72,29 +62,28 @@ func New(ctx context.Context, o Options) (*Provider, error) {
 	return p, nil
 }
 
-// place is a cluster, or the reason why it cannot be used.
-type place struct {
-	cluster *cluster
-	err     error
-}
-
-// places returns the clusters that the options select: each namespace in each context.
-func (p *Provider) places() []place {
+// open connects to the clusters that the options select: each namespace in each context. It returns the errors of those
+// that cannot be used.
+func (p *Provider) open(ctx context.Context) (failures []error) {
 	whose := strings.ReplaceAll(fleet.This().String(), "/", ".") + "." + fleet.Nonce()
 	hostname, _ := os.Hostname()
 	programs := &guests{executable: p.options.Executable}
-	var all []place
 	for _, kubeContext := range orNone(p.options.Contexts) {
 		for _, namespace := range orNone(p.options.Namespaces) {
 			c, err := connect(p.options, kubeContext, namespace)
 			if err == nil {
 				c.options, c.log, c.life, c.work, c.guests = p.options, p.log, p.life, &p.work, programs
 				c.owner, c.hostname, c.shed = whose, hostname, p.fleet.Shed
+				err = p.greet(ctx, c)
 			}
-			all = append(all, place{c, err})
+			if err != nil {
+				failures = append(failures, err)
+				continue
+			}
+			p.clusters = append(p.clusters, c)
 		}
 	}
-	return all
+	return failures
 }
 
 // orNone returns list, or a list of one empty string if it is empty.
