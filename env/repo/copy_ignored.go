@@ -34,22 +34,27 @@ func (s *Snapshot) byUse() []string {
 	return names
 }
 
-// fits takes what is below a path off what is left of the budget. It records the path as omitted if that does not
-// suffice. What --include selects always fits.
-func (s *Snapshot) fits(ctx context.Context, l *listing, c choice, name string, left *room) (bool, error) {
-	included := matches(c.include, name)
-	need, err := s.measure(ctx, name, *left, included)
-	switch {
-	case errors.Is(err, errBudget):
-		l.omitted = append(l.omitted, Omission{Path: name, Reason: fmt.Sprintf("ignored by git; with it, the copy of "+
-			"ignored files would exceed its budget of %s (--include %s copies it)", size(copyBudget), path.Base(name))})
-		return false, nil
-	case err != nil:
-		return false, err
-	case !included:
-		left.bytes, left.files = left.bytes-need.bytes, left.files-need.files
+// afford hides ignored paths that are not within the budget for copies. What --include selects always is.
+func (s *Snapshot) afford(ctx context.Context, l *listing, c choice) error {
+	left := room{bytes: copyBudget, files: copyFiles}
+	var kept []string
+	for _, name := range s.byUse() {
+		included := matches(c.include, name)
+		need, err := s.measure(ctx, name, left, included)
+		switch {
+		case errors.Is(err, errBudget):
+			l.hide(name, fmt.Sprintf("ignored by git; with it, the copy of ignored files would exceed its budget of %s "+
+				"(--include %s copies it)", size(copyBudget), path.Base(name)))
+			continue
+		case err != nil:
+			return err
+		case !included:
+			left.bytes, left.files = left.bytes-need.bytes, left.files-need.files
+		}
+		kept = append(kept, name)
 	}
-	return true, nil
+	s.Aside = kept
+	return nil
 }
 
 // room is an amount of bytes and files.

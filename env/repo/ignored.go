@@ -130,9 +130,9 @@ func (s *Snapshot) setAside(ctx context.Context, l *listing, c choice) error {
 			switch {
 			case l.seen[filepath.FromSlash(name)] || slices.Contains(l.hidden, filepath.FromSlash(name)):
 			case matches(c.exclude, name):
-				s.hide(l, name, "excluded")
+				l.hide(name, "excluded")
 			case secret(name) && !matches(c.include, name):
-				s.hide(l, name, "ignored by git and may hold secrets (--include "+path.Base(name)+" shows it)")
+				l.hide(name, "ignored by git and may hold secrets (--include "+path.Base(name)+" shows it)")
 			default:
 				s.Aside = append(s.Aside, name)
 				s.hideSecrets(l, name, c)
@@ -163,7 +163,7 @@ func (s *Snapshot) hideSecrets(l *listing, dir string, c choice) {
 		if name = filepath.ToSlash(name); err != nil || name == dir || !secret(name) || matches(c.include, name) {
 			return nil
 		}
-		s.hide(l, name, "ignored by git and may hold secrets (--include "+path.Base(name)+" shows it)")
+		l.hide(name, "ignored by git and may hold secrets (--include "+path.Base(name)+" shows it)")
 		if d.IsDir() {
 			return fs.SkipDir
 		}
@@ -181,7 +181,7 @@ func installed(name string) bool {
 	}, name) || strings.HasSuffix(name, ".egg-info")
 }
 
-func (s *Snapshot) hide(l *listing, name, why string) {
+func (l *listing) hide(name, why string) {
 	l.hidden = append(l.hidden, filepath.FromSlash(name))
 	l.omitted = append(l.omitted, Omission{Path: name, Reason: why})
 }
@@ -201,7 +201,7 @@ func (s *Snapshot) hideBelow(l *listing, patterns []string) error {
 			name = filepath.ToSlash(name)
 			within := func(dir string) bool { return strings.HasPrefix(name, dir+"/") }
 			if slices.ContainsFunc(s.Aside, within) && !slices.Contains(l.hidden, filepath.FromSlash(name)) {
-				s.hide(l, name, "excluded")
+				l.hide(name, "excluded")
 			}
 		}
 	}

@@ -43,25 +43,6 @@ func cannotRead(file string) bool {
 	return errors.Is(syscall.Access(file, read), fs.ErrPermission)
 }
 
-// afford hides ignored paths that are not within the budget for copies.
-func (s *Snapshot) afford(ctx context.Context, l *listing, c choice) error {
-	left := room{bytes: copyBudget, files: copyFiles}
-	var kept []string
-	for _, name := range s.byUse() {
-		ok, err := s.fits(ctx, l, c, name, &left)
-		switch {
-		case err != nil:
-			return err
-		case ok:
-			kept = append(kept, name)
-		default:
-			l.hidden = append(l.hidden, filepath.FromSlash(name))
-		}
-	}
-	s.Aside = kept
-	return nil
-}
-
 // keepHistory makes the repository independent of the source's objects, and keeps the last commits. Copying all
 // objects is several times faster than selecting those of the last commits, unless most of them belong to older ones.
 func (s *Snapshot) keepHistory(ctx context.Context, stores []string, bytes int64) error {
