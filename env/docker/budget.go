@@ -173,7 +173,7 @@ func (o *ownImages) remove(ctx context.Context, ref, id string) (removed bool, e
 	if err != nil && !errdefs.IsNotFound(err) {
 		return false, fmt.Errorf("image %s: %w", ref, err)
 	}
-	o.d.images.drop(image{id: id})
+	o.d.images.drop(id)
 	return err == nil, o.records().update(func(all map[string]record) bool {
 		_, known := all[id]
 		delete(all, id)

@@ -97,11 +97,11 @@ func (m *images) has(ref string) bool {
 }
 
 // drop forgets the references to an image that was removed.
-func (m *images) drop(img image) {
+func (m *images) drop(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for ref, known := range m.byRef {
-		if known.id == img.id {
+		if known.id == id {
 			delete(m.byRef, ref)
 		}
 	}

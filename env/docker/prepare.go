@@ -36,7 +36,10 @@ func (d *daemon) prepare(ctx context.Context, base image, s env.Spec) (image, er
 		err := exclusively(ctx, d, name, find,
 			func(ctx context.Context) (*Sandbox, error) { return d.bootPreparation(ctx, name, base, s) },
 			func(ctx context.Context, sandbox *Sandbox) (err error) {
-				img, err = d.makePrepared(ctx, sandbox, ref, key)
+				if err = sandbox.RunPrepare(ctx, s.Prepare); err == nil {
+					img, err = d.commit(ctx, sandbox, ref, "prepared", "keep the prepared image",
+						map[string]string{labelPrepared: key})
+				}
 				return err
 			},
 			func(ctx context.Context, sandbox *Sandbox) error { return sandbox.Close(ctx) })
@@ -71,14 +74,6 @@ func (d *daemon) bootPreparation(ctx context.Context, name string, base image, s
 		return nil, errors.Join(err, sandbox.Close(ctx))
 	}
 	return sandbox, nil
-}
-
-// makePrepared runs the commands and commits the container.
-func (d *daemon) makePrepared(ctx context.Context, sandbox *Sandbox, ref, key string) (image, error) {
-	if err := sandbox.RunPrepare(ctx, sandbox.spec.Prepare); err != nil {
-		return image{}, err
-	}
-	return d.commit(ctx, sandbox, ref, "prepared", "keep the prepared image", map[string]string{labelPrepared: key})
 }
 
 // commit makes an image of a container, with the original image's configuration instead of the container's.

@@ -129,7 +129,7 @@ func (d *daemon) start(ctx context.Context, s env.Spec) (*Sandbox, error) {
 		d.images.own.unpin(b.image)
 		if err != nil && vanished(err) && !again {
 			// The image, or the guest's volume, was removed meanwhile.
-			d.images.drop(b.image)
+			d.images.drop(b.image.id)
 			d.installer.drop(b.installation)
 			continue
 		}
