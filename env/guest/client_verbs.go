@@ -108,7 +108,7 @@ func (c *Client) Read(ctx context.Context, path string, o ReadOptions) ([]byte, 
 	o.Limit = positive(o.Limit, defaultRead)
 	var data []byte
 	var info FileInfo
-	ok, err := c.do(ctx, request{
+	_, err := c.do(ctx, request{
 		name: "read", verb: verbRead, args: &ReadCall{path, o}, reply: &info,
 		data: func(p []byte) error {
 			if int64(len(data)+len(p)) > o.Limit {
@@ -118,7 +118,7 @@ func (c *Client) Read(ctx context.Context, path string, o ReadOptions) ([]byte, 
 			return nil
 		},
 	})
-	if err != nil || !ok {
+	if err != nil {
 		return nil, FileInfo{}, err
 	}
 	return data, info, nil

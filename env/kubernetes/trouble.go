@@ -182,12 +182,6 @@ func exit(t *terminated) string {
 	return text
 }
 
-// firstSentence leaves out what the scheduler says about preemption.
-func firstSentence(text string) string {
-	first, _, _ := strings.Cut(text, ". ")
-	return first
-}
-
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]
@@ -229,7 +223,7 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 		if i.unplaced.IsZero() {
 			i.unplaced = time.Now()
 		}
-		i.why = firstSentence(cond.Message)
+		i.why, _, _ = strings.Cut(cond.Message, ". ") // what follows is about preemption
 		if time.Since(i.unplaced) >= c.nodeWait(cond.Message) {
 			e := &PodError{Pod: p.Metadata.Name, Reason: cond.Reason, kind: env.ErrInfrastructure,
 				Text: "no node takes it: " + i.why}

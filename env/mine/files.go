@@ -59,9 +59,7 @@ func kindOf(name string) Kind {
 		return Generated
 	case setup.IsManifest(name):
 		return Environment
-	case language != "" && testName().MatchString(base):
-		return Test
-	case testFolder().MatchString(name) && language != "":
+	case language != "" && (testName().MatchString(base) || testFolder().MatchString(name)):
 		return Test
 	case testFolder().MatchString(name):
 		return Data
