@@ -11,8 +11,6 @@ type Stage struct {
 	Plain    bool
 	Views    []View
 	Overlays []Layers
-	// Binds are mounted last, so that they can show what the others have mounted.
-	Binds []View
 }
 
 // View mounts a directory read-only at another place. If Shift is set, its owners are mapped, and mounts below it

@@ -45,11 +45,6 @@ func runStage(from int, program []string) error {
 			return fmt.Errorf("mount an overlay: %w", err)
 		}
 	}
-	for _, v := range stage.Binds {
-		if err := syscall.Mount(v.From, v.To, "", syscall.MS_BIND|syscall.MS_REC, ""); err != nil {
-			return fmt.Errorf("show %s at %s: %w", v.From, v.To, err)
-		}
-	}
 	if stage.Shift > 0 {
 		syscall.CloseOnExec(stage.Shift)
 	}
