@@ -18,38 +18,44 @@ type site struct {
 	api  *url.URL
 }
 
-// wellKnown are the sites that need no look.
-var wellKnown = map[string]Kind{"github.com": GitHub, "gitlab.com": GitLab, "codeberg.org": Gitea, "gitea.com": Gitea}
+var publicSites = map[string]Kind{"github.com": GitHub, "gitlab.com": GitLab, "codeberg.org": Gitea, "gitea.com": Gitea}
+
+// wellKnown returns the kind of a host that need not be asked for it; empty for any other.
+func wellKnown(host string) Kind {
+	if strings.HasSuffix(host, ".ghe.com") {
+		return GitHub
+	}
+	return publicSites[host]
+}
 
 // locate returns the site of an address, and the path of the repository there.
 func (c *Client) locate(ctx context.Context, a Address) (site, string, error) {
 	root := &url.URL{Scheme: a.scheme, Host: a.host}
-	two := strings.Join(a.names[len(a.names)-2:], "/")
-	known := wellKnown[a.host]
-	switch {
+	var s site
+	switch known := wellKnown(a.host); {
 	case c.override != nil:
-		s := site{kind: GitHub, web: root, api: c.override}
+		s = site{kind: GitHub, web: root, api: c.override}
 		for kind, d := range dialects {
 			if strings.HasSuffix(c.override.Path, d.api) {
 				s.kind = kind
 			}
 		}
-		if s.kind == GitLab {
-			two = strings.Join(a.names, "/")
-		}
-		return s, two, nil
-	case a.host == "github.com" || strings.HasSuffix(a.host, ".ghe.com"):
-		return site{kind: GitHub, web: root, api: &url.URL{Scheme: "https", Host: "api." + a.host}}, two, nil
-	case known == GitLab:
-		return newSite(GitLab, root, ""), strings.Join(a.names, "/"), nil
+	case known == GitHub:
+		s = site{kind: GitHub, web: root, api: &url.URL{Scheme: "https", Host: "api." + a.host}}
 	case known != "":
-		return newSite(known, root, ""), two, nil
+		s = newSite(known, root, "")
+	default:
+		s, err := c.probed(ctx, a, root)
+		if err != nil {
+			return site{}, "", err
+		}
+		return s, strings.TrimPrefix("/"+strings.Join(a.names, "/"), s.web.Path+"/"), nil
 	}
-	s, err := c.probed(ctx, a, root)
-	if err != nil {
-		return site{}, "", err
+	names := a.names
+	if s.kind != GitLab { // only there, groups have groups
+		names = names[len(names)-2:]
 	}
-	return s, strings.TrimPrefix("/"+strings.Join(a.names, "/"), s.web.Path+"/"), nil
+	return s, strings.Join(names, "/"), nil
 }
 
 func newSite(kind Kind, root *url.URL, prefix string) site {
@@ -75,18 +81,17 @@ func (c *Client) probed(ctx context.Context, a Address, root *url.URL) (site, er
 
 // probe asks a host what it is. It sends no token, because the host is not known yet.
 func (c *Client) probe(ctx context.Context, a Address, root *url.URL) (site, error) {
-	prefixes := []string{""}
+	own := []int{0} // how many elements of the path may be the server's
 	if n := len(a.names) - 2; n > 0 {
-		prefixes = slices.Compact([]string{"", strings.Join(a.names[:n], "/"), a.names[0]})
+		own = slices.Compact([]int{0, n, 1})
 	}
 	var failed error
-	for _, prefix := range prefixes {
+	for _, n := range own {
 		for _, kind := range []Kind{Gitea, GitLab, GitHub} {
-			s := newSite(kind, root, prefix)
-			rest := len(a.names) - len(strings.FieldsFunc(prefix, func(r rune) bool { return r == '/' }))
-			if a.kind != "" && a.kind != kind || kind != GitLab && rest != 2 {
+			if a.kind != "" && a.kind != kind || kind != GitLab && len(a.names)-n != 2 {
 				continue
 			}
+			s := newSite(kind, root, strings.Join(a.names[:n], "/"))
 			is, err := answers(ctx, s)
 			if is || ctx.Err() != nil {
 				return s, ctx.Err()

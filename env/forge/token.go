@@ -40,7 +40,7 @@ func (c *Client) Login(ctx context.Context, remote string) (token bool, variable
 	if !ok {
 		return false, ""
 	}
-	if wellKnown[a.host] == "" && c.override == nil && !strings.HasSuffix(a.host, ".ghe.com") {
+	if wellKnown(a.host) == "" && c.override == nil {
 		for kind := range dialects {
 			s := newSite(kind, &url.URL{Scheme: a.scheme, Host: a.host}, "")
 			if c.owned(s) && c.token(ctx, s) != "" {
@@ -59,11 +59,8 @@ func (c *Client) Login(ctx context.Context, remote string) (token bool, variable
 // owned reports whether the variables' token belongs to a site.
 func (c *Client) owned(s site) bool {
 	host := s.web.Host
-	if c.override != nil || wellKnown[host] == s.kind || loopback(s.web.Hostname()) ||
-		s.kind == GitHub && strings.HasSuffix(host, ".ghe.com") {
-		return true
-	}
-	return slices.ContainsFunc(dialects[s.kind].servers, func(name string) bool { return c.server(name) == host })
+	return c.override != nil || wellKnown(host) == s.kind || loopback(s.web.Hostname()) ||
+		slices.ContainsFunc(dialects[s.kind].servers, func(name string) bool { return c.server(name) == host })
 }
 
 // server is the host that a variable names, by its address or by itself.
