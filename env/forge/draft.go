@@ -358,7 +358,7 @@ func (d *Draft) opened(ctx context.Context) (Pull, error) {
 		return s.pull(ctx, d.opens)
 	}
 	if d.old == nil {
-		return s.openPull(ctx, d.to, d.from, d.Branch, d)
+		return d.open(ctx)
 	}
 	if !sealed(d.old.Body) || d.old.Body == d.Body {
 		return *d.old, nil // a person has edited it

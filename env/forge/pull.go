@@ -84,20 +84,22 @@ func (s *session) findPull(ctx context.Context, from Project, branch string) (Pu
 	return Pull{}, false, nil
 }
 
-func (s *session) openPull(ctx context.Context, to, from Project, branch string, d *Draft) (Pull, error) {
-	head := branch
-	if from.Path != to.Path {
-		head = from.owner() + ":" + branch
+// open opens a new pull request.
+func (d *Draft) open(ctx context.Context) (Pull, error) {
+	s, head := d.s, d.Branch
+	if d.from.Path != d.to.Path {
+		head = d.from.owner() + ":" + head
 	}
 	body := map[string]any{"title": d.marked(), "head": head, "base": d.Into, "body": d.Body,
-		"draft": !d.p.Ready, dialects[s.kind].edits: from.Path != to.Path}
+		"draft": !d.p.Ready, dialects[s.kind].edits: d.from.Path != d.to.Path}
 	path := s.pulls(0)
 	if s.kind == GitLab {
-		path = fmt.Sprintf("/projects/%d/merge_requests", from.ID)
-		body = map[string]any{"title": d.marked(), "source_branch": branch, "target_branch": d.Into, "description": d.Body,
-			"target_project_id": to.ID, "remove_source_branch": true, dialects[s.kind].edits: from.ID != to.ID}
+		path = fmt.Sprintf("/projects/%d/merge_requests", d.from.ID)
+		body = map[string]any{"title": d.marked(), "source_branch": d.Branch, "target_branch": d.Into,
+			"description": d.Body, "target_project_id": d.to.ID, "remove_source_branch": true,
+			dialects[s.kind].edits: d.from.ID != d.to.ID}
 	}
-	got, err := create(ctx, s, path, body, func() (Pull, bool, error) { return s.findPull(ctx, from, branch) })
+	got, err := create(ctx, s, path, body, func() (Pull, bool, error) { return s.findPull(ctx, d.from, d.Branch) })
 	if err != nil {
 		return Pull{}, fmt.Errorf("open the pull request: %w", err)
 	}

@@ -66,9 +66,7 @@ func message(body []byte) string {
 			}
 		}
 	}
-	for _, part := range []any{said.Message, said.Errors, said.Error, said.Description} {
-		collect(part)
-	}
+	collect([]any{said.Message, said.Errors, said.Error, said.Description})
 	return strings.Join(strings.Fields(visible(strings.Join(words, ": "))), " ")
 }
 
