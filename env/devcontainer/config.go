@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -147,7 +148,8 @@ func parse(name string, data []byte) (*Config, error) {
 		}
 		c.Setup = append(c.Setup, lines...)
 	}
-	for _, text := range slices.Concat([]string{c.Image, c.User}, c.Env, c.Setup) {
+	built := slices.Collect(maps.Values(c.Recipe.Args))
+	for _, text := range slices.Concat([]string{c.Image, c.User}, built, c.Env, c.Setup) {
 		if strings.Contains(text, "${localEnv:") || strings.ContainsRune(text, 0) {
 			return nil, fmt.Errorf("%w: localEnv, the environment of this machine", ErrRefused)
 		}
@@ -192,11 +194,6 @@ func (c *Config) recipe(f file, dir string) error {
 	if err != nil || !filepath.IsLocal(below) {
 		return fmt.Errorf("%w: a Dockerfile outside its build context", ErrRefused)
 	}
-	for _, value := range b.Args {
-		if strings.Contains(value, "${localEnv:") {
-			return fmt.Errorf("%w: localEnv, the environment of this machine", ErrRefused)
-		}
-	}
 	c.Folder, c.Recipe = folder, env.Recipe{File: filepath.ToSlash(below), Args: b.Args, Target: b.Target}
 	return nil
 }
@@ -226,12 +223,8 @@ func commandLines(command any) ([]string, error) {
 		}
 		return []string{env.ShellQuote(words...)}, nil
 	case map[string]any:
-		var names, lines []string
-		for name := range c {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		for _, name := range names {
+		var lines []string
+		for _, name := range slices.Sorted(maps.Keys(c)) {
 			more, err := commandLines(c[name])
 			if err != nil {
 				return nil, err

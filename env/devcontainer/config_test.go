@@ -68,6 +68,10 @@ func TestRead(t *testing.T) {
 			file: ".devcontainer.json", content: `{"image": "i", "containerEnv": {"K": "${localEnv:AWS_SECRET_ACCESS_KEY}"}}`,
 			refused: "localEnv",
 		},
+		"the user's secrets in an image": {
+			file: ".devcontainer.json", content: `{"build": {"args": {"K": "${localEnv:AWS_SECRET_ACCESS_KEY}"}}}`,
+			refused: "localEnv",
+		},
 		"a build from above": {
 			file: ".devcontainer.json", content: `{"build": {"context": "../.."}}`, refused: "outside the repository",
 		},

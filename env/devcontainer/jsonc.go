@@ -1,9 +1,11 @@
 package devcontainer
 
+import "bytes"
+
 // plain converts JSON with comments and trailing commas to JSON. Comments become blanks, so that the offsets of errors
 // stay the same.
 func plain(data []byte) []byte {
-	out := append([]byte(nil), data...)
+	out := bytes.Clone(data)
 	comma := -1 // the last comma, if only blanks and comments have followed it
 	for i := 0; i < len(out); {
 		switch c := out[i]; {
