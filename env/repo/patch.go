@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -168,10 +167,7 @@ func gitMode(f env.FileInfo) string {
 	}
 }
 
-func version(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
+func version(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // Hash returns the hex SHA-256 of the diff.
 func (p Patch) Hash() string { return version(p.Diff) }

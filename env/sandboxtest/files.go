@@ -3,8 +3,8 @@ package sandboxtest
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
@@ -33,10 +33,7 @@ func fileCases() []testCase {
 	}
 }
 
-func sum(data []byte) string {
-	h := sha256.Sum256(data)
-	return hex.EncodeToString(h[:])
-}
+func sum(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // testRoundTrip checks that content survives writing and reading byte for byte.
 func testRoundTrip(t *testing.T, s *suite) {

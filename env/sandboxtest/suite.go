@@ -271,7 +271,7 @@ func (b *bench) read(name string) string {
 
 func text(o env.Output) string { return string(o.Head) + string(o.Tail) }
 
-// eventually waits until a condition holds, for up to 10 s.
+// eventually waits until a condition holds, for up to a minute.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
@@ -279,7 +279,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 			return
 		}
 	}
-	t.Errorf("condition not met within 10 s: %s", what)
+	t.Errorf("condition not met within a minute: %s", what)
 }
 
 // marker returns a duration for sleep that no other process uses, so that a process can be found by it. It starts
