@@ -4,6 +4,7 @@ package inside
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"unsafe"
 )
@@ -100,9 +101,7 @@ func filter(sameUser bool) []instruction {
 	for _, number := range deniedCalls() {
 		program = append(program, on(number, deny(syscall.EPERM))...)
 	}
-	program = append(program, limitSockets()...)
-	program = append(program, limitReservations()...)
-	program = append(program, hideCache()...)
+	program = slices.Concat(program, limitSockets(), limitReservations(), hideCache())
 	if sameUser {
 		program = append(program, protectGuest()...)
 	}
@@ -134,27 +133,29 @@ func limitReservations() []instruction {
 // hideCache denies what shows whether a file's pages are in memory, and does nothing where a program asks to drop them.
 func hideCache() []instruction {
 	const nowait, dontNeed, cold, pageOut = 8, 4, 20, 21 // RWF_NOWAIT, POSIX_FADV_DONTNEED, MADV_COLD, MADV_PAGEOUT
-	program := append(on(syscall.SYS_MINCORE, deny(syscall.ENOSYS)), on(sysCachestat, deny(syscall.ENOSYS))...)
-	program = append(program, on(sysPreadv2, load(low(5)), instruction{code: bpfAnySet, no: 1, number: nowait},
-		deny(syscall.EOPNOTSUPP), pass())...)
-	program = append(program, on(syscall.SYS_FADVISE64, load(low(3)), unless(dontNeed, 1), deny(0), pass())...)
-	return append(program, on(syscall.SYS_MADVISE, load(low(2)), instruction{code: bpfEqual, yes: 1, number: cold},
-		unless(pageOut, 1), deny(0), pass())...)
+	return slices.Concat(
+		on(syscall.SYS_MINCORE, deny(syscall.ENOSYS)),
+		on(sysCachestat, deny(syscall.ENOSYS)),
+		on(sysPreadv2, load(low(5)), instruction{code: bpfAnySet, no: 1, number: nowait}, deny(syscall.EOPNOTSUPP), pass()),
+		on(syscall.SYS_FADVISE64, load(low(3)), unless(dontNeed, 1), deny(0), pass()),
+		on(syscall.SYS_MADVISE, load(low(2)), instruction{code: bpfEqual, yes: 1, number: cold}, unless(pageOut, 1),
+			deny(0), pass()))
 }
 
 // protectGuest denies what would end a guest of the same user. Other processes' resource limits may be read but not
 // set.
 func protectGuest() []instruction {
-	program := on(syscall.SYS_PRLIMIT64,
-		load(low(0)), unless(0, 1), pass(),
-		load(low(2)), unless(0, 3), load(high(2)), unless(0, 1), pass(),
-		deny(syscall.EPERM))
-	program = append(program, on(syscall.SYS_RT_SIGQUEUEINFO, faults(1)...)...)
-	program = append(program, on(syscall.SYS_RT_TGSIGQUEUEINFO, faults(2)...)...)
-	program = append(program, on(sysPidfdSendSignal, faults(1)...)...)
 	const setSig = 10 // F_SETSIG: the signal that comes instead of SIGIO
-	return append(program, on(syscall.SYS_FCNTL, append([]instruction{load(low(1)), unless(setSig, uint8(len(faults(2))))},
-		append(faults(2), pass())...)...)...)
+	ofFcntl := []instruction{load(low(1)), unless(setSig, uint8(len(faults(2))))}
+	return slices.Concat(
+		on(syscall.SYS_PRLIMIT64,
+			load(low(0)), unless(0, 1), pass(),
+			load(low(2)), unless(0, 3), load(high(2)), unless(0, 1), pass(),
+			deny(syscall.EPERM)),
+		on(syscall.SYS_RT_SIGQUEUEINFO, faults(1)...),
+		on(syscall.SYS_RT_TGSIGQUEUEINFO, faults(2)...),
+		on(sysPidfdSendSignal, faults(1)...),
+		on(syscall.SYS_FCNTL, slices.Concat(ofFcntl, faults(2), []instruction{pass()})...))
 }
 
 // faults denies a call whose argument is a signal that the Go runtime would take for a fault of its own, and allows
