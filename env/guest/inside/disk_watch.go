@@ -210,10 +210,10 @@ func (w *diskWatch) drops() (drop, memory usage) {
 			memory.files += now.Files - now.FreeFiles
 			continue
 		}
-		twin := false // another mount of a file system that was already seen
-		for _, other := range w.free[:i] {
-			twin = twin || other.Total == now.Total && other.Files == now.Files
-		}
+		// Whether it is another mount of a file system that was already seen.
+		twin := slices.ContainsFunc(w.free[:i], func(other disk.Space) bool {
+			return other.Total == now.Total && other.Files == now.Files
+		})
 		if was.Total == now.Total && !twin {
 			drop = drop.plus(usage{max(was.Free-now.Free, 0), max(was.FreeFiles-now.FreeFiles, 0)})
 		}
@@ -259,7 +259,7 @@ func (w *diskWatch) count(most usage) (_ usage, deep bool) {
 	}
 	began := time.Now()
 	err := w.thread.do(context.Background(), func() {
-		_ = t.of(descendants(os.Getpid())) // it returns an error if there is more than most
+		_ = t.of(descendants()) // it returns an error if there is more than most
 	})
 	w.counts.charge(began, time.Since(began))
 	if err != nil {
@@ -275,7 +275,7 @@ func (w *diskWatch) glance() usage {
 	if t.since.IsZero() || !w.glances.affords(began) {
 		return usage{}
 	}
-	_ = w.thread.do(context.Background(), func() { _ = t.open(descendants(os.Getpid())) })
+	_ = w.thread.do(context.Background(), func() { _ = t.open(descendants()) })
 	w.glances.charge(began, time.Since(began))
 	return t.total
 }

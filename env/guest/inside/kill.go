@@ -29,7 +29,7 @@ func (p *processes) partition(j *job) (ours, others []disk.Stat) {
 		return nil, nil
 	}
 	known := map[int]bool{j.pid: true}
-	for _, candidate := range descendants(os.Getpid()) {
+	for _, candidate := range descendants() {
 		if known[candidate.PID] || known[candidate.Parent] || candidate.Session == j.pid || p.marked(j, candidate.PID) {
 			known[candidate.PID] = true
 			ours = append(ours, candidate)
@@ -51,7 +51,7 @@ func (p *processes) leftovers() (left, busy []disk.Stat) {
 	}
 	p.mu.Unlock()
 	known := maps.Clone(shells)
-	for _, one := range descendants(os.Getpid()) {
+	for _, one := range descendants() {
 		if known[one.PID] || known[one.Parent] || shells[one.Session] {
 			known[one.PID] = true
 			busy = append(busy, one)

@@ -235,7 +235,7 @@ func (p *processes) full() <-chan error {
 func (p *processes) killEverything() {
 	p.gate.Lock()
 	defer p.gate.Unlock()
-	p.kill(func() (targets, others []disk.Stat) { return descendants(os.Getpid()), nil })
+	p.kill(everything)
 }
 
 // killBelow kills everything below the guest and reports whether it has ended.
@@ -249,15 +249,18 @@ func (p *processes) killBelow() bool {
 			// All at once, so that no process can fork in between. Only the guest is left in this PID namespace.
 			syscall.Kill(-1, syscall.SIGKILL)
 		} else {
-			p.kill(func() (targets, others []disk.Stat) { return descendants(os.Getpid()), nil })
+			p.kill(everything)
 		}
 		time.Sleep(pause)
 	}
 	return true
 }
 
-// descendants returns the living processes below root, without root, parents first.
-func descendants(root int) []disk.Stat {
+// everything makes targets of all processes below the guest.
+func everything() (targets, others []disk.Stat) { return descendants(), nil }
+
+// descendants returns the living processes below the guest, parents first.
+func descendants() []disk.Stat {
 	children := map[int][]disk.Stat{}
 	pids, _ := disk.PIDs()
 	for _, pid := range pids {
@@ -266,7 +269,7 @@ func descendants(root int) []disk.Stat {
 		}
 	}
 	var below []disk.Stat
-	for queue := children[root]; len(queue) > 0; queue = queue[1:] {
+	for queue := children[os.Getpid()]; len(queue) > 0; queue = queue[1:] {
 		s := queue[0]
 		if s.Alive() {
 			below = append(below, s)
