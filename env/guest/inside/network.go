@@ -3,6 +3,7 @@
 package inside
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"iter"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -144,14 +146,10 @@ func probeNetwork(patience time.Duration) error {
 		if err != nil {
 			return err
 		}
-		closed := true
-		for _, l := range all {
-			closed = closed && !l.open()
+		reached := ""
+		if slices.ContainsFunc(all, link.open) {
+			reached = reach(targets)
 		}
-		if closed {
-			return nil
-		}
-		reached := reach(targets)
 		if reached == "" {
 			return nil
 		}
@@ -213,9 +211,7 @@ func reach(targets []string) string {
 	}
 	reached := ""
 	for range targets {
-		if t := <-answers; t != "" {
-			reached = t
-		}
+		reached = cmp.Or(<-answers, reached)
 	}
 	return reached
 }

@@ -172,10 +172,9 @@ func (o options) baseEnvironment() []string {
 	return guest.Overlay(env, own)
 }
 
-// lookupUser finds a user by number in the text of /etc/passwd; os/user might need C libraries.
+// lookupUser finds a user by number in a file like /etc/passwd; os/user might need C libraries.
 func lookupUser(passwd string, uid int) (name, home string) {
-	data, _ := os.ReadFile(passwd) // without it, no user has a name
-	for line := range strings.Lines(string(data)) {
+	for line := range fileLines(passwd) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), ":")
 		if len(f) >= 6 && f[2] == strconv.Itoa(uid) {
 			return f[0], f[5]

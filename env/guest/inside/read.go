@@ -64,10 +64,8 @@ func open(path string, flags int) (*os.File, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	const here = -100 // AT_FDCWD
-	at := here
 	for {
-		fd, _, errno := syscall.Syscall6(sysOpenat2, uintptr(at), uintptr(unsafe.Pointer(name)),
+		fd, _, errno := syscall.Syscall6(sysOpenat2, atWorkingDir, uintptr(unsafe.Pointer(name)),
 			uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)
 		switch errno {
 		case 0:

@@ -173,8 +173,7 @@ type oomCounter struct{ file *os.File } // nil where there is no such count
 // names; otherwise at the root of the mount, where a container finds its own group.
 func newOOMCounter(named string) oomCounter {
 	candidates := []string{named}
-	groups, _ := os.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines(string(groups)) {
+	for line := range fileLines("/proc/self/cgroup") {
 		f := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		switch {
 		case len(f) < 3:

@@ -22,6 +22,8 @@ const (
 	sysMountSetattr = 442
 )
 
+const atWorkingDir = ^uintptr(99) // AT_FDCWD, -100
+
 // runStage makes the mounts of a stage and executes the program; without a program, it only tries the mounts. It
 // must be started in namespaces of its own.
 func runStage(from int, program []string) error {
@@ -88,7 +90,6 @@ func view(v guest.View, shift int) error {
 		attributes.userNamespace = uint64(shift)
 		flags &^= recursive
 	}
-	at := ^uintptr(99) // AT_FDCWD
 	from, err := syscall.BytePtrFromString(v.From)
 	if err != nil {
 		return err
@@ -97,7 +98,7 @@ func view(v guest.View, shift int) error {
 	if err != nil {
 		return err
 	}
-	tree, _, errno := syscall.Syscall(sysOpenTree, at, uintptr(unsafe.Pointer(from)), flags)
+	tree, _, errno := syscall.Syscall(sysOpenTree, atWorkingDir, uintptr(unsafe.Pointer(from)), flags)
 	if errno != 0 {
 		return fmt.Errorf("open_tree: %w", errno)
 	}
@@ -109,7 +110,7 @@ func view(v guest.View, shift int) error {
 	if errno != 0 {
 		return fmt.Errorf("mount_setattr: %w", errno)
 	}
-	_, _, errno = syscall.Syscall6(sysMoveMount, tree, name, at, uintptr(unsafe.Pointer(to)), moveEmptyPath, 0)
+	_, _, errno = syscall.Syscall6(sysMoveMount, tree, name, atWorkingDir, uintptr(unsafe.Pointer(to)), moveEmptyPath, 0)
 	if errno != 0 {
 		return fmt.Errorf("move_mount: %w", errno)
 	}
@@ -119,8 +120,8 @@ func view(v guest.View, shift int) error {
 // dropAmbient prevents the program that the calling thread executes next from inheriting capabilities.
 func dropAmbient() error {
 	const ambient, clearAll = 47, 4
-	if _, _, errno := syscall.RawSyscall6(syscall.SYS_PRCTL, ambient, clearAll, 0, 0, 0, 0); errno != 0 {
-		return fmt.Errorf("drop ambient capabilities: %w", errno)
+	if err := prctl(ambient, clearAll, 0); err != nil {
+		return fmt.Errorf("drop ambient capabilities: %w", err)
 	}
 	return setCapabilities(false)
 }

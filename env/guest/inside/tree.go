@@ -103,8 +103,8 @@ func pathSet(paths []string) map[string]bool {
 	return set
 }
 
-// treeFile adds a file, if it still exists. It includes a file named .git, which links a submodule or worktree to
-// its repository.
+// treeFile adds a file, if it still exists and is not named .git, which links a submodule or worktree to its
+// repository.
 func treeFile(path string, entry os.DirEntry, add func(string, fs.FileInfo) error) error {
 	if entry.Name() == ".git" {
 		return nil
