@@ -3,6 +3,7 @@ package repo
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -42,24 +43,18 @@ func thin(changes []change, most int, what string, groupOf func(change) (string,
 	if total <= most {
 		return changes, nil
 	}
-	type crowd struct {
-		dir  string
-		size int
-	}
-	var crowds []crowd
-	for dir, size := range sizes {
-		crowds = append(crowds, crowd{dir, size})
-	}
-	slices.SortFunc(crowds, func(a, b crowd) int { return cmp.Or(b.size-a.size, strings.Compare(a.dir, b.dir)) })
+	largestFirst := slices.SortedFunc(maps.Keys(sizes), func(a, b string) int {
+		return cmp.Or(sizes[b]-sizes[a], strings.Compare(a, b))
+	})
 	gone := map[string]bool{}
 	var omitted []Omission
-	for _, c := range crowds {
+	for _, dir := range largestFirst {
 		if total <= most {
 			break
 		}
-		gone[c.dir], total = true, total-c.size
+		gone[dir], total = true, total-sizes[dir]
 		omitted = append(omitted, Omission{
-			Path: directory(c.dir), Reason: fmt.Sprintf("%d %s: a patch contains at most %d", c.size, what, most),
+			Path: directory(dir), Reason: fmt.Sprintf("%d %s: a patch contains at most %d", sizes[dir], what, most),
 		})
 	}
 	kept := slices.DeleteFunc(slices.Clone(changes), func(c change) bool {

@@ -184,18 +184,17 @@ func Modified(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	fields := strings.Split(string(raw), "\x00")
-	for i := 0; i+1 < len(fields); i += 2 {
-		columns, path := strings.Fields(fields[i]), fields[i+1]
-		if len(columns) < 5 {
-			break
-		}
-		if columns[4] == "M" && columns[0][1:] == columns[1] {
-			if now, err := g.line(ctx, nil, "hash-object", "--no-filters", "--", path); err == nil && now == columns[2] {
+	touched, err := readChanges(raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range touched {
+		if c.OldMode == c.NewMode {
+			if now, err := g.line(ctx, nil, "hash-object", "--no-filters", "--", c.Path); err == nil && now == c.OldBlob {
 				continue // only its time has changed
 			}
 		}
-		changed[path] = true
+		changed[c.Path] = true
 	}
 	return slices.Sorted(maps.Keys(changed)), ctx.Err()
 }

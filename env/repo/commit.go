@@ -61,12 +61,17 @@ func Changes(ctx context.Context, dir, from, to string) ([]Change, error) {
 	if err != nil {
 		return nil, err
 	}
+	return readChanges(out)
+}
+
+// readChanges reads what git prints with --raw and -z.
+func readChanges(raw []byte) ([]Change, error) {
 	var all []Change
-	fields := strings.Split(string(out), "\x00")
+	fields := strings.Split(string(raw), "\x00")
 	for i := 0; i+1 < len(fields); i += 2 {
 		columns := strings.Fields(strings.TrimPrefix(fields[i], ":"))
 		if len(columns) < 5 {
-			return nil, fmt.Errorf("git diff-tree printed %q", fields[i])
+			return nil, fmt.Errorf("git printed %q for a change", fields[i])
 		}
 		all = append(all, Change{Path: fields[i+1], OldMode: columns[0], NewMode: columns[1], OldBlob: columns[2],
 			NewBlob: columns[3]})

@@ -159,7 +159,7 @@ func differs(a, b env.FileInfo) bool {
 func gitMode(f env.FileInfo) string {
 	switch {
 	case f.Kind == env.KindSymlink:
-		return "120000"
+		return ModeLink
 	case f.Mode&0o100 != 0:
 		return "100755"
 	default:

@@ -204,7 +204,7 @@ func (s *Snapshot) adopt(ctx context.Context, g git) error {
 	}
 	var modules bytes.Buffer
 	for entry := range bytes.SplitSeq(staged, []byte{0}) {
-		if _, name, ok := bytes.Cut(entry, []byte{'\t'}); ok && bytes.HasPrefix(entry, []byte("160000 ")) {
+		if _, name, ok := bytes.Cut(entry, []byte{'\t'}); ok && bytes.HasPrefix(entry, []byte(ModeSubmodule+" ")) {
 			modules.Write(append(name, 0))
 		}
 	}
