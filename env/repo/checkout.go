@@ -84,13 +84,9 @@ func checkOut(ctx context.Context, from git, commit, dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, ".git", "shallow"), []byte(found+"\n"), 0o644); err != nil {
 		return err
 	}
-	for _, command := range [][]string{
-		{"update-ref", "--no-deref", "HEAD", found},
-		{"update-ref", "refs/heads/main", found},
-		{"symbolic-ref", "HEAD", "refs/heads/main"},
-		{"reset", "-q", "--hard"},
-	} {
-		if _, err := to.run(ctx, nil, command...); err != nil {
+	for _, command := range [][]string{{"update-ref", "refs/heads/main", found}, {"reset", "-q", "--hard"}} {
+		unlogged := append([]string{"-c", "core.logAllRefUpdates=false"}, command...) // a log names this machine's user
+		if _, err := to.run(ctx, nil, unlogged...); err != nil {
 			return err
 		}
 	}
@@ -105,7 +101,7 @@ func submodules(ctx context.Context, from, to git) error {
 	}
 	for entry := range strings.SplitSeq(string(out), "\x00") {
 		of, name, _ := strings.Cut(entry, "\t")
-		hash, module := strings.CutPrefix(of, "160000 ")
+		hash, module := strings.CutPrefix(of, ModeSubmodule+" ")
 		if !module || !filepath.IsLocal(name) {
 			continue
 		}

@@ -65,6 +65,9 @@ echo STASH >f; git stash -q; git replace base v1; git gc -q`)
 		if got := sh(t, dir, "git fsck --no-dangling 2>&1; git branch --show-current; git remote"); got != "main" {
 			t.Errorf("git says %q", got)
 		}
+		if got := sh(t, dir, "git reflog"); got != "" {
+			t.Errorf("a log names who made it: %q", got)
+		}
 	}
 	err := CheckOut(t.Context(), source, strings.Repeat("1", 40), filepath.Join(t.TempDir(), "out"))
 	if !errors.Is(err, ErrSource) {
