@@ -87,16 +87,18 @@ func (b *Bwrap) folders(shown []env.Shown, size int64) (args []string) {
 	for _, f := range shown {
 		args = append(args, parents(f.Path)...)
 		switch {
-		case f.Host == "" && f.Writable:
-			args = append(args, "--perms", "1777", "--size", strconv.FormatInt(size, 10), "--tmpfs", f.Path)
 		case f.Host == "":
-			args = append(args, "--perms", "1777", "--size", strconv.FormatInt(size, 10), "--tmpfs", f.Path,
-				"--remount-ro", f.Path)
+			args = append(args, "--perms", "1777", "--size", strconv.FormatInt(size, 10), "--tmpfs", f.Path)
+			if !f.Writable {
+				args = append(args, "--remount-ro", f.Path)
+			}
+			continue
 		case f.Writable:
-			args = append(append(args, "--bind", f.Host, f.Path), b.interpreter(f.Host)...)
+			args = append(args, "--bind", f.Host, f.Path)
 		default:
-			args = append(append(args, "--ro-bind", f.Host, f.Path), b.interpreter(f.Host)...)
+			args = append(args, "--ro-bind", f.Host, f.Path)
 		}
+		args = append(args, b.interpreter(f.Host)...)
 	}
 	return args
 }

@@ -148,16 +148,8 @@ func (t *tree) regular(from, to string) error {
 	if _, err := io.Copy(dst, src); err != nil { // uses copy_file_range(2) if possible
 		return err
 	}
-	if err := t.own(to); err != nil {
-		return err
-	}
-	if err := dst.Chmod(info.Mode().Perm()); err != nil {
-		return err
-	}
-	if err := dst.Close(); err != nil {
-		return err
-	}
-	return os.Chtimes(to, time.Time{}, info.ModTime())
+	err = errors.Join(t.own(to), dst.Chmod(info.Mode().Perm()), dst.Close())
+	return errors.Join(err, os.Chtimes(to, time.Time{}, info.ModTime()))
 }
 
 func (t *tree) own(path string) error {

@@ -115,7 +115,7 @@ func (h *Host) userCaches(l *layout, repository, home string) error {
 		all = append(all, found{name: name, dir: dir})
 	}
 	for _, f := range all {
-		if f.dir == "" || !isDir(f.dir) || within(f.dir, repository) || within(repository, f.dir) ||
+		if !isDir(f.dir) || within(f.dir, repository) || within(repository, f.dir) ||
 			within(l.dir, f.dir) || !opens(f.dir, os.O_RDONLY) {
 			continue
 		}

@@ -106,9 +106,7 @@ func (b *base) abandoned(dir string, o env.ReapOptions) (*owner, error) {
 func dispose(dir string, o owner) error {
 	var failed []error
 	if o.Guest != nil && o.Guest.Liveness() == disk.Alive {
-		if p, err := os.FindProcess(o.Guest.PID); err == nil {
-			_ = p.Kill()
-		}
+		_ = syscall.Kill(o.Guest.PID, syscall.SIGKILL)
 		failed = append(failed, awaitEnd(*o.Guest))
 	}
 	for _, group := range o.Groups {

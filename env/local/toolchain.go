@@ -70,11 +70,8 @@ func (t *toolchain) defaults() {
 		"PYENV_ROOT": ".pyenv", "RBENV_ROOT": ".rbenv", "RUSTUP_HOME": ".rustup", "CARGO_HOME": ".cargo", "NVM_DIR": ".nvm",
 		"VOLTA_HOME": ".volta", "SDKMAN_DIR": ".sdkman",
 	} {
-		if t.vars[key] != "" || t.home == "" {
-			continue
-		}
-		if isDir(filepath.Join(t.home, dir)) {
-			t.vars[key] = filepath.Join(t.home, dir)
+		if own := filepath.Join(t.home, dir); t.vars[key] == "" && t.home != "" && isDir(own) {
+			t.vars[key] = own
 		}
 	}
 	maps.Copy(t.vars, project.Bundler(t.home, func(key string) string { return t.vars[key] }))
