@@ -172,6 +172,11 @@ type podStatus struct {
 	InitContainerStatuses []containerStatus `json:"initContainerStatuses"`
 }
 
+// containers returns the states of all containers, and leaves the status, which several goroutines read, as it is.
+func (s *podStatus) containers() []containerStatus {
+	return slices.Concat(s.InitContainerStatuses, s.ContainerStatuses)
+}
+
 type condition struct {
 	Type    string `json:"type"`
 	Status  string `json:"status"`

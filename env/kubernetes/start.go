@@ -298,7 +298,7 @@ func pulling(p *pod) bool {
 	if p.Status == nil {
 		return false
 	}
-	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+	for _, s := range p.Status.containers() {
 		started := s.State.Running != nil || s.State.Terminated != nil
 		if started && (s.Name == mainContainer || s.Name == guestContainer && s.State.Running != nil) {
 			return false

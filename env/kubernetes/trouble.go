@@ -53,14 +53,14 @@ func ended(p *pod) error {
 		e.Text = "it has reached the longest lifetime of a sandbox"
 		return e
 	}
-	for _, c := range append(s.InitContainerStatuses, s.ContainerStatuses...) {
+	for _, c := range s.containers() {
 		// Containers that the cluster has added may end.
 		if t := c.State.Terminated; t != nil && (c.Name == mainContainer || c.Name == guestContainer && t.ExitCode != 0) {
 			return terminatedError(e, t)
 		}
 	}
 	if s.Phase == "Failed" || s.Phase == "Succeeded" {
-		for _, c := range slices.Concat(s.InitContainerStatuses, s.ContainerStatuses) {
+		for _, c := range s.containers() {
 			if t := c.State.Terminated; t != nil && t.ExitCode != 0 {
 				e.Reason = t.Reason
 				e.Text = fmt.Sprintf("the container %s, which the cluster has added, ended with %s", c.Name, exit(t))
@@ -205,7 +205,7 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 	if err := ended(p); err != nil {
 		return err
 	}
-	for _, s := range append(p.Status.InitContainerStatuses, p.Status.ContainerStatuses...) {
+	for _, s := range p.Status.containers() {
 		if w := s.State.Waiting; w != nil {
 			if err := i.waiting(c, p, s.Name, w.Reason, w.Message); err != nil {
 				return err

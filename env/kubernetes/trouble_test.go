@@ -76,6 +76,21 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// Several goroutines read the state of a pod at once, so that none of them may write to it.
+func TestStatusIsNotWrittenTo(t *testing.T) {
+	t.Parallel()
+	room := make([]containerStatus, 2)
+	p := &pod{Status: &podStatus{
+		InitContainerStatuses: room[:1], ContainerStatuses: []containerStatus{{Name: mainContainer}},
+	}}
+	if err := ended(p); err != nil || !pulling(p) {
+		t.Errorf("%v, or the container runs", err)
+	}
+	if room[1].Name != "" {
+		t.Errorf("%q was written to the list of the init containers", room[1].Name)
+	}
+}
+
 // The contexts come from all the files of KUBECONFIG.
 func TestSeveralConfigurations(t *testing.T) {
 	dir := t.TempDir()
