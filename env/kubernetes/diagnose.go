@@ -107,11 +107,9 @@ func (c *cluster) diagnoseRole(ctx context.Context) env.Finding {
 		})
 	}
 	work.Wait()
-	for _, err := range failures {
-		if err != nil {
-			f.Status, f.Detail = env.Skipped, "the permissions of this user could not be checked: "+err.Error()
-			return f
-		}
+	if err := cmp.Or(failures...); err != nil {
+		f.Status, f.Detail = env.Skipped, "the permissions of this user could not be checked: "+err.Error()
+		return f
 	}
 	lacking = slices.DeleteFunc(lacking, func(s string) bool { return s == "" })
 	if len(lacking) == 0 {

@@ -81,12 +81,13 @@ func (c *cluster) retreat(m mode, s env.Spec, err error) bool {
 		return false
 	}
 	refusal, ok := errors.AsType[*statusError](err)
+	violates := ok && strings.Contains(refusal.Message, "violates PodSecurity")
 	switch {
 	case errors.Is(err, errNetworkStays) && !m.probe:
 		c.mode.probe = true
-	case ok && strings.Contains(refusal.Message, "violates PodSecurity") && m.level == levelFull && !s.Network:
+	case violates && m.level == levelFull && !s.Network:
 		c.mode.level = levelBaseline
-	case ok && strings.Contains(refusal.Message, "violates PodSecurity") && m.level < levelRestricted:
+	case violates && m.level < levelRestricted:
 		c.mode.level = levelRestricted
 	default:
 		return false
@@ -102,10 +103,9 @@ func (c *cluster) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if _, ok := errors.AsType[*env.PrepareError](err); ok || err == nil {
-		return err
-	}
-	if _, ok := errors.AsType[*accessError](err); ok {
+	_, prepare := errors.AsType[*env.PrepareError](err)
+	_, access := errors.AsType[*accessError](err)
+	if err == nil || prepare || access {
 		return err
 	}
 	_, ended := errors.AsType[*PodError](err)
