@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -100,14 +101,9 @@ func (s source) check(path string) error {
 	}
 	splits := map[string]bool{}
 	for _, f := range s.files {
-		splits[split(f)] = true
+		splits[filepath.Join(path, split(f)+"*")] = true
 	}
-	if len(splits) > 1 {
-		var names []string
-		for name := range splits {
-			names = append(names, filepath.Join(path, name+"*"))
-		}
-		slices.Sort(names)
+	if names := slices.Sorted(maps.Keys(splits)); len(names) > 1 {
 		return fmt.Errorf("%s contains several sets of files: name one of %s", path, strings.Join(names, ", "))
 	}
 	return nil
