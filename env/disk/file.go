@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -113,4 +114,14 @@ func encodeJSON(v any, indent string) ([]byte, error) {
 	e.SetIndent("", indent)
 	err := e.Encode(v)
 	return b.Bytes(), err
+}
+
+// Glob returns the paths below a directory that match a pattern, whatever the directory is called. An invalid pattern
+// matches nothing.
+func Glob(dir, pattern string) []string {
+	found, _ := fs.Glob(os.DirFS(dir), filepath.ToSlash(filepath.Clean(pattern)))
+	for i, name := range found {
+		found[i] = filepath.Join(dir, filepath.FromSlash(name))
+	}
+	return found
 }

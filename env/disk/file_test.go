@@ -171,3 +171,30 @@ func TestSpaceOf(t *testing.T) {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
+
+// Only the pattern has wildcards. The directory is a name.
+func TestGlob(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a [*] b")
+	for _, name := range []string{"x/1.txt", "x/2.txt", "y/3.txt", "y/4"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for pattern, want := range map[string]int{
+		"x/*.txt": 2, "*/*.txt": 3, "y/4": 1, "./y/*": 2, "z/*": 0, "[": 0, "../*": 0,
+	} {
+		found := Glob(dir, pattern)
+		if len(found) != want {
+			t.Errorf("%s matches %q", pattern, found)
+		}
+		for _, file := range found {
+			if _, err := os.Stat(file); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/repo"
 )
 
@@ -108,8 +109,7 @@ func (t *toolchain) sitePackages() []string {
 			continue
 		}
 		for _, pattern := range []string{"lib/python3*/site-packages", "lib/python3*/dist-packages"} {
-			found, _ := filepath.Glob(filepath.Join(root, pattern)) // an unusual root matches nothing
-			all = append(all, found...)
+			all = append(all, disk.Glob(root, pattern)...)
 		}
 	}
 	return all
@@ -120,9 +120,8 @@ var quoted = regexp.MustCompile(`'(/[^']+)'`)
 
 // editable calls add with the directories of packages that are installed in editable mode.
 func editable(site string, add func(dir string)) {
-	repo.AddedPaths(site, add)
-	files, _ := filepath.Glob(filepath.Join(site, "__editable__*.py"))
-	for _, file := range files {
+	repo.AddedPaths(site, ".", add)
+	for _, file := range disk.Glob(site, "__editable__*.py") {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			continue

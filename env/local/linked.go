@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"deepswe/env/disk"
 )
 
 // longestChain is the maximum number of symbolic links between a name in PATH and its program, as in the kernel.
@@ -105,6 +107,5 @@ func (t *toolchain) installation(program string) string {
 
 // installed reports whether there is a file that a pattern below the directory matches.
 func installed(dir, pattern string) bool {
-	found, _ := filepath.Glob(filepath.Join(dir, pattern)) // the patterns are valid
-	return len(found) > 0
+	return len(disk.Glob(dir, pattern)) > 0
 }

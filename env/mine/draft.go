@@ -194,8 +194,7 @@ func (b Builder) mend(ctx context.Context, dir string, homes []string, t *env.Ta
 	var mended []string
 	has := func(pattern string) func(home string) bool {
 		return func(home string) bool {
-			found, _ := filepath.Glob(filepath.Join(dir, home, pattern)) // the pattern is valid but for odd names
-			return len(found) > 0
+			return len(disk.Glob(filepath.Join(dir, home), pattern)) > 0
 		}
 	}
 	if i := slices.IndexFunc(homes, has("src/*/__init__.py")); i >= 0 {

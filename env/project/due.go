@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // Step is a command that installs dependencies.
@@ -128,8 +129,8 @@ func rust(t tree, m Machine) (Step, bool) {
 	}
 	found := 0
 	for _, name := range packages {
-		sources, _ := filepath.Glob(filepath.Join(m.CargoHome, "registry", "src", "*", name))
-		archives, _ := filepath.Glob(filepath.Join(m.CargoHome, "registry", "cache", "*", name+".crate"))
+		sources := disk.Glob(m.CargoHome, "registry/src/*/"+name)
+		archives := disk.Glob(m.CargoHome, "registry/cache/*/"+name+".crate")
 		if len(sources)+len(archives) > 0 {
 			found++
 			continue

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // needs is how the projects with a manifest get what their tests need, beyond what [Due] knows: by a command that fills
@@ -67,8 +68,7 @@ func Copies(dir string) (patterns []string) {
 		patterns = append(patterns, "*/node_modules/"+manifest.Name)
 	}
 	for _, place := range []string{"*/__init__.py", "src/*/__init__.py"} {
-		found, _ := filepath.Glob(t.path(place)) // the pattern is valid
-		for _, name := range found {
+		for _, name := range disk.Glob(dir, place) {
 			patterns = append(patterns, "*/site-packages/"+filepath.Base(filepath.Dir(name)))
 		}
 	}

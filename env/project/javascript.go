@@ -5,10 +5,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 func javaScript(t tree, m Machine) (Step, bool) {
@@ -107,8 +107,7 @@ func (t tree) plugAndPlay() bool {
 
 // zipped reports whether there are archives in a directory.
 func (t tree) zipped(dir string) bool {
-	found, _ := filepath.Glob(t.path(dir + "/*.zip")) // an invalid pattern matches nothing
-	return len(found) > 0
+	return len(disk.Glob(t.path(dir), "*.zip")) > 0
 }
 
 // javaScriptTests returns the command line that runs a package's tests; empty where it names none.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // manifestName finds the name of a package in its manifest.
@@ -57,8 +58,7 @@ func Names(dir string, files []string) (names []string) {
 					add(string(m[1]))
 				}
 			}
-			specs, _ := filepath.Glob(t.path(path.Join(at, "*.gemspec"))) // the pattern is valid but for odd names
-			for _, spec := range specs {
+			for _, spec := range disk.Glob(t.path(at), "*.gemspec") {
 				add(strings.TrimSuffix(filepath.Base(spec), ".gemspec"))
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 func python(t tree, m Machine) (Step, bool) {
@@ -111,8 +112,7 @@ func (t tree) virtualEnv() string {
 		}
 	}
 	for _, pattern := range []string{"*/pyvenv.cfg", ".*/pyvenv.cfg"} {
-		found, _ := filepath.Glob(t.path(pattern)) // an invalid pattern matches nothing
-		if len(found) > 0 {
+		if found := disk.Glob(string(t), pattern); len(found) > 0 {
 			return filepath.Base(filepath.Dir(found[0]))
 		}
 	}
@@ -126,7 +126,7 @@ func (t tree) poetryEnv(m Machine) string {
 	if err != nil || m.Home == "" || !t.has("poetry.lock") {
 		return ""
 	}
-	found, _ := filepath.Glob(filepath.Join(m.Home, ".cache/pypoetry/virtualenvs", poetryName(dir))) // see directories
+	found := disk.Glob(m.Home, ".cache/pypoetry/virtualenvs/"+poetryName(dir))
 	if len(found) == 0 {
 		return ""
 	}

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // TestCommandsOf returns the command line that runs the tests in the files of a patch, which are paths below the
@@ -207,8 +207,7 @@ const bundled = "$(bundle check >/dev/null 2>&1 && echo bundle exec) "
 // testUnit reports whether tests of Ruby are those of test-unit instead of Minitest, which has other options.
 func (t tree) testUnit(files []string) bool {
 	for _, pattern := range []string{"Gemfile", "*.gemspec", "test/*helper*.rb", "test/*/*helper*.rb"} {
-		found, _ := filepath.Glob(t.path(pattern)) // the pattern is valid
-		for _, name := range found {
+		for _, name := range disk.Glob(string(t), pattern) {
 			files = append(files, strings.TrimPrefix(name, t.path("")+"/"))
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"deepswe/env/disk"
 )
 
 // worktreeInclude is a file in a repository that lists ignored files that copies need, one pattern per line.
@@ -189,11 +191,7 @@ func (l *listing) hide(name, why string) {
 // hideBelow hides excluded paths inside directories that are set aside.
 func (s *Snapshot) hideBelow(l *listing, patterns []string) error {
 	for _, pattern := range patterns {
-		found, err := filepath.Glob(filepath.Join(escape(s.Source), filepath.FromSlash(trim(pattern))))
-		if err != nil {
-			return err
-		}
-		for _, file := range found {
+		for _, file := range disk.Glob(s.Source, trim(pattern)) {
 			name, err := filepath.Rel(s.Source, file)
 			if err != nil {
 				return err
@@ -206,11 +204,6 @@ func (s *Snapshot) hideBelow(l *listing, patterns []string) error {
 		}
 	}
 	return nil
-}
-
-// escape turns a path into a pattern that matches only that path.
-func escape(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // references returns the host directories that installed dependencies refer to: a virtual environment's
@@ -237,8 +230,7 @@ func references(source string, aside []string) []string {
 		environment(dir, add)
 		if filepath.Base(dir) == "node_modules" {
 			linked(dir, add)
-			scopes, _ := filepath.Glob(filepath.Join(escape(dir), "@*")) // the pattern is valid
-			for _, scope := range scopes {
+			for _, scope := range disk.Glob(dir, "@*") {
 				linked(scope, add)
 			}
 		}
@@ -261,14 +253,13 @@ func environment(dir string, add func(string)) {
 			}
 		}
 	}
-	AddedPaths(filepath.Join(escape(dir), "lib", "python*", "site-packages"), add)
+	AddedPaths(dir, "lib/python*/site-packages", add)
 }
 
-// AddedPaths calls add with each directory that a .pth file names. packages is a glob pattern of the directories in
+// AddedPaths calls add with each directory that a .pth file names. packages is a pattern of the directories below root in
 // which Python's packages are installed.
-func AddedPaths(packages string, add func(dir string)) {
-	files, _ := filepath.Glob(filepath.Join(packages, "*.pth")) // the pattern is valid
-	for _, file := range files {
+func AddedPaths(root, packages string, add func(dir string)) {
+	for _, file := range disk.Glob(root, packages+"/*.pth") {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			continue

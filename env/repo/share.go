@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // share creates a git directory for a sandbox that shows the source itself. It borrows the source's objects, and
@@ -79,8 +80,7 @@ func (s *Snapshot) adoptIndex(ctx context.Context, g git) (head string, err erro
 		if err := copyFile(path, filepath.Join(s.git, name)); err != nil {
 			return "", err
 		}
-		shared, _ := filepath.Glob(filepath.Join(escape(filepath.Dir(path)), "sharedindex.*")) // the pattern is valid
-		for _, part := range shared {
+		for _, part := range disk.Glob(filepath.Dir(path), "sharedindex.*") {
 			if err := copyFile(part, filepath.Join(s.git, filepath.Base(part))); err != nil {
 				return "", err
 			}
@@ -189,8 +189,7 @@ func (s *Snapshot) commitTree(ctx context.Context, g git, tree, head string) err
 // settle writes the configuration for the sandbox, where files have the same sizes and times, but other owners and
 // inode numbers.
 func (s *Snapshot) settle() error {
-	shared, _ := filepath.Glob(filepath.Join(s.git, "sharedindex.*")) // the pattern is valid
-	for _, part := range append(shared, filepath.Join(s.git, "logs")) {
+	for _, part := range append(disk.Glob(s.git, "sharedindex.*"), filepath.Join(s.git, "logs")) {
 		if err := os.RemoveAll(part); err != nil {
 			return err
 		}

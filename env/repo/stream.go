@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"deepswe/env/disk"
 )
 
 // stream makes the snapshot one that sandboxes copy in themselves, so that each file is written only once.
@@ -89,8 +91,7 @@ func objectFiles(stores []string, most int64) (files map[string]string, ok bool)
 	var bytes int64
 	for _, store := range stores {
 		for _, pattern := range []string{"pack/*.*", "[0-9a-f][0-9a-f]/*"} {
-			found, _ := filepath.Glob(filepath.Join(escape(store), pattern)) // the pattern is valid
-			for _, file := range found {
+			for _, file := range disk.Glob(store, pattern) {
 				info, err := os.Stat(file)
 				switch name := strings.TrimPrefix(file, store); {
 				case err != nil:

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"deepswe/env/disk"
 	"deepswe/env/wire"
 )
 
@@ -32,16 +32,12 @@ func TensorBoard(dir string) Target {
 
 // beginRun begins the event file. It opens with the start of a session at step 0: readers that still have an earlier
 // session then forget it.
-func (t *tensorboard) beginRun() error {
+func (t *tensorboard) beginRun() (err error) {
 	if err := os.MkdirAll(t.dir, 0o755); err != nil {
 		return err
 	}
-	earlier, err := fs.Glob(os.DirFS(t.dir), "events.out.tfevents.*")
-	if err != nil {
-		return err
-	}
-	for _, name := range earlier {
-		if err := os.Remove(filepath.Join(t.dir, name)); err != nil {
+	for _, earlier := range disk.Glob(t.dir, "events.out.tfevents.*") {
+		if err := os.Remove(earlier); err != nil {
 			return err
 		}
 	}

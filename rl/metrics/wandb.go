@@ -48,12 +48,8 @@ func WandB(dir string) Target {
 
 // uploaded reads what was uploaded of the run, and removes the logs that were not.
 func (w *wandb) uploaded() (sent wandbSent, err error) {
-	logs, err := fs.Glob(os.DirFS(w.dir), "offline-run-*-"+w.run.key()+"/run-*.wandb")
-	if err != nil {
-		return sent, err
-	}
-	for _, name := range logs { // in the order of their sessions
-		path := filepath.Join(w.dir, name)
+	logs := disk.Glob(w.dir, "offline-run-*-"+w.run.key()+"/run-*.wandb")
+	for _, path := range logs { // in the order of their sessions
 		_, err := os.Stat(path + ".synced")
 		switch {
 		case err == nil:

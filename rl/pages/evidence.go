@@ -29,15 +29,14 @@ func (r *loaded) gradeDir(x row) string {
 	if r.Kind != run.Grade {
 		return filepath.Join(x.Dir, "grade")
 	}
-	all := filepath.Join(r.Path, "logs", "run_evaluation")
-	found, _ := fs.Glob(os.DirFS(all), "*/*/"+run.PathName(x.Task)) // the pattern is valid
+	found := disk.Glob(r.Path, "logs/run_evaluation/*/*/"+run.PathName(x.Task))
 	if len(found) == 0 {
 		return x.Dir
 	}
 	if x.Index > 0 {
-		return filepath.Join(all, found[0], "repeat", strconv.Itoa(x.Index))
+		return filepath.Join(found[0], "repeat", strconv.Itoa(x.Index))
 	}
-	return filepath.Join(all, found[0])
+	return found[0]
 }
 
 // evidenceOf reads the grading of an attempt. ok is false if there is none.

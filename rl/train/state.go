@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 
@@ -196,12 +195,7 @@ func (k *keeper) forget(ctx context.Context, step int, checkpoints []string) err
 
 // compress compresses the rollouts of a finished step. Prompts repeat each other, so they compress well.
 func compress(dir string) error {
-	names, err := fs.Glob(os.DirFS(dir), "*.jsonl")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
+	for _, path := range disk.Glob(dir, "*.jsonl") {
 		if err := pack(path); err != nil {
 			return err
 		}
@@ -228,13 +222,8 @@ func checkpointName(step int) string { return "step-" + record.StepName(step) }
 
 // removeTorn removes temporary files that a killed process left in a directory.
 func removeTorn(dir string) error {
-	torn, err := fs.Glob(os.DirFS(dir), ".*.*")
-	if err != nil {
-		return err
-	}
 	var errs []error
-	for _, name := range torn {
-		path := filepath.Join(dir, name)
+	for _, path := range disk.Glob(dir, ".*.*") {
 		if info, err := os.Lstat(path); err == nil && info.Mode().IsRegular() {
 			errs = append(errs, os.Remove(path))
 		}

@@ -134,11 +134,7 @@ func (r *Run) addGrader(dir string) {
 
 // addGraded adds the verdicts of a run of grade: those on its patches, and that empty patches solve nothing.
 func (r *Run) addGraded() error {
-	found, err := filepath.Glob(filepath.Join(r.Path, "logs", "run_evaluation", "*", "*", "*", verify.EvaluationFile))
-	if err != nil {
-		return err
-	}
-	for _, path := range found {
+	for _, path := range disk.Glob(r.Path, "logs/run_evaluation/*/*/*/"+verify.EvaluationFile) {
 		var v verify.Evaluation
 		if err := disk.ReadJSON(path, &v); err != nil {
 			return err
@@ -150,8 +146,7 @@ func (r *Run) addGraded() error {
 			r.add(o)
 		}
 	}
-	reports, err := filepath.Glob(filepath.Join(r.Path, "*.json"))
-	for _, path := range reports {
+	for _, path := range disk.Glob(r.Path, "*.json") {
 		var rep struct {
 			Empty []string `json:"empty_patch_ids"`
 		}
@@ -162,7 +157,7 @@ func (r *Run) addGraded() error {
 			r.add(run.Outcome{Job: run.Job{Task: id}, Result: run.Result{Reward: new(0.0), StopReason: "no_patch"}})
 		}
 	}
-	return err
+	return nil
 }
 
 // add counts an attempt with a verdict.

@@ -35,8 +35,7 @@ func Steps(dir string) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		own := os.DirFS(filepath.Join(dir, StepsDir, e.Name()))
-		if found, _ := fs.Glob(own, rolloutsFile+"*"); len(found) > 0 { // the pattern is valid
+		if len(disk.Glob(filepath.Join(dir, StepsDir, e.Name()), rolloutsFile+"*")) > 0 {
 			steps = append(steps, n)
 		}
 	}
