@@ -11,11 +11,15 @@ import (
 // PrepareTimeout limits each command of Spec.Prepare.
 const PrepareTimeout = 30 * time.Minute
 
-// RunPrepare runs the command lines of Spec.Prepare as the guest's own user. It stops at the first that fails, with
-// a *PrepareError.
+// RunPrepare runs the command lines of Spec.Prepare as the guest's own user. Errors are as those of [RunLines].
 func (s *GuestSandbox) RunPrepare(ctx context.Context, lines []string) error {
+	return RunLines(ctx, lines, s.Prepare)
+}
+
+// RunLines runs the command lines of Spec.Prepare. It stops at the first that fails, with a *PrepareError.
+func RunLines(ctx context.Context, lines []string, run func(context.Context, Command) (Result, error)) error {
 	for i, line := range lines {
-		result, err := s.Prepare(ctx, Command{Line: line, Timeout: PrepareTimeout})
+		result, err := run(ctx, Command{Line: line, Timeout: PrepareTimeout})
 		if err != nil {
 			return err
 		}

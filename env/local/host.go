@@ -260,7 +260,8 @@ func (b *base) beginSandbox(
 	if err := sc.owner.save(sc.dir); err != nil {
 		return nil, fail(errors.Join(err, sandbox.Close(ctx)))
 	}
-	if err := b.prepare(ctx, sandbox, s); err != nil {
+	// The command user owns the copy.
+	if err := env.RunLines(ctx, s.Prepare, sandbox.Run); err != nil {
 		closed := sandbox.Close(ctx)
 		if errors.Is(err, guest.ErrClosed) || ctx.Err() != nil || closed != nil {
 			return nil, fail(errors.Join(err, closed))
@@ -279,20 +280,6 @@ func (b *base) room() error {
 	if err != nil {
 		return fmt.Errorf("%w: to fix: free some (deepswe clean removes what dead runs left), or set TMPDIR to a directory "+
 			"on another disk", err)
-	}
-	return nil
-}
-
-// prepare runs the Spec's command lines as the command user, who owns the copy.
-func (b *base) prepare(ctx context.Context, sandbox *env.GuestSandbox, s env.Spec) error {
-	for _, line := range s.Prepare {
-		r, err := sandbox.Run(ctx, guest.Command{Line: line})
-		if err != nil {
-			return fmt.Errorf("prepare: %w", err)
-		}
-		if r.ExitCode != 0 {
-			return fmt.Errorf("prepare: %q: exit code %d: %s%s", line, r.ExitCode, r.Stderr.Head, r.Stderr.Tail)
-		}
 	}
 	return nil
 }
