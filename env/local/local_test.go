@@ -269,3 +269,13 @@ func TestMain(m *testing.M) {
 	testkit.Parallel(8)
 	testkit.Main(m)
 }
+
+// A command that prepares and fails is named, with what it said.
+func TestPrepareFails(t *testing.T) {
+	t.Parallel()
+	_, err := newHost(t).Start(t.Context(), env.Spec{Run: "prepare", Prepare: []string{"true", "echo no such tool >&2; exit 7"}})
+	failed, ok := errors.AsType[*env.PrepareError](err)
+	if !ok || failed.Step != 2 || failed.Result.ExitCode != 7 || !strings.Contains(err.Error(), "no such tool") {
+		t.Errorf("%v", err)
+	}
+}
