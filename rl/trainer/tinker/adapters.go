@@ -51,9 +51,11 @@ type adapters struct {
 
 	mu       sync.Mutex
 	replicas []*replica
-	// versions are all adapters that servers may have, the oldest first. current is the one that is sampled.
+	// versions are the adapters of which turns may be under way, the oldest first. current is the one that is sampled.
 	versions []*adapter
 	current  *adapter
+	// leaving are versions that are sampled no longer, until they are unloaded.
+	leaving  []*adapter
 	homes    map[string]*replica // by rollout
 	next     int
 	changed  chan struct{} // closed when a server comes or goes
@@ -229,6 +231,7 @@ func (a *adapters) takeIdle() (idle []*adapter) {
 			delete(s.has, v)
 		}
 	}
+	a.leaving = append(a.leaving, idle...)
 	return idle
 }
 
@@ -252,6 +255,11 @@ func (a *adapters) unload(ctx context.Context, versions []*adapter) {
 			a.client.log.Warn("adapter not removed", "error", err)
 		}
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.life.Err() == nil { // otherwise close unloads them
+		a.leaving = slices.DeleteFunc(a.leaving, func(v *adapter) bool { return slices.Contains(versions, v) })
+	}
 }
 
 // closeTimeout limits unloading at the end.
@@ -263,7 +271,7 @@ func (a *adapters) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	a.mu.Lock()
-	all := a.versions
+	all := slices.Concat(a.leaving, a.versions)
 	a.current, a.versions = nil, nil
 	for _, v := range all {
 		v.unloaded = true

@@ -48,8 +48,9 @@ const (
 	// longestSilence is how long it may take before it counts as silent. Of a server that is only busy, this costs turns
 	// that two servers sample.
 	longestSilence = 2 * time.Second
-	// probeEvery is the pause between two probes. It grows for a server that is down.
-	probeEvery = time.Second
+	// probeEvery is the pause between two probes. It grows to longestPause for a server that is down.
+	probeEvery   = time.Second
+	longestPause = 5 * time.Second
 )
 
 func newReplica(address, key string) (*replica, error) {
@@ -93,7 +94,7 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 		down, wait := s.down != nil && !s.left, probeEvery
 		if down {
 			wait = s.pause
-			s.pause = min(2*s.pause, maxBackoff)
+			s.pause = min(2*s.pause, longestPause)
 		}
 		a.mu.Unlock()
 		select {
