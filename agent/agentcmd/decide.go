@@ -73,8 +73,8 @@ func (s *solving) askDecision(ctx context.Context, run string) error {
 // name is the run's name in a command line.
 func (c *decision) name() string { return shellWord(runName(c.d, c.past.path)) }
 
-// ways returns what can be done with the patch. A run on a clone that is gone has no repository to deliver it to, and one on a
-// repository without a forge has nowhere to propose it.
+// ways returns what can be done with the patch. A run on a clone that is gone has no repository to deliver it to, and
+// one on a repository without a forge has nowhere to propose it.
 func (c *decision) ways(ctx context.Context) []way {
 	var all []way
 	if c.past.settings.Repo != "" {

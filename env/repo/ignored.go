@@ -256,8 +256,8 @@ func environment(dir string, add func(string)) {
 	AddedPaths(dir, "lib/python*/site-packages", add)
 }
 
-// AddedPaths calls add with each directory that a .pth file names. packages is a pattern of the directories below root in
-// which Python's packages are installed.
+// AddedPaths calls add with each directory that a .pth file names. packages is a pattern of the directories below root
+// in which Python's packages are installed.
 func AddedPaths(root, packages string, add func(dir string)) {
 	for _, file := range disk.Glob(root, packages+"/*.pth") {
 		data, err := os.ReadFile(file)

@@ -30,8 +30,8 @@ type replica struct {
 	moved   time.Time
 	counted string
 	left    bool
-	// heard ends when the server leaves a probe unanswered for a moment, and begins anew once it answers. Meanwhile it gets
-	// turns only if no other server can have them, and others are asked for those that it has.
+	// heard ends when the server leaves a probe unanswered for a moment, and begins anew once it answers. Meanwhile it
+	// gets turns only if no other server can have them, and others are asked for those that it has.
 	heard context.Context
 	hush  context.CancelCauseFunc
 	// life ends when the server has not answered for long. With it end the requests that it has accepted.
