@@ -146,9 +146,12 @@ func TestSilentSampler(t *testing.T) {
 		t.Error("turns have waited until it was put aside")
 	}
 	vllms[2].Set(trainertest.Up)
-	before := served(vllms[2], 0)
-	eventually(t, func() bool {
-		asked(t, p.Model)
+	before, rollouts := served(vllms[2], 0), 0
+	eventually(t, func() bool { // rollouts that begin, because those before have another server now
+		rollouts++
+		if _, err := ask(t, p.Model, fmt.Sprint("another ", rollouts)); err != nil {
+			t.Error(err)
+		}
 		return served(vllms[2], 0) > before
 	})
 	vllms[2].Set(trainertest.Hung)
