@@ -117,17 +117,6 @@ func ours(t testing.TB, d *daemon, owner string) map[string][]container.Summary 
 	return found
 }
 
-// eventually waits for a condition that must come true. How long that takes does not matter: the limit is for tests
-// that fail.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after a minute it does not hold that %s", what)
-		}
-	}
-}
-
 // hasty makes a provider notice soon that a daemon is down or back. A ping may still take its time: on a busy machine,
 // a daemon that is well answers late.
 func hasty(p *Provider) *Provider {
@@ -138,7 +127,7 @@ func hasty(p *Provider) *Provider {
 // startPatiently is start with a provider that may take a busy daemon for a dead one.
 func startPatiently(t testing.TB, p *Provider, spec env.Spec) (s *Sandbox) {
 	t.Helper()
-	eventually(t, "a sandbox starts", func() bool {
+	testkit.Eventually(t, "a sandbox starts", func() bool {
 		sandbox, err := p.Start(t.Context(), spec)
 		if err != nil {
 			return false

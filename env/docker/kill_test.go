@@ -126,7 +126,7 @@ func TestKilledHost(t *testing.T) {
 // then goes with the next reaping, and nothing comes after that for long.
 func reapDead(t *testing.T, p *Provider, owner string) {
 	t.Helper()
-	eventually(t, "nothing is left of "+owner, func() bool {
+	testkit.Eventually(t, "nothing is left of "+owner, func() bool {
 		before := ours(t, p.daemons[0], owner)
 		if _, err := p.Reap(t.Context(), env.ReapOptions{}); err != nil {
 			t.Fatalf("Reap: %v", err)

@@ -89,7 +89,7 @@ func TestCancelledStarts(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, "nothing is left of cancelled starts", func() bool {
+	testkit.Eventually(t, "nothing is left of cancelled starts", func() bool {
 		return len(ours(t, p.daemons[0], p.owner)[kindSandbox]) == 1
 	})
 }

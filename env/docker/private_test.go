@@ -80,7 +80,7 @@ func (p *private) start() {
 		p.t.Fatal(err)
 	}
 	defer cli.Close()
-	eventually(p.t, "the private daemon answers", func() bool {
+	testkit.Eventually(p.t, "the private daemon answers", func() bool {
 		_, err := cli.Ping(p.t.Context(), client.PingOptions{})
 		return err == nil
 	})
@@ -97,7 +97,7 @@ func (p *private) stop(signal syscall.Signal) {
 	// Its containerd dies with it, but a moment later, and the next daemon must not take it for a living one.
 	pid, err := os.ReadFile(filepath.Join(p.dir, "exec/containerd/containerd.pid"))
 	if err == nil {
-		eventually(p.t, "the private daemon's containerd ends", func() bool {
+		testkit.Eventually(p.t, "the private daemon's containerd ends", func() bool {
 			_, err := os.Stat("/proc/" + strings.TrimSpace(string(pid)))
 			return err != nil
 		})
@@ -272,7 +272,7 @@ func TestRestartUnderLoad(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	eventually(t, "the sandboxes are removed", func() bool {
+	testkit.Eventually(t, "the sandboxes are removed", func() bool {
 		return len(ours(t, p.daemons[0], p.owner)[kindSandbox]) == 0
 	})
 }
@@ -335,7 +335,7 @@ func TestSeveralDaemons(t *testing.T) {
 		}
 	}
 	second.start()
-	eventually(t, "the daemon that came back is used again", func() bool {
+	testkit.Eventually(t, "the daemon that came back is used again", func() bool {
 		return startPatiently(t, p, env.Spec{Image: busybox}).d.host == second.host()
 	})
 }

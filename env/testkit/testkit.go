@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -47,6 +48,17 @@ func WriteFile(t testing.TB, path, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// Eventually waits for a condition that must come true. How long that takes does not matter: the limit is for tests
+// that fail.
+func Eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("after a minute it does not hold that %s", what)
+		}
+	}
 }
 
 // Required reports whether the comma-separated list DEEPSWE_TEST_REQUIRE contains what.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/tinker"
@@ -140,12 +141,12 @@ func TestSamplersLoadEachVersion(t *testing.T) {
 			t.Errorf("version %d is %+v", version, p)
 		}
 		for _, v := range vllms {
-			eventually(t, func() bool {
+			testkit.Eventually(t, "only this version is loaded", func() bool {
 				names := v.Loaded()
 				return len(names) == 1 && strings.HasSuffix(names[0], "@"+string('0'+rune(version)))
 			})
 		}
-		eventually(t, func() bool {
+		testkit.Eventually(t, "only this version is on the disk", func() bool {
 			on, err := os.ReadDir(dir)
 			return err == nil && len(on) == 1
 		})

@@ -42,19 +42,9 @@ func three(t *testing.T, last trainertest.State, patience time.Duration) (*train
 // ready waits until so many samplers get turns.
 func ready(t *testing.T, trainer *tinker.Trainer, n int) {
 	t.Helper()
-	eventually(t, func() bool { return trainer.Gauges()["samplers/ready"] == float64(n) })
-}
-
-// eventually waits until something holds.
-func eventually(t *testing.T, holds func() bool) {
-	t.Helper()
-	for !holds() {
-		select {
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	testkit.Eventually(t, fmt.Sprintf("%d samplers get turns", n), func() bool {
+		return trainer.Gauges()["samplers/ready"] == float64(n)
+	})
 }
 
 func served(v *trainertest.VLLM, version int) int {
@@ -134,8 +124,8 @@ func TestOneOfThreeSamplers(t *testing.T) {
 	}
 }
 
-// A sampler that falls silent in the middle of turns delays neither these nor a publication until it is put aside, and
-// has turns again once it answers.
+// If a sampler falls silent, neither its turns under way nor a publication wait until it is put aside. Once it answers,
+// it has turns again.
 func TestSilentSampler(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms := three(t, trainertest.Up, 5*time.Minute)
@@ -147,7 +137,8 @@ func TestSilentSampler(t *testing.T) {
 	}
 	vllms[2].Set(trainertest.Up)
 	before, rollouts := served(vllms[2], 0), 0
-	eventually(t, func() bool { // rollouts that begin, because those before have another server now
+	// Rollouts that begin, because those before have another server now.
+	testkit.Eventually(t, "the sampler has turns again", func() bool {
 		rollouts++
 		if _, err := ask(t, p.Model, fmt.Sprint("another ", rollouts)); err != nil {
 			t.Error(err)
