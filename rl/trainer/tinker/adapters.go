@@ -165,24 +165,20 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	return v, nil
 }
 
-// loadGrace is for how long a publication waits for the other servers once one has the version.
-const loadGrace = time.Second
-
-// loadAll loads a version into servers at once. Once one has it, it returns after as long again. The others go on
-// loading and get no turns of the version before; those that take much longer are put aside, and load it there.
+// loadAll loads a version into servers at once, and waits for those that are not silent. The others go on loading, and
+// get turns of the version when they have it. Once one has it, the rest get as long again, and ten seconds at least.
+// Those that take longer are put aside, and load it there.
 func (a *adapters) loadAll(ctx context.Context, servers []*replica, v *adapter) {
 	loading, cancel := context.WithCancel(a.life)
-	waiting, enough := context.WithCancel(ctx)
 	begun := time.Now()
-	a.tending.Go(func() {
-		defer enough()
-		defer cancel()
-		each(servers, func(s *replica) {
-			err := a.load(loading, s, v)
-			switch took := time.Since(begun); {
+	var loads sync.WaitGroup
+	each(servers, func(s *replica) {
+		loaded := make(chan struct{})
+		loads.Go(func() {
+			defer close(loaded)
+			switch err := a.load(loading, s, v); {
 			case err == nil:
-				time.AfterFunc(max(loadGrace, took), enough)
-				time.AfterFunc(max(loadPatience, took), cancel)
+				time.AfterFunc(max(loadPatience, time.Since(begun)), cancel)
 			case a.life.Err() != nil:
 			case loading.Err() != nil:
 				a.markDown(s, fmt.Errorf("%w: the sampler %s takes longer than others to load an adapter",
@@ -191,8 +187,19 @@ func (a *adapters) loadAll(ctx context.Context, servers []*replica, v *adapter) 
 				a.markDown(s, err)
 			}
 		})
+		a.mu.Lock()
+		heard := s.heard
+		a.mu.Unlock()
+		select {
+		case <-loaded:
+		case <-heard.Done():
+		case <-ctx.Done():
+		}
 	})
-	<-waiting.Done()
+	a.tending.Go(func() {
+		loads.Wait()
+		cancel()
+	})
 }
 
 // answering returns the servers that get turns. The caller holds a.mu.

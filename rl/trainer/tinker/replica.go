@@ -30,8 +30,8 @@ type replica struct {
 	moved   time.Time
 	counted string
 	left    bool
-	// heard ends when the server leaves a probe unanswered for a moment, and begins anew once it answers. Meanwhile it
-	// gets turns only if no other server can have them, and others are asked for those that it has.
+	// heard ends when a probe is unanswered for longestSilence, and is replaced once the server answers. Until then, the
+	// server gets new turns only if no other can take them, and its turns under way are given to another one, too.
 	heard context.Context
 	hush  context.CancelCauseFunc
 	// life ends when the server has not answered for long. With it end the requests that it has accepted.
@@ -45,8 +45,8 @@ const (
 	// longestProbe is how long a server may take to list its models, mostMissed how often in a row it may not.
 	longestProbe = 10 * time.Second
 	mostMissed   = 3
-	// longestSilence is how long it may take before it counts as silent. Of a server that is only busy, this costs turns
-	// that two servers sample.
+	// longestSilence is how long it may take before it counts as silent. If it is only busy, two servers sample the same
+	// turns, which costs time and is not wrong.
 	longestSilence = 2 * time.Second
 	// probeEvery is the pause between two probes. It grows to longestPause for a server that is down.
 	probeEvery   = time.Second
@@ -61,7 +61,7 @@ func newReplica(address, key string) (*replica, error) {
 	}, err
 }
 
-// begin lets a server live, which is not known to be silent. The caller holds a.mu, or nobody else has the server yet.
+// begin prepares the state of a server before it is used. The caller holds a.mu, or nobody else has the server yet.
 func (a *adapters) begin(s *replica) {
 	s.life, s.end = context.WithCancelCause(a.life)
 	s.heard, s.hush = context.WithCancelCause(a.life)
@@ -75,7 +75,7 @@ func (s *replica) beginTurn() {
 	s.calls++
 }
 
-// silent reports whether the server leaves a probe unanswered. The caller holds adapters.mu.
+// silent reports whether the server is late with its answer to a probe. The caller holds adapters.mu.
 func (s *replica) silent() bool { return s.heard.Err() != nil }
 
 // ready reports whether turns of a version may go to the server.
@@ -84,6 +84,7 @@ func (s *replica) ready(v *adapter) bool { return s.down == nil && s.has[v] }
 // tend looks after a server until ctx ends: one that is down gets turns again once it answers and has what is
 // sampled, and one that has stopped answering is marked down.
 func (a *adapters) tend(ctx context.Context, s *replica) {
+	var looked time.Time // at its progress
 	for missed := 0; ; {
 		a.mu.Lock()
 		if s.left && s.calls == 0 {
@@ -109,8 +110,8 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 		var err error
 		if down {
 			err = a.join(ctx, s)
-		} else if err = a.listen(ctx, s); err == nil {
-			err = a.progress(ctx, s)
+		} else if err = a.listen(ctx, s); err == nil && time.Since(looked) >= a.probing/2 {
+			err, looked = a.progress(ctx, s), time.Now()
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -139,7 +140,7 @@ func (a *adapters) list(ctx context.Context, s *replica) ([]string, error) {
 	return slices.Collect(maps.Keys(roots)), err
 }
 
-// listen asks a server for a sign of life.
+// listen probes a server, which counts as silent from longestSilence on until it answers.
 func (a *adapters) listen(ctx context.Context, s *replica) error {
 	a.mu.Lock()
 	hush := s.hush
@@ -149,7 +150,10 @@ func (a *adapters) listen(ctx context.Context, s *replica) error {
 	})
 	defer late.Stop()
 	_, err := a.list(ctx, s)
-	if err == nil {
+	switch {
+	case errors.Is(err, errUnanswered):
+		hush(err)
+	case err == nil:
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.hear(s)
@@ -173,7 +177,7 @@ func (a *adapters) join(ctx context.Context, s *replica) error {
 		return err
 	}
 	a.mu.Lock()
-	if s.life == nil || s.life.Err() != nil {
+	if s.life.Err() != nil {
 		s.life, s.end = context.WithCancelCause(a.life)
 	}
 	left := slices.DeleteFunc(names, func(name string) bool {
@@ -234,6 +238,7 @@ func (a *adapters) load(ctx context.Context, s *replica, v *adapter) error {
 	unneeded := v.unloaded
 	if err == nil && !unneeded {
 		s.has[v] = true
+		a.hear(s)
 		a.broadcast()
 	}
 	a.mu.Unlock()
