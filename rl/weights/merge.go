@@ -119,7 +119,7 @@ type merger struct {
 	report  Report
 }
 
-// makePlan places all modules of the adapter, and counts them.
+// makePlan finds the tensors that the modules of the adapter change, and counts the modules.
 func (m *merger) makePlan() (plan, error) {
 	l := layout{base: m.base.tensors, adapter: m.adapter, family: m.base.family}
 	p := plan{edits: map[string][]edit{}}

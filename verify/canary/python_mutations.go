@@ -189,8 +189,8 @@ func (t *pyFunction) wrong(code string, r *chance) []pyWrong {
 	return t.wrongSide(arguments, call, pyPlain(call(wrapped)), r)
 }
 
-// wrongSide makes the second of the texts wrong that a statement compares or, if that is not possible, the first.
-// otherwise is the way for texts that it cannot change, and one more for objects.
+// wrongSide makes one of the two sides of a comparison wrong: the second or, if that is not possible, the first.
+// otherwise is returned if neither can be changed, and as a second way if the side is an object.
 func (t *pyFunction) wrongSide(
 	compared []string, statement func(compared []string) string, otherwise pyWrong, r *chance,
 ) []pyWrong {

@@ -32,14 +32,14 @@ type withholder interface {
 	// make the test fail, apart from errors: what is compared outside might be right without a fix. For the same reason,
 	// no literal is compared more than once: the first time might show what the others expect.
 	withhold(first int) (edits []edit, literals map[int]Literal)
-	// helper returns the source of the function that writes a line with the number and the value to the record, or alien
-	// in place of a value that is not exactly of the language's own types. It is always true. If file is empty, the source
-	// is appended to the file of the test, otherwise it is a new file beside it.
+	// helper returns the source of a function that appends a line to the record, with the number and the value. In place
+	// of a value that is not exactly of the language's own types it writes foreignValue. The function returns true. If
+	// file is empty, the source is appended to the file of the test, otherwise it is a new file beside it.
 	helper(record string) (file, text string)
 }
 
-// alien stands for a value that is not exactly of a language's own types.
-const alien = "?"
+// foreignValue stands for a value that is not exactly of a language's own types.
+const foreignValue = "?"
 
 // ReadRecord reads what withheld tests have written: the values by the number before each.
 func ReadRecord(record []byte) map[int][]string {
@@ -65,7 +65,7 @@ func (c Canary) Miswritten(written map[int][]string) (says string, foreign bool)
 			return "has compared a value more than once", false
 		}
 		text, wanted := written[n][0], c.Values[n].Value
-		if text == alien {
+		if text == foreignValue {
 			return "", true
 		}
 		if v, err := literal.Parse(text); err != nil || !literal.Equal(v, wanted) {

@@ -198,8 +198,8 @@ func isError(cond ast.Expr) bool {
 // helper is a file of its own, because it needs imports. Its Go is that of 2012, because modules choose their version.
 func (t *goTest) helper(record string) (file, text string) {
 	name := t.file.parsed.Name.Name
-	return keep + "_" + name + "_test.go", strings.NewReplacer("PACKAGE", name, "KEEP", keep, "FOREIGN", alien, "RECORD",
-		strconv.Quote(record)).Replace(`package PACKAGE
+	return keep + "_" + name + "_test.go", strings.NewReplacer("PACKAGE", name, "KEEP", keep, "FOREIGN", foreignValue,
+		"RECORD", strconv.Quote(record)).Replace(`package PACKAGE
 
 import (
 	"fmt"

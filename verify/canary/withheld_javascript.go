@@ -103,7 +103,7 @@ func (f *jsFile) arguments(open int) (all [][2]int) {
 // helper is a function declaration, which may stand behind the tests. Members that are undefined are left out, as most
 // comparisons do.
 func (t *jsTest) helper(record string) (file, text string) {
-	in := strings.NewReplacer("KEEP", keep, "FOREIGN", alien, "RECORD", strconv.Quote(record))
+	in := strings.NewReplacer("KEEP", keep, "FOREIGN", foreignValue, "RECORD", strconv.Quote(record))
 	return "", in.Replace(`function KEEP(number, value) {
   const own = (v) => {
     if (v === null || ['number', 'string', 'boolean', 'undefined'].includes(typeof v)) return true;

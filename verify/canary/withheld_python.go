@@ -58,7 +58,7 @@ func pyCompared(code string) (given string, wanted literal.Value, ok bool) {
 
 // helper is a function of the module, so that no import is needed before the tests.
 func (t *pyFunction) helper(record string) (file, text string) {
-	in := strings.NewReplacer("KEEP", keep, "FOREIGN", alien, "RECORD", strconv.Quote(record))
+	in := strings.NewReplacer("KEEP", keep, "FOREIGN", foreignValue, "RECORD", strconv.Quote(record))
 	return "", in.Replace(`def KEEP(number, value):
     def own(v):
         if type(v) in (list, tuple, set):

@@ -4,14 +4,16 @@ import "strings"
 
 // The parsers of Multi-SWE-bench read prefixes of lines, and one failure of a test outweighs all of its passes.
 var (
-	multiGo = multi(goPassed, goFailed, strings.Clone)
+	multiGo = multi(goPassed, goFailed, unchanged)
 	// multiGoParents counts a subtest under the name of the test that it belongs to.
 	multiGoParents = multi(goPassed, goFailed, func(name string) string { return untilLast(name, "/") })
-	multiCargo     = multi(Pattern(`^test (\S+) ... ok`), Pattern(`^test (\S+) ... FAILED`), strings.Clone)
+	multiCargo     = multi(Pattern(`^test (\S+) ... ok`), Pattern(`^test (\S+) ... FAILED`), unchanged)
 
 	goPassed = Pattern(`^--- PASS: (\S+)`)
 	goFailed = Pattern(`^(?:--- FAIL: (\S+)|FAIL:?\s?(.+?)\s)`)
 )
+
+func unchanged(name string) string { return name }
 
 // multi returns a parser of lines that match one of two expressions, whose first group that matches is the name.
 func multi(passed, failed Expression, rename func(string) string) Parser {

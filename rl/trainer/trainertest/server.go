@@ -349,7 +349,7 @@ const (
 	idle    = "idle "
 )
 
-// takeFault takes the next fault with a name. The caller holds s.mu.
+// takeFault removes and returns the next fault with the given name. The caller holds s.mu.
 func (s *Server) takeFault(name string) (Fault, bool) {
 	waiting := s.faults[name]
 	if len(waiting) == 0 {
