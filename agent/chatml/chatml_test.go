@@ -193,6 +193,7 @@ func FuzzReply(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, text string, native bool) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
 		m := chatml.Reply(text, native, 1)
 		for _, c := range m.ToolCalls {
 			if !strings.Contains(text, `\`) && !strings.Contains(text, c.Name) {
