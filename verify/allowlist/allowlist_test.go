@@ -133,6 +133,18 @@ func TestAdopt(t *testing.T) {
 		{"tests in one for modules of the product", "src/specs/b.test.ts", "", "src/a.ts", "import b from './specs/b.test'", Tests},
 		{"a directory in one of tests", "tests/spec/b.js", "", lib, "require('../tests/spec/b')", Tests},
 		{"a directory in one of tests, further down", "web/tests/spec/b.js", "", lib, "require('../web/tests/spec/b')", Tests},
+		{"a command that is found by its name", "lib/commands/test.js", "", lib, "require(path.join(__dirname, 'commands', name))", ""},
+		{"one of a list", "lib/commands/test.js", "", "lib/commands/a.js", "for (const f of fs.readdirSync(__dirname))", ""},
+		{"one that is imported", "lib/commands/test.js", "", lib, "await import(`./commands/${name}.js`)", ""},
+		{"a plugin that is found by its package", "weft/ops/paint_test.py", "", "weft/ops/__init__.py",
+			"for m in pkgutil.iter_modules(__path__):", ""},
+		{"one of a package below", "weft/ops/paint_test.py", "", "weft/a.py",
+			`import_module(f"weft.ops.{name}")`, ""},
+		{"a plugin of another package", "weft/ops/paint_test.py", "", "weft/a.py",
+			`import_module(f"weft.other.{name}")`, Tests},
+		{"a plugin elsewhere", "weft/ops/paint_test.py", "", "other/a.py", "iter_modules(ops)", Tests},
+		{"a plugin with a test", "weft/ops/paint_test.py", "def test_a():\n    pass\n", "weft/ops/__init__.py",
+			"for m in pkgutil.iter_modules(__path__):", Tests},
 		{"a file that was there", "lib/old/spec.js", "", lib, "require('./old/spec')", Tests},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

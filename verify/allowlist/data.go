@@ -56,11 +56,12 @@ func isTestdata(name string) bool {
 }
 
 // MayBeData reports whether a file that is withheld because of its name may be data of a product: if it would be taken
-// elsewhere, or by another name. It may be a source only in a directory called testdata.
+// elsewhere, or by another name. It may be a source only in a directory called testdata, and a build file of one of
+// templates.
 func MayBeData(name string) bool {
 	base, stem, ext := splitName(name)
 	if isCode(base) {
-		return isTestdata(name)
+		return isTestdata(name) || isBuildTemplate(name)
 	}
 	parts, elsewhere := strings.Split(path.Dir(name), "/"), base
 	switch {
@@ -103,10 +104,11 @@ func (l *List) isNewData(c Change) bool {
 	return true
 }
 
-// adoptNamed takes new data that sources of the repository name. Those that are run as tests do not count.
+// adoptNamed takes new data that sources of the repository name, and new sources in directories of which they load all.
+// Those that are run as tests do not count.
 func (l *List) adoptNamed(c Change) bool {
 	byProduct := func(source string) bool { return !l.run[source] }
-	if slices.ContainsFunc(l.named[c.Path], byProduct) && l.isNewData(c) {
+	if slices.ContainsFunc(l.named[c.Path], byProduct) && l.adoptable(c) {
 		l.loaded[c.Path] = true
 	}
 	return l.loaded[c.Path]
@@ -131,6 +133,13 @@ func (l *List) isAlone(name string, changes []Change) bool {
 // Mentions returns a regular expression (RE2) and glob patterns of file names to search with: they match every line for
 // which [Names] may return true.
 func Mentions(target string) (term string, names []string) {
+	switch {
+	case !MayBeListed(target):
+	case matchesAny(pythonFiles, target):
+		return computedPython, pythonFiles
+	default:
+		return computedScript, scriptFiles
+	}
 	parts := strings.Split(target, "/")
 	for i, part := range parts {
 		parts[i] = regexp.QuoteMeta(part)
@@ -141,8 +150,11 @@ func Mentions(target string) (term string, names []string) {
 
 // Names reports whether the text of a source names a data file: in an embed directive of Go, or in strings, by its last
 // directory and its name. The name is enough if it is unique or beside the source, and so is, except in Go, that of a
-// directory beside the source if it is one of dataDirs.
+// directory beside the source if it is one of dataDirs. A source is named by what loads all of its directory.
 func Names(source, text, target string, unique bool) bool {
+	if MayBeListed(target) {
+		return ByName(source) == "" && importsOf(source, text).list(target)
+	}
 	if embeds(source, text, target) {
 		return true
 	}
@@ -156,7 +168,7 @@ func Names(source, text, target string, unique bool) bool {
 		}
 	}
 	dir, base := path.Dir(target), path.Base(target)
-	return !isCode(target) && (quotes(text, path.Join(path.Base(dir), base)) ||
+	return (!isCode(target) || isBuildTemplate(target)) && (quotes(text, path.Join(path.Base(dir), base)) ||
 		quotes(text, base) && (unique || path.Dir(source) == dir || quotes(text, path.Base(dir))))
 }
 
@@ -223,6 +235,11 @@ func (l *List) isData(c Change) bool {
 
 func isTemplate(dir string) bool {
 	return slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool { return slices.Contains(templates, name) })
+}
+
+// isBuildTemplate reports whether a file would be a source of a build (x.cmake), but is among templates.
+func isBuildTemplate(name string) bool {
+	return isTemplate(path.Dir(name)) && ByName(name) == Build && isBuild(splitName(name))
 }
 
 // isInPackage reports whether a directory is below that of a Python package which the repository has.

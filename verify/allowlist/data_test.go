@@ -22,6 +22,8 @@ func TestAdoptData(t *testing.T) {
 		{"desk/specs/openapi.yaml", "desk/web/a.py", "SPEC = ROOT / 'openapi.yaml'", ""},
 		{"desk/data/units.snap", py, "'data', 'units.snap'", ""},
 		{"desk/templates/project/Makefile", py, "'templates', 'project', 'Makefile'", ""},
+		{"desk/templates/find.cmake", py, "'templates', 'find.cmake'", ""},
+		{"desk/cmake/find.cmake", py, "'cmake', 'find.cmake'", Build},
 		{"web/templates/tox.ini", "web/make.go", `make("templates/tox.ini")`, ""},
 		{"desk/requirements.txt", py, "'requirements.txt'", ""},
 		{"lib/specs/units.json", js, "require('./specs/units.json')", ""},

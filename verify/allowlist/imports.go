@@ -64,12 +64,22 @@ func Loads(source, line string, targets ...string) bool {
 
 // imports are the files of the repository that a source may load, as far as its text shows.
 type imports struct {
-	modules []string // Python modules, as paths without extension
-	scripts []string // paths in JavaScript and TypeScript, as written
+	source   string
+	modules  []string // Python modules, as paths without extension
+	scripts  []string // paths in JavaScript and TypeScript, as written
+	computed []string // lines that load by computed names
 }
 
-func importsOf(source, text string) (found imports) {
+func importsOf(source, text string) imports {
+	found := imports{source: source}
+	computed := isComputedScript()
+	if matchesAny(pythonFiles, source) {
+		computed = isComputedPython()
+	}
 	for line := range strings.Lines(text) {
+		if computed.MatchString(line) {
+			found.computed = append(found.computed, line)
+		}
 		found.modules = append(found.modules, pythonImports(source, line)...)
 		for _, match := range scriptImport().FindAllStringSubmatch(line, -1) {
 			found.scripts = append(found.scripts, path.Join(path.Dir(source), match[1]))
@@ -128,6 +138,35 @@ func belowRoots(module string) (modules []string) {
 	return modules
 }
 
+// Commands and plugins are often loaded by computed names, all of a directory.
+const (
+	computedPython = `\b(iter_modules|walk_packages|import_module|__import__)\s*\(`
+	computedScript = `\b(readdir|readdirSync|import\.meta\.glob|require\.context)\s*\(|` +
+		`\b(require|import)\s*\(\s*([\w$` + "`" + `]|['"][^'"]*['"]\s*\+)`
+)
+
+var isComputedPython, isComputedScript = env.Pattern(computedPython), env.Pattern(computedScript)
+
+// MayBeListed reports whether a source that is named like a test may be loaded by a computed name.
+func MayBeListed(name string) bool {
+	_, _, known := Loaders(name)
+	return known && ByName(name) == Tests && path.Dir(name) != "." && !MayBeData(name)
+}
+
+// list reports whether the source lists the target's directory: in a line that loads by computed names, of a source in
+// this directory, or in one above which the line names.
+func (i imports) list(target string) bool {
+	if len(i.computed) == 0 || !MayBeListed(target) || matchesAny(pythonFiles, target) != matchesAny(pythonFiles, i.source) {
+		return false
+	}
+	dir, above := path.Dir(target), path.Dir(i.source)
+	if dir == above {
+		return true
+	}
+	word := regexp.MustCompile(`\b` + regexp.QuoteMeta(path.Base(dir)) + `\b`)
+	return (above == "." || strings.HasPrefix(dir, above+"/")) && slices.ContainsFunc(i.computed, word.MatchString)
+}
+
 // declaresTests matches sources that are tests even if other sources load them.
 var declaresTests = env.Pattern(`TestCase\b|\b(unittest|pytest)\b|\bdescribe\(|['"]node:test['"]`)
 
@@ -158,7 +197,7 @@ func (l *List) Adopt(changes []Change) {
 		found := importsOf(source, text)
 		candidates = slices.DeleteFunc(candidates, func(c Change) bool {
 			named := MayBeData(c.Path) && Names(source, text, c.Path, l.isAlone(c.Path, changes))
-			if !named && !found.load(c.Path) {
+			if !named && !found.load(c.Path) && !found.list(c.Path) {
 				return false
 			}
 			l.loaded[c.Path] = true
