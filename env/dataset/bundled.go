@@ -16,6 +16,11 @@ func Bundled(path string) bool {
 	return bundledTasks(path) != nil && errors.Is(err, fs.ErrNotExist)
 }
 
+// bundledNames are the names of the bundled datasets.
+func bundledNames() []string {
+	return []string{bugs.Name, bugs.DemonstrationsName, bugs.ShortcutName, bugs.ShownName}
+}
+
 // bundledTasks returns the tasks of a bundled dataset; nil if there is none with this name.
 func bundledTasks(name string) iter.Seq[env.Task] {
 	switch name {

@@ -62,6 +62,10 @@ func find(path string) (source, error) {
 		}
 		return source{files: files}, nil
 	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return source{}, fmt.Errorf("%w, and no bundled dataset has that name (bundled: %s)", err,
+			strings.Join(bundledNames(), ", "))
+	}
 	if err != nil {
 		return source{}, err
 	}

@@ -178,8 +178,6 @@ func (o *mineOptions) check() error {
 	switch {
 	case err != nil:
 		return err
-	case slices.Contains(o.synthetic, history.Mutating) && o.mutants == 0:
-		return errors.New("--synthetic mutate takes the wrong solutions of --mutants, of which there are none")
 	case o.workers < 1 || o.mutants < 0 || o.commits < 0:
 		return errors.New("--workers must be at least 1, --mutants and --commits must not be negative")
 	case o.bounds.Files < 1 || o.bounds.Lines < 1 || o.bounds.Bytes < 1:
@@ -220,8 +218,12 @@ func runMine(ctx context.Context, d Deps, o mineOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if m.report.Share > 0 && slices.Contains(m.report.Kinds(), history.Reverting) {
+	switch kinds := m.report.Kinds(); {
+	case m.report.Share > 0 && slices.Contains(kinds, history.Reverting):
 		return cli.Usagef("--synthetic revert and --holdout: today's code has the solutions of the tasks that are held out")
+	case o.mutants == 0 && slices.Contains(kinds, history.Mutating):
+		return cli.Usagef("--synthetic mutate takes the wrong solutions of --mutants, of which there are none; " +
+			"--synthetic none turns it off")
 	}
 	mined, err := m.judge(ctx, candidates)
 	if err != nil {
