@@ -77,7 +77,7 @@ type Optimizer struct {
 
 // StepStats describes an optimizer step. Skipped is set when the gradient was not finite and nothing was changed.
 type StepStats struct {
-	GradientNorm float64
+	GradientNorm float64 // before clipping; NaN if it is not known
 	Skipped      bool
 }
 

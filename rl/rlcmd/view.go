@@ -148,10 +148,14 @@ func (v *view) single(r *runView, now time.Time) []string {
 		lines = append(lines, text)
 	}
 	if _, ok := r.values["groups/total"]; ok {
+		gradient := "?"
+		if norm, ok := r.values["optim/grad_norm"]; ok {
+			gradient = plot.Number(norm)
+		}
 		lines = append(lines, fmt.Sprintf("groups  %.0f none  %.0f some  %.0f all solved", r.values["groups/solve_none"],
 			r.values["groups/solve_partial"], r.values["groups/solve_all"]),
 			fmt.Sprintf("update  entropy %.3f  clipped %.3f  gradient %s  kl %s", r.values["entropy/mean"],
-				r.values["loss/clip_fraction"], plot.Number(r.values["optim/grad_norm"]), plot.Number(r.values["loss/kl_k3"])))
+				r.values["loss/clip_fraction"], gradient, plot.Number(r.values["loss/kl_k3"])))
 	}
 	return lines
 }

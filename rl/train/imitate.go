@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -91,7 +92,10 @@ func (m *imitation) step(ctx context.Context, step int, from place) (learned, er
 	values := map[string]float64{
 		"sft/loss": stats.Loss, "sft/epoch": float64(step) / float64(m.perEpoch()), "sft/rows": float64(len(batch)),
 		"tokens/trained": float64(stats.Tokens), "optim/lr": o.LearningRate, "time/update": m.now().Sub(start).Seconds(),
-		"optim/updates": 1, "optim/skipped": 0, "optim/grad_norm": done.GradientNorm,
+		"optim/updates": 1, "optim/skipped": 0,
+	}
+	if !math.IsNaN(done.GradientNorm) {
+		values["optim/grad_norm"] = done.GradientNorm
 	}
 	if done.Skipped {
 		values["optim/updates"], values["optim/skipped"] = 0, 1

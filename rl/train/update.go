@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -285,7 +286,7 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	describe(values, outcomes, u.source)
 	entropy(values, rollouts)
 	maps.Copy(values, u.stats.Metrics())
-	if u.updates > 0 {
+	if u.updates > 0 && !math.IsNaN(u.norms) {
 		values["optim/grad_norm"] = u.norms / float64(u.updates)
 	}
 	if len(u.stages.config.Stages) > 0 {

@@ -28,7 +28,29 @@ var ErrArchive = errors.New("the adapter's archive cannot be used")
 
 // Unpack unpacks an adapter's archive into a new directory. The archive may contain regular files only, without
 // directories in their names. Otherwise, the error wraps ErrArchive and nothing is left behind.
-func Unpack(in io.Reader, dir string) (err error) {
+func Unpack(in io.Reader, dir string) error {
+	return receive(dir, func(scratch string) error { return extract(in, scratch) })
+}
+
+// Copy is Unpack for a directory of this machine that has the files of an adapter, itself or in one called adapter, as
+// TuFT's checkpoints have them. All other files are left out.
+func Copy(from, dir string) error {
+	return receive(dir, func(scratch string) error {
+		below := filepath.Join(from, "adapter")
+		if _, err := os.Stat(below); err == nil {
+			from = below
+		}
+		for _, name := range []string{adapterConfigFile, adapterFile} {
+			if err := copyFile(filepath.Join(from, name), filepath.Join(scratch, name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// receive lets fill write an adapter's files into a scratch directory, checks them, and moves them to dir.
+func receive(dir string, fill func(scratch string) error) (err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return fmt.Errorf("unpack the adapter: %s: %w", dir, os.ErrExist)
 	}
@@ -44,7 +66,7 @@ func Unpack(in io.Reader, dir string) (err error) {
 			err = errors.Join(fmt.Errorf("unpack the adapter: %w", err), disk.RemoveScratch(scratch))
 		}
 	}()
-	if err := extract(in, scratch); err != nil {
+	if err := fill(scratch); err != nil {
 		return err
 	}
 	if err := completeConfig(scratch); err != nil {
@@ -126,6 +148,20 @@ func writeFile(name string, in io.Reader) error {
 	}
 	_, err = io.Copy(f, torn{in})
 	return errors.Join(err, f.Close())
+}
+
+func copyFile(from, to string) error {
+	switch info, err := os.Stat(from); {
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrArchive, err)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%w: %s is not a file", ErrArchive, from)
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrArchive, err)
+	}
+	return errors.Join(writeFile(to, in), in.Close())
 }
 
 // completeConfig checks the weights. If the configuration does not name the modules that they belong to, which vLLM

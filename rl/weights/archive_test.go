@@ -84,6 +84,40 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
+// A directory's adapter is copied without anything else.
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "adapters", "v1")
+	if err := weights.Copy(from, to); !errors.Is(err, weights.ErrArchive) {
+		t.Errorf("an empty directory: %v", err)
+	}
+	below := filepath.Join(from, "adapter")
+	if err := os.Mkdir(below, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range append(good()[1:], member{name: "README.md"}) {
+		if err := os.WriteFile(filepath.Join(below, m.name), []byte(m.data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := weights.Copy(from, to); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(to)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if err := os.Remove(filepath.Join(below, "adapter_config.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(below, "adapter_config.json"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := weights.Copy(from, to+"-2"); !errors.Is(err, weights.ErrArchive) {
+		t.Errorf("what is no file: %v", err)
+	}
+}
+
 func TestUnpackRefuses(t *testing.T) {
 	t.Parallel()
 	with := func(m ...member) []byte { return pack(t, append(good(), m...)...) }

@@ -31,6 +31,23 @@ func samplers(t *testing.T, n int) (*trainertest.Server, *tinker.Trainer, []*tra
 	return s, openOn(t, s, tinker.Samplers{URLs: urls, Dir: dir}), vllms, dir
 }
 
+// TuFT's server keeps adapters on its own disk, and says where.
+func TestAdaptersOnDisk(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{
+		Language: digits(), Ordered: true, Sums: true, Wire: trainertest.Protobuf,
+	})
+	vllm := trainertest.NewVLLM(t, s, codec(t))
+	trainer := openOn(t, s, tinker.Samplers{URLs: []string{vllm.URL}, Dir: filepath.Join(t.TempDir(), "adapters")})
+	first := publish(t, trainer)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	if second := publish(t, trainer); second.Version == first.Version {
+		t.Errorf("the version is %d before an update and after it", second.Version)
+	}
+}
+
 // Where no chat template is known here, the servers write conversations with theirs, and every prompt extends the one
 // before it.
 func TestSamplersWriteConversations(t *testing.T) {

@@ -75,7 +75,7 @@ type Client struct {
 	// backoff is the first pause between two tries.
 	backoff time.Duration
 
-	// accepted is set once the server has taken a request.
+	// accepted is set once the server has taken the key. Some take none for questions about themselves.
 	accepted atomic.Bool
 
 	mu sync.Mutex
@@ -122,6 +122,8 @@ func (c *Client) newHTTP(once bool) *http.Client {
 // one: a body must not be sent to a host that the user has not named.
 func (c *Client) redirected(r *http.Request, via []*http.Request) error {
 	switch {
+	case r.URL.Scheme == "file" && path.Base(via[0].URL.Path) == "archive":
+		return http.ErrUseLastResponse // the files are on the server's machine
 	case len(via) > 5:
 		return errors.New("more than five redirects")
 	case via[0].Method != http.MethodGet, r.URL.Host != c.base.Host && path.Base(via[0].URL.Path) != "archive":
@@ -252,7 +254,6 @@ func (c *Client) request(ctx context.Context, method, path string, body content,
 			}
 			return fmt.Errorf("%s: %w", path, ctx.Err())
 		case err == nil && a.status < 300:
-			c.accepted.Store(true)
 			if out == nil {
 				return nil
 			}

@@ -23,6 +23,8 @@ type target struct {
 	CheckTokens int
 	// LearningRate moves the weights far enough to be seen.
 	LearningRate float64
+	// Ordered is set for servers that refuse an operation whose number is not the next.
+	Ordered bool
 }
 
 // conform checks everything that a client and a server must agree on.

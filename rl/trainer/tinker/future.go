@@ -174,11 +174,11 @@ func (p promise) decode(a answer, out any) error {
 func (p promise) refused(a answer) error {
 	detail := detailOf(a.body)
 	err := &Error{Operation: p.operation, Status: a.status, Kind: kindOf(a.status), Detail: detail}
-	if a.status == http.StatusBadRequest {
+	if a.status == http.StatusBadRequest || a.status == http.StatusUnprocessableEntity { // the poll itself is valid
 		err.Kind = ErrOperation
 	}
 	// A failed operation has not changed the weights. Without its result, nothing is known.
-	err.Lost = gone(detail) || p.training && err.Kind != ErrOperation && err.Kind != ErrInvalid
+	err.Lost = gone(detail) || p.training && err.Kind != ErrOperation
 	return err
 }
 

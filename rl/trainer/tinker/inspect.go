@@ -88,12 +88,13 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 	if err == nil {
 		detail := "a request that is sent twice is executed once"
 		if !p.Dedups {
-			detail = "a request that is sent twice is executed twice (SkyRL 0.3.0 and older): a lost reply is resolved by " +
-				"loading the last checkpoint"
+			detail = "a request that is sent twice is executed twice (SkyRL 0.3.0 and older) or refused (TuFT): a lost " +
+				"reply is resolved by loading the last checkpoint"
 		}
 		add("repetition", nil, detail, "")
 	}
-	add("losses", nil, m.losses(ctx), "")
+	detail, err := m.losses(ctx)
+	add("losses", err, detail, "")
 	return append(out, i.compare(ctx, m)...)
 }
 
@@ -120,24 +121,27 @@ func (i Inspection) ranks(m *Model, refused error) string {
 	return text
 }
 
-// losses tries every loss in a forward pass, which changes nothing.
-func (m *Model) losses(ctx context.Context) string {
+// losses tries every loss in a forward pass, which changes nothing. If the server has none, it returns the last error.
+func (m *Model) losses(ctx context.Context) (string, error) {
 	row := probeRow(1)
 	d := datumOf(&row)
 	zero := make([]float64, len(probeIDs)-1)
 	d.Inputs.Logprobs, d.Inputs.Advantages = floatTensor(zero), floatTensor(zero)
 	var has, lacks []string
+	var err error
 	for _, name := range losses() {
-		_, err := m.pass(ctx, pathForward, passInput{Data: []datum{d}, Loss: name}, false)
-		if err != nil {
+		if _, err = m.pass(ctx, pathForward, passInput{Data: []datum{d}, Loss: name}, false); err != nil {
 			lacks = append(lacks, name)
 		} else {
 			has = append(has, name)
 		}
 	}
 	text := strings.Join(has, ", ")
+	if len(has) == 0 {
+		return "", err
+	}
 	if len(lacks) > 0 {
 		text += "; not " + strings.Join(lacks, ", ")
 	}
-	return text
+	return text, nil
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,6 +24,8 @@ type ModelOptions struct {
 	Dedups bool
 	// Doubles looks for operations that the server has executed twice, if it numbers its requests.
 	Doubles bool
+	// Bound is set if the server forgets the checkpoints of a model that it unloads. Then one that has some is not unloaded.
+	Bound bool
 	// ChunkBytes limits the body of one request [what the server takes]. A longer row is sent in a request of its own.
 	ChunkBytes int
 }
@@ -42,6 +45,8 @@ type Model struct {
 	// dirty is set while the server holds a gradient that no step has used.
 	dirty   bool
 	doubles doubles
+	// saved is set once the model has a checkpoint.
+	saved atomic.Bool
 }
 
 // modelTimeout limits the requests that close a model: a run has to end within ten seconds of an interrupt.
@@ -84,7 +89,8 @@ func (m *Model) create(ctx context.Context) (again bool, err error) {
 	in := map[string]any{
 		"session_id": m.session.id, "base_model": m.options.Base, "model_seq_id": 0, "type": "create_model",
 		"lora_config": map[string]any{
-			"rank": m.options.Rank, "seed": m.options.Seed, "train_mlp": true, "train_attn": true, "train_unembed": true,
+			// Neither vLLM nor a merge takes an output layer that shares its weights with the embeddings.
+			"rank": m.options.Rank, "seed": m.options.Seed, "train_mlp": true, "train_attn": true, "train_unembed": false,
 		},
 	}
 	var reply accepted
@@ -119,12 +125,16 @@ func (m *Model) operate(ctx context.Context, path string, in map[string]any, cha
 	})
 }
 
-// accept numbers an operation, calls post to send it, and returns the operation as the server has accepted it.
+// accept numbers an operation, calls post to send it, and returns the operation as the server has accepted it. One that
+// is refused as invalid leaves its number to the next, because TuFT's server allows no gaps.
 func (m *Model) accept(path string, changes bool, post func(repeatable bool) (accepted, error)) (promise, error) {
 	m.sequence++
 	// A second load_weights is refused, because it is not the model's first operation.
 	reply, err := post(!changes || m.options.Dedups && path != "load_weights")
 	if err != nil {
+		if errors.Is(err, ErrInvalid) {
+			m.sequence--
+		}
 		if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrConflict && changes {
 			e.Detail += "; another driver works on this model"
 			e.Lost = true
@@ -196,13 +206,12 @@ func (m *Model) first(ctx context.Context, path string, out any, input func(try 
 	defer m.mu.Unlock()
 	for n := 1; ; n++ {
 		p, err := m.operate(ctx, path, input(n), false)
-		if errors.Is(err, ErrConflict) && n < maxNames {
-			continue
-		}
 		if err == nil {
 			err = m.finish(ctx, p, out)
 		}
-		return err
+		if !errors.Is(err, ErrConflict) || n == maxNames {
+			return err
+		}
 	}
 }
 
@@ -215,6 +224,7 @@ func (m *Model) save(ctx context.Context, name string) (string, error) {
 	err := m.first(ctx, path, &out, func(try int) map[string]any {
 		return map[string]any{"path": tried(name, try), "type": path}
 	})
+	m.saved.Store(m.saved.Load() || err == nil)
 	if err == nil && !strings.HasPrefix(out.Path, "tinker://") {
 		err = faultf(path, "it returned %.60q instead of an address", out.Path)
 	}
@@ -277,7 +287,9 @@ func (m *Model) Close(ctx context.Context) {
 			m.client.log.Debug("trainer: gradient not cleared", "error", err)
 		}
 	}
-	m.unload(ctx)
+	if !m.options.Bound || !m.saved.Load() {
+		m.unload(ctx)
+	}
 	m.session.close()
 }
 

@@ -153,16 +153,12 @@ func (m *Model) pass(ctx context.Context, path string, in passInput, changes boo
 	return out, failed
 }
 
-// post posts one request of a pass. A request that is refused as too large leaves its number to the next one.
+// post posts one request of a pass.
 func (m *Model) post(ctx context.Context, path string, in passInput, changes bool) (promise, error) {
-	p, err := m.accept(path, changes, func(repeatable bool) (accepted, error) {
+	return m.accept(path, changes, func(repeatable bool) (accepted, error) {
 		r := passRequest{model: m.id, sequence: m.sequence, forwardOnly: path == pathForward, input: in}
 		return m.client.pass(ctx, r, m.encoding, repeatable)
 	})
-	if errors.Is(err, errLarge) {
-		m.sequence--
-	}
-	return p, err
 }
 
 // pass posts the request of a pass.
@@ -197,7 +193,8 @@ func (m *Model) collect(ctx context.Context, p promise, data []datum) ([]floats,
 func (m *Model) repeated(ctx context.Context, in passInput) ([]floats, error) {
 	for t := m.client.newTries(); ; {
 		out, err := m.pass(ctx, pathForward, in, false)
-		if !errors.Is(err, errServer) || ctx.Err() != nil || !t.again(ctx, 0) {
+		again := errors.Is(err, errServer) || errors.Is(err, ErrConflict) // its request may have arrived twice
+		if !again || ctx.Err() != nil || !t.again(ctx, 0) {
 			return out, err
 		}
 		m.client.log.Warn("the forward pass is made again", "error", err)

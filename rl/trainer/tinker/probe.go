@@ -12,7 +12,7 @@ import (
 // Probe holds the properties of a server that can only be measured.
 type Probe struct {
 	Normalisation Normalisation `json:"normalisation"`
-	// Dedups: a request that is sent twice under one sequence number is executed once.
+	// Dedups: a request that is sent twice under one sequence number is executed once, and answered both times.
 	Dedups bool `json:"dedups"`
 }
 
@@ -123,7 +123,8 @@ func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, erro
 	return norm, nil
 }
 
-// dedups reports whether a harmless request that is posted twice with one sequence number is executed once.
+// dedups reports whether a harmless request that is posted twice with one sequence number is executed once, and
+// answered both times.
 func (m *Model) dedups(ctx context.Context) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -134,11 +135,13 @@ func (m *Model) dedups(ctx context.Context) (bool, error) {
 	var requests [2]string
 	for i := range requests {
 		reply, err := m.client.pass(ctx, in, m.encoding, true)
-		if err != nil {
-			return false, err
+		if requests[i] = reply.Request; err == nil {
+			err = m.client.wait(ctx, promise{operation: pathForward, request: reply.Request}, nil)
 		}
-		requests[i] = reply.Request
-		if err := m.client.wait(ctx, promise{operation: pathForward, request: reply.Request}, nil); err != nil {
+		if i > 0 && errors.Is(err, ErrConflict) {
+			return false, nil
+		}
+		if err != nil {
 			return false, err
 		}
 	}

@@ -3,6 +3,7 @@ package tinker_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -226,6 +227,24 @@ func TestSlowToLoad(t *testing.T) {
 	asked(t, publish(t, trainer).Model)
 	if took := time.Since(begun); took > 30*time.Second {
 		t.Errorf("it took %s", took)
+	}
+}
+
+// A key that was never taken is refused at once, by a server that answers anybody whether it lives.
+func TestWrongKey(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Capabilities(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.Inject("create_session", trainertest.Fault{Status: 401})
+	_, err = client.Create(t.Context(), tinker.ModelOptions{Base: s.Base(), Rank: 8})
+	if !errors.Is(err, tinker.ErrAccess) {
+		t.Errorf("error = %v", err)
 	}
 }
 

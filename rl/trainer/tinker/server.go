@@ -39,6 +39,8 @@ type Supported struct {
 	Name string `json:"model_name"`
 	// Context is the longest sequence in tokens; 0 if the server does not say.
 	Context int `json:"max_context_length"`
+	// Roles are what a server of TuFT does with the model; others do not say.
+	Roles []string `json:"capabilities"`
 }
 
 // Capabilities lists the models that the server trains.
@@ -105,6 +107,13 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 		return &Error{Operation: "archive", Kind: errUnavailable, Cause: unwrapURL(err)}
 	}
 	defer resp.Body.Close()
+	if at, err := resp.Location(); err == nil && at.Scheme == "file" {
+		if err := weights.Copy(at.Path, dir); err != nil {
+			return fmt.Errorf("%w; the server names files of its own machine: to fix: run deepswe there, or share its "+
+				"checkpoints under the same path", err)
+		}
+		return nil
+	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // the status says enough
 		return c.refused("archive", answer{status: resp.StatusCode, body: text})

@@ -37,6 +37,7 @@ func (c *Client) newSession(ctx context.Context) (*session, error) {
 	if err := c.call(ctx, "create_session", in, &reply, true); err != nil {
 		return nil, err
 	}
+	c.accepted.Store(true)
 	if reply.Error != "" || reply.ID == "" {
 		return nil, &Error{Operation: "create_session", Kind: ErrInvalid, Detail: detailOf([]byte(reply.Error))}
 	}

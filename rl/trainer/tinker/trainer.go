@@ -84,6 +84,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Model.Bound = len(supported.Roles) > 0
 	length := cmp.Or(o.MaxLength, supported.Context)
 	if supported.Context > 0 {
 		length = min(length, supported.Context)

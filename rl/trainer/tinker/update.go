@@ -173,6 +173,8 @@ func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStat
 	case known && norm == 0 && len(rows) > 0:
 		return rl.StepStats{}, lost(faultf("optim_step", "the norm of the gradient is 0, although %d rows have a gradient: "+
 			"the server executed the operations in another order", len(rows)))
+	case !known:
+		norm = math.NaN()
 	}
 	return rl.StepStats{GradientNorm: norm}, nil
 }

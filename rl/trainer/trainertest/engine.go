@@ -2,12 +2,14 @@ package trainertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"deepswe/rl"
@@ -114,24 +116,50 @@ func (s *Server) unload(id string) {
 		s.left[m.place] = m.gradient
 	}
 	delete(s.models, id)
+	if s.options.Ordered {
+		maps.DeleteFunc(s.saved, func(address string, _ checkpoint) bool {
+			return strings.HasPrefix(address, "tinker://"+id+"/")
+		})
+	}
 }
 
 // execute does one operation. The caller holds s.mu.
 func (s *Server) execute(f *future) {
-	if fault, ok := s.takeFault(failing + f.operation); ok {
-		f.fail(http.StatusBadRequest, fault.Detail)
-		return
+	m := s.models[f.model]
+	numbered := s.options.Ordered && m != nil && f.body.Sequence != nil && f.operation != "sample"
+	if numbered {
+		next := m.done + 1
+		if n := *f.body.Sequence; n != next && (n != next+1 || m.failed != next) {
+			f.fail(http.StatusConflict, fmt.Sprintf("Sequence conflict: expected %d, got %d.", next, n))
+			return
+		}
+		m.done = *f.body.Sequence - 1
 	}
-	result, err := s.do(f)
-	if f.ended {
-		return
-	}
-	if err != nil {
+	result, err := s.attempt(f)
+	switch {
+	case f.ended:
+	case err != nil && s.options.Ordered:
+		if numbered {
+			m.failed = *f.body.Sequence
+		}
+		f.fail(http.StatusUnprocessableEntity, "Future failed: Server error: "+err.Error())
+	case err != nil:
 		f.fail(http.StatusBadRequest, err.Error())
-		return
+	default:
+		if numbered {
+			m.done++
+		}
+		s.counts[f.operation]++
+		f.end(result)
 	}
-	s.counts[f.operation]++
-	f.end(result)
+}
+
+// attempt does an operation, or fails as a test wants.
+func (s *Server) attempt(f *future) (any, error) {
+	if fault, ok := s.takeFault(failing + f.operation); ok {
+		return nil, errors.New(fault.Detail)
+	}
+	return s.do(f)
 }
 
 // said is an error in the real server's words.

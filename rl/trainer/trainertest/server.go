@@ -32,7 +32,11 @@ type Options struct {
 	Sums bool
 	// Dedups recognises a request that is sent twice, as SkyRL's source does and its release of 0.3.0 does not.
 	Dedups bool
-	Wire   Wire
+	// Ordered is how TuFT's server numbers the operations on a model: without repetitions, and without gaps but for one
+	// that has failed just before. Its failed operations have the status 422, its adapters are files, and a
+	// model that is unloaded takes its checkpoints with it.
+	Ordered bool
+	Wire    Wire
 	// Uncompressed makes the server refuse compressed bodies.
 	Uncompressed bool
 	// Config is added to the answer to client/config.
@@ -90,6 +94,8 @@ type model struct {
 	session string
 	rank    int
 	place   int // the lowest that was free
+	// done is the number of the last operation that ended well, failed that of the one that failed after it.
+	done, failed int64
 	// gradient has been accumulated since the last step.
 	gradient []contribution
 	// loaded is the sampling session whose weights were loaded last. Sampling from it again reads the weights that are

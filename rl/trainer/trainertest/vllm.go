@@ -291,11 +291,16 @@ func (s *Server) generate(address string, b vllmBody) ([]int32, []float64, error
 // addressKey is the member of an adapter's metadata that says which policy it is.
 const addressKey = "address"
 
-// archive is an adapter as SkyRL packs it: the weights are the name of a policy. The caller holds s.mu.
-func (s *Server) archive(address string) (int, any) {
+type adapterFile struct {
+	name string
+	data []byte
+}
+
+// adapter returns the files of an adapter: the weights are the name of a policy. The caller holds s.mu.
+func (s *Server) adapter(address string) (files []adapterFile, ok bool) {
 	k, ok := s.saved[address]
 	if !ok || k.kind != "sampler" {
-		return detail(404, "Checkpoint not found")
+		return nil, false
 	}
 	header, err := json.Marshal(map[string]any{
 		"__metadata__": map[string]string{addressKey: address},
@@ -306,25 +311,45 @@ func (s *Server) archive(address string) (int, any) {
 		panic(err) // it always encodes
 	}
 	weights := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
+	config := fmt.Appendf(nil, `{"peft_type": "LORA", "r": %d, "lora_alpha": 32, "target_modules": null}`, k.rank)
+	return []adapterFile{
+		{"adapter_config.json", config}, {"adapter_model.safetensors", append(weights, 0, 0, 0, 0)},
+	}, true
+}
+
+// archive packs an adapter as SkyRL does. The caller holds s.mu.
+func (s *Server) archive(address string) (int, any) {
+	files, ok := s.adapter(address)
+	if !ok {
+		return detail(404, "Checkpoint not found")
+	}
 	var b bytes.Buffer
 	zipped := gzip.NewWriter(&b)
 	out := tar.NewWriter(zipped)
-	for _, f := range []struct {
-		name string
-		data []byte
-	}{
-		{
-			"adapter_config.json",
-			fmt.Appendf(nil, `{"peft_type": "LORA", "r": %d, "lora_alpha": 32, "target_modules": null}`, k.rank),
-		},
-		{"adapter_model.safetensors", append(weights, 0, 0, 0, 0)},
-	} {
+	for _, f := range files {
 		// Nothing can fail in memory.
 		_ = out.WriteHeader(&tar.Header{Name: f.name, Typeflag: tar.TypeReg, Size: int64(len(f.data)), Mode: 0o600})
 		_, _ = out.Write(f.data)
 	}
 	_ = errors.Join(out.Close(), zipped.Close())
 	return 200, b.Bytes()
+}
+
+// directory writes an adapter to the disk, and names its directory as TuFT does. The caller holds s.mu.
+func (s *Server) directory(address string) (int, any) {
+	files, ok := s.adapter(address)
+	if !ok {
+		return detail(404, "Checkpoint not found")
+	}
+	dir := filepath.Join(s.dir, s.id("checkpoint"))
+	err := os.MkdirAll(filepath.Join(dir, "adapter"), 0o755)
+	for _, f := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "adapter", f.name), f.data, 0o600))
+	}
+	if err != nil {
+		return detail(500, "%v", err)
+	}
+	return 302, redirect("file://" + dir)
 }
 
 // addressIn finds the policy of an unpacked adapter.
