@@ -55,6 +55,9 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 		if err != nil {
 			f.Status, f.Detail, f.Fix = env.Failed, err.Error(), fix
 		}
+		if errors.Is(err, errSilent) {
+			f.Status = env.Warning
+		}
 		out = append(out, f)
 	}
 	models, err := c.Capabilities(ctx)
