@@ -240,13 +240,13 @@ func (c *Client) call(ctx context.Context, path string, in, out any, repeatable 
 
 // request is call for any method and an encoded body.
 func (c *Client) request(ctx context.Context, method, path string, body content, out any, repeatable bool) error {
-	h := c.http
-	if !repeatable {
-		h = c.once
+	h, limit := c.http, c.callLimit()
+	if !repeatable { // there is only one try, and its result would be lost
+		h, limit = c.once, max(limit, c.patience)
 	}
 	t := c.newTries()
 	for {
-		a, sent, err := c.send(ctx, h, method, path, body, c.callLimit())
+		a, sent, err := c.send(ctx, h, method, path, body, limit)
 		switch {
 		case ctx.Err() != nil:
 			if sent && !repeatable {
