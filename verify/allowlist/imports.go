@@ -156,7 +156,8 @@ func MayBeListed(name string) bool {
 // list reports whether the source lists the target's directory: in a line that loads by computed names, of a source in
 // this directory, or in one above which the line names.
 func (i imports) list(target string) bool {
-	if len(i.computed) == 0 || !MayBeListed(target) || matchesAny(pythonFiles, target) != matchesAny(pythonFiles, i.source) {
+	sameLanguage := matchesAny(pythonFiles, target) == matchesAny(pythonFiles, i.source)
+	if len(i.computed) == 0 || !MayBeListed(target) || !sameLanguage {
 		return false
 	}
 	dir, above := path.Dir(target), path.Dir(i.source)

@@ -24,7 +24,7 @@ type ModelOptions struct {
 	Dedups bool
 	// Doubles looks for operations that the server has executed twice, if it numbers its requests.
 	Doubles bool
-	// Bound is set if the server forgets the checkpoints of a model that it unloads. Then one that has some is not unloaded.
+	// Bound is set if the server forgets the checkpoints of a model that it unloads. One that has some is left there.
 	Bound bool
 	// ChunkBytes limits the body of one request [what the server takes]. A longer row is sent in a request of its own.
 	ChunkBytes int
