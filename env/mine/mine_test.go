@@ -181,10 +181,10 @@ func TestStatement(t *testing.T) {
 		symptoms          []string
 	}{
 		"from the message": {"", "message and tests",
-			"retries never end\n\nSee and .\n\nWhat happens now:\n\n    it hangs" + called,
+			"retries never end\n\nWhat happens now:\n\n    it hangs" + called,
 			[]string{"it hangs", "in test_endless"}},
-		"from the issue":         {"It tries for ever\n\nsince #3", "issue", "It tries for ever\n\nsince" + called, nil},
-		"the issue is too short": {"Hm", "message", "retries never end\n\nSee and ." + called, nil},
+		"from the issue":         {"It tries for ever\n\nsince #3", "issue", "It tries for ever" + called, nil},
+		"the issue is too short": {"Hm", "message", "retries never end" + called, nil},
 	} {
 		got, from, why := c.Statement([]Text{{FromIssue, tc.issue}, {FromMessage, c.Message}}, tc.symptoms)
 		if got != tc.want || from != tc.from || why != "" {
@@ -198,6 +198,49 @@ func TestStatement(t *testing.T) {
 	c.Message = "Fix #9"
 	if got, _, why := c.Statement([]Text{{FromMessage, c.Message}}, nil); why != Unsaid {
 		t.Errorf("a message without words gives %q", got)
+	}
+}
+
+// A signature has neither the body nor the value of what it defines.
+func TestInterface(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`func (f boolValue) Type() string { return "bool" }`:  "func (f boolValue) Type() string",
+		`func Type(of map[string]struct{}) (string, error) {`: "func Type(of map[string]struct{}) (string, error)",
+		`type Type = Other`:                                  "type Type",
+		`type Type struct{ a int }`:                          "type Type struct",
+		`def Type(a, b=":", *, c: int = 3) -> dict: x`:       `def Type(a, b=":", *, c: int = 3) -> dict`,
+		`    async def Type(a="("): return a + 1`:            `async def Type(a="(")`,
+		`class Type(Base): limit = 4`:                        "class Type(Base)",
+		`export const Type = (a, b = {}) => a * 2;`:          "export const Type = (a, b = {})",
+		`export const Type = async a => a * 2;`:              "export const Type = async a",
+		`export const Type = [1, 2].map(a => a * 2)`:         "export const Type",
+		`export const Type = { a: 1 }`:                       "export const Type",
+		`export function Type(a: string): string {`:          "export function Type(a: string): string",
+		`export interface Type { a: number }`:                "export interface Type",
+		`pub fn Type<'a>(x: &'a str) -> &'a str { &x[1..] }`: "pub fn Type<'a>(x: &'a str) -> &'a str",
+		`    public int Type(int a) { return a + 1; }`:       "public int Type(int a)",
+	} {
+		c := Candidate{Sources: "+" + line + "\n", Tests: "+Type\n"}
+		if got := c.Interface(); !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// A line that only refers to something is left out, and so is the end of one that does.
+func TestReferencesAreLeftOut(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		"Adds what is missing, as described in https://x.test/5": "Adds what is missing",
+		"See #4 for more details.\nIt hangs":                     "It hangs",
+		"It hangs (see #4)":                                      "It hangs",
+		"It hangs in the cases that #4 shows":                    "It hangs in the cases that shows",
+		"See also the list of cases":                             "See also the list of cases",
+	} {
+		if got := clean(line, nil); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
 	}
 }
 

@@ -30,6 +30,12 @@ var (
 	spaces  = env.Pattern(`[ \t]{2,}`)
 	blanks  = env.Pattern(`\n{3,}`)
 	noWords = env.Pattern(`^\W*$`)
+	// filler matches what is left of a line that only refers to something.
+	filler = env.Pattern(`(?i)^\W*(?:(?:see|also|and|or|in|of|for|more|details?|info|information|from|at|the|this|that|since|by|` +
+		`issues?|pr|pull|requests?|fix(?:e[sd])?|close[sd]?|resolve[sd]?|discussion|commits?)\b\W*)+$`)
+	// dangling matches the end of such a line after other words.
+	dangling = env.Pattern(`(?i)[\s,;:(]*\b(?:as )?(?:described|discussed|documented|explained|mentioned|reported|shown|` +
+		`suggested) (?:in|at|on|by|here)\W*$`)
 	// named matches the names of tests in their sources.
 	named = env.Pattern(`\b(?:def|func|fn|void)\s+(test\w*|Test\w*)|` +
 		`\b(?:it|test|describe|context)\(\s*['"\x60]([^'"\x60]+)`)
@@ -85,6 +91,7 @@ func clean(text string, secrets []string) string {
 		if len(kept) == 0 {
 			line = conventional().ReplaceAllString(line, "")
 		}
+		whole := line
 		line = cherry().ReplaceAllString(line, "")
 		line = address().ReplaceAllString(line, "")
 		line = reference().ReplaceAllString(line, "")
@@ -94,6 +101,9 @@ func clean(text string, secrets []string) string {
 			}
 			return word
 		})
+		if line != whole {
+			line = dangling().ReplaceAllString(filler().ReplaceAllString(line, ""), "")
+		}
 		if slices.ContainsFunc(secrets, func(s string) bool { return strings.Contains(line, s) }) {
 			continue
 		}
@@ -191,12 +201,47 @@ func (c Candidate) defines() (all []definition) {
 	return all
 }
 
-// defined returns the name that a line defines, and the line without what begins the body.
+// defined returns the name that a line defines, and the line without the body or the value.
 func defined(line string) (name, signature string) {
 	for _, d := range definitions() {
 		if m := d.FindStringSubmatch(line); m != nil {
-			return m[1], strings.TrimRight(strings.TrimSpace(line), " {:=")
+			return m[1], strings.TrimRight(strings.TrimSpace(head(line)), " {:=")
 		}
 	}
 	return "", ""
+}
+
+// python and rust match definitions in which a colon ends the head, and in which an apostrophe is no quote.
+var python, rust = env.Pattern(`^\s*(?:(?:async )?def|class) `), env.Pattern(`\bfn `)
+
+// head returns the beginning of a definition's line: up to a brace, the colon of Python, an arrow, or else the first
+// sign that gives a value.
+func head(line string) string {
+	quotes, end := "\"'`", len(line)
+	if rust().MatchString(line) {
+		quotes = `"`
+	}
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case quote != 0 && c == '\\':
+			i++
+		case quote != 0:
+			if c == quote {
+				quote = 0
+			}
+		case strings.IndexByte(quotes, c) >= 0:
+			quote = c
+		case c == '(' || c == '[':
+			depth++
+		case c == ')' || c == ']':
+			depth--
+		case depth > 0:
+		case c == '{', c == ':' && python().MatchString(line), strings.HasPrefix(line[i:], "=>"):
+			return line[:i]
+		case c == '=':
+			end = min(end, i)
+		}
+	}
+	return line[:end]
 }
