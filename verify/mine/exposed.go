@@ -1,6 +1,7 @@
 package mine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,21 +15,27 @@ import (
 	history "deepswe/env/mine"
 )
 
-// shortestShown is the length from which on a line of a change is not likely to be written twice by chance.
-const shortestShown = 20
+// shortestShown is the length from which on a line of a change is not likely to be written twice by chance. Where a
+// change has none that long, those of shortestOwn are looked for, in other versions of the project only.
+const (
+	shortestShown = 20
+	shortestOwn   = 8
+)
 
 // searchTimeout limits the search for copies of a change.
 const searchTimeout = 2 * time.Minute
 
-// search prints the first file outside of the repository that has at least half of the lines in /tmp/lines, and the
-// project's own archives. It looks at files with the names of those that were changed, and at those below directories
-// with the project's name.
+// search prints which of the lines in /tmp/lines the files outside of the repository have, and the project's own
+// archives. It looks at files with the names of those that were changed, and at those below directories with the
+// project's name.
 const search = `export LC_ALL=C; cat >/tmp/lines
 find / \( -path /proc -o -path /sys -o -path /dev -o -path %s/.git \) -prune -o \
 -type f \( \( %s \) -size -2000k -o %s \) -print0 2>/dev/null >/tmp/files
-xargs -0 -r grep -lIF -f /tmp/lines </tmp/files 2>/dev/null | sort | while read -r name; do
-if [ $((2 * $(grep -oF -f /tmp/lines -- "$name" | sort -u | wc -l))) -ge %d ]; then echo "copy $name"; break; fi; done
-tr '\0' '\n' </tmp/files | grep -E '\.(%s)$' | sort | sed 's/^/archive /'`
+tr '\0' '\n' </tmp/files | grep -E '\.(%s)$' | sort | sed 's/^/archive /'
+xargs -0 -r grep -oIHF -f /tmp/lines </tmp/files 2>/dev/null | sort -u | sed 's/^/copy /'`
+
+// mostSearched is how much of its output is read.
+const mostSearched = 16 << 20
 
 // libraries are the directories in which package managers install what a program loads, a directory for each package.
 var libraries = []string{"site-packages", "dist-packages", "node_modules", "gems"}
@@ -77,6 +84,11 @@ const mostHidden = 8
 // path of a file with a copy that cannot be hidden, or an empty string.
 func (m *Miner) hide(ctx context.Context, c history.Candidate, d *history.Draft) (string, error) {
 	lines, err := m.Builder.NewLines(ctx, c, shortestShown)
+	files := c.SourceFiles()
+	if err == nil && len(lines) == 0 {
+		files = nil
+		lines, err = m.Builder.NewLines(ctx, c, shortestOwn)
+	}
 	if err != nil || len(lines) == 0 {
 		return "", err
 	}
@@ -85,7 +97,7 @@ func (m *Miner) hide(ctx context.Context, c history.Candidate, d *history.Draft)
 		names = append(names, m.Builder.Name)
 	}
 	for {
-		file, dir, err := m.exposed(ctx, c, *t, lines, names)
+		file, dir, err := m.exposed(ctx, *t, files, lines, names)
 		if err != nil || file == "" {
 			return "", err
 		}
@@ -98,10 +110,11 @@ func (m *Miner) hide(ctx context.Context, c history.Candidate, d *history.Draft)
 	}
 }
 
-// exposed returns the path of a file in the sandbox of a task that contains half of the lines or more, and the
-// directory to hide; both are empty if there is none.
+// exposed returns the path of a file in the sandbox of a task that has, with the others of its package, half of the
+// lines or more, and the directory to hide; both are empty if there is none. It looks at packages with one of the names
+// and at files that are named like one of the given ones.
 func (m *Miner) exposed(
-	ctx context.Context, c history.Candidate, t env.Task, lines, names []string,
+	ctx context.Context, t env.Task, files, lines, names []string,
 ) (file, dir string, err error) {
 	s := t.Spec()
 	s.Run, s.Prepare, s.Grading = m.name(), t.Prepare, true
@@ -115,32 +128,54 @@ func (m *Miner) exposed(
 		where = append(where, "-path "+env.ShellQuote("*/"+name+"[@/-]*"))
 		packages = append(packages, ofPackage(name))
 	}
-	for _, name := range c.SourceFiles() {
+	for _, name := range files {
 		if is := "-name " + env.ShellQuote(path.Base(name)); !slices.Contains(where, is) {
 			where = append(where, is)
 		}
 	}
 	r, err := sb.Run(ctx, env.Command{
 		Line: fmt.Sprintf(search, env.ShellQuote(t.Dir), strings.Join(where, " -o "), strings.Join(packages, " -o "),
-			len(lines), strings.ReplaceAll(archives, " ", "|")),
+			strings.ReplaceAll(archives, " ", "|")),
 		Stdin:   []byte(strings.Join(lines, "\n") + "\n"),
-		Timeout: searchTimeout,
+		Timeout: searchTimeout, Head: mostSearched,
 	})
 	if err != nil {
 		return "", "", fmt.Errorf("look for copies of the change: %w", err)
 	}
-	var all []string
+	var all, copies []string
 	for line := range strings.Lines(string(r.Stdout.Head)) {
-		line = strings.TrimSuffix(line, "\n")
-		if file, is := strings.CutPrefix(line, "copy "); is {
-			return file, installedAt(file), nil
+		kind, found, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch file, _, _ := strings.Cut(found, ":"); {
+		case kind != "copy":
+			all = append(all, found)
+		case len(files) > 0 || installedAt(file) != "": // short lines are in other files by chance
+			copies = append(copies, found)
 		}
-		all = append(all, strings.TrimPrefix(line, "archive "))
+	}
+	if file = mostly(copies, len(lines)); file != "" {
+		return file, installedAt(file), nil
 	}
 	if file, err = unpack(ctx, sb, all, lines); err != nil || file == "" {
 		return "", "", err
 	}
 	return file, archivedAt(file, names), nil
+}
+
+// mostly returns the first file of the first installed package, or outside of any, that has at least half of n lines.
+// The copies are file:line, in the order of the files.
+func mostly(copies []string, n int) string {
+	first, has := map[string]string{}, map[string]map[string]bool{}
+	for _, found := range copies {
+		file, line, _ := strings.Cut(found, ":")
+		in := cmp.Or(installedAt(file), file)
+		if has[in] == nil {
+			first[in], has[in] = file, map[string]bool{}
+		}
+		if has[in][line] = true; 2*len(has[in]) >= n {
+			return first[in]
+		}
+	}
+	return ""
 }
 
 // unpack returns the first of the archives in a sandbox that holds a copy of a change.

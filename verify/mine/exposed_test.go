@@ -22,6 +22,21 @@ func TestInstalledAt(t *testing.T) {
 	}
 }
 
+// What a package has of a change counts together, and what is in no package by its file.
+func TestMostly(t *testing.T) {
+	t.Parallel()
+	const mod, lib = "/go/pkg/mod/a.org/b@v1.0.0/", "/usr/lib/go/src/"
+	for want, copies := range map[string][]string{
+		"":             {lib + "a.go:one", lib + "a.go:one", lib + "b.go:two", mod + "c.go:x"},
+		mod + "a.go":   {lib + "a.go:one", mod + "a.go:one", mod + "b/c.go:two"},
+		lib + "two.go": {lib + "one.go:one", lib + "two.go:one", lib + "two.go:two: 2"},
+	} {
+		if got := mostly(copies, 4); got != want {
+			t.Errorf("%q: %q, want %q", copies, got, want)
+		}
+	}
+}
+
 // An archive's directory is hidden where that takes nothing from other packages.
 func TestArchivedAt(t *testing.T) {
 	t.Parallel()
