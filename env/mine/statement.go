@@ -31,8 +31,8 @@ var (
 	blanks  = env.Pattern(`\n{3,}`)
 	noWords = env.Pattern(`^\W*$`)
 	// filler matches what is left of a line that only refers to something.
-	filler = env.Pattern(`(?i)^\W*(?:(?:see|also|and|or|in|of|for|more|details?|info|information|from|at|the|this|that|since|by|` +
-		`issues?|pr|pull|requests?|fix(?:e[sd])?|close[sd]?|resolve[sd]?|discussion|commits?)\b\W*)+$`)
+	filler = env.Pattern(`(?i)^\W*(?:(?:see|also|and|or|in|of|for|more|details?|info|information|from|at|the|this|that|` +
+		`since|by|issues?|pr|pull|requests?|fix(?:e[sd])?|close[sd]?|resolve[sd]?|discussion|commits?)\b\W*)+$`)
 	// dangling matches the end of such a line after other words.
 	dangling = env.Pattern(`(?i)[\s,;:(]*\b(?:as )?(?:described|discussed|documented|explained|mentioned|reported|shown|` +
 		`suggested) (?:in|at|on|by|here)\W*$`)

@@ -47,8 +47,8 @@ type mined struct {
 }
 
 // No sandbox of a mined task has a line of the solution that its base commit does not have, in the log, the objects and
-// the files of its repository, nor its statement. Elsewhere, no file and no package has half of these lines. DEEPSWE_TEST_MINED names
-// the folders of the tasks, with colons in between.
+// the files of its repository, nor its statement. Elsewhere, no file and no package has half of these lines.
+// DEEPSWE_TEST_MINED names the folders of the tasks, with colons in between.
 func TestMinedTasksTellNothing(t *testing.T) {
 	folders := os.Getenv("DEEPSWE_TEST_MINED")
 	if folders == "" {
