@@ -122,8 +122,8 @@ func (c *Client) newHTTP(once bool) *http.Client {
 // one: a body must not be sent to a host that the user has not named.
 func (c *Client) redirected(r *http.Request, via []*http.Request) error {
 	switch {
-	case r.URL.Scheme == "file" && path.Base(via[0].URL.Path) == "archive":
-		return http.ErrUseLastResponse // the files are on the server's machine
+	case r.URL.Scheme == "file" && via[0].URL.Scheme == "http" && path.Base(via[0].URL.Path) == "archive":
+		return http.ErrUseLastResponse // the files are on the server's machine, which is no hosted one
 	case len(via) > 5:
 		return errors.New("more than five redirects")
 	case via[0].Method != http.MethodGet, r.URL.Host != c.base.Host && path.Base(via[0].URL.Path) != "archive":
