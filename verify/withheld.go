@@ -140,7 +140,8 @@ func (t *trial) loaded(ctx context.Context, files map[string]file, r *allowlist.
 			if ok, err = loads(name, name); ok {
 				r.Loaded = append(r.Loaded, name)
 			}
-		case f.kind == "" && (allowlist.MayBeData(name) || !isProduct && allowlist.MayBeListed(name)):
+		case f.kind == "" && (allowlist.MayBeData(name) ||
+			!isProduct && allowlist.MayBeListed(name) && !allowlist.DeclaresTests(f.data)):
 			term, names := allowlist.Mentions(name)
 			r.Named[name], err = search(term, names, func(source, line string) bool {
 				return allowlist.ByName(source) == "" && allowlist.Names(source, line, name, false)

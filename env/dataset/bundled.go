@@ -16,22 +16,28 @@ func Bundled(path string) bool {
 	return bundledTasks(path) != nil && errors.Is(err, fs.ErrNotExist)
 }
 
-// bundledNames are the names of the bundled datasets.
-func bundledNames() []string {
-	return []string{bugs.Name, bugs.DemonstrationsName, bugs.ShortcutName, bugs.ShownName}
+// bundledSets are the bundled datasets.
+var bundledSets = []struct {
+	name  string
+	tasks func() iter.Seq[env.Task]
+}{
+	{bugs.Name, bugs.Tasks}, {bugs.DemonstrationsName, bugs.Demonstrations}, {bugs.ShortcutName, bugs.Shortcut},
+	{bugs.ShownName, bugs.Shown},
+}
+
+func bundledNames() (names []string) {
+	for _, s := range bundledSets {
+		names = append(names, s.name)
+	}
+	return names
 }
 
 // bundledTasks returns the tasks of a bundled dataset; nil if there is none with this name.
 func bundledTasks(name string) iter.Seq[env.Task] {
-	switch name {
-	case bugs.Name:
-		return bugs.Tasks()
-	case bugs.DemonstrationsName:
-		return bugs.Demonstrations()
-	case bugs.ShortcutName:
-		return bugs.Shortcut()
-	case bugs.ShownName:
-		return bugs.Shown()
+	for _, s := range bundledSets {
+		if s.name == name {
+			return s.tasks()
+		}
 	}
 	return nil
 }

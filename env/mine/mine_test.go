@@ -201,7 +201,7 @@ func TestStatement(t *testing.T) {
 	}
 }
 
-// A signature has neither the body nor the value of what it defines.
+// A signature leaves out the body or the value of a definition.
 func TestInterface(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

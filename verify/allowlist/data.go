@@ -56,8 +56,8 @@ func isTestdata(name string) bool {
 }
 
 // MayBeData reports whether a file that is withheld because of its name may be data of a product: if it would be taken
-// elsewhere, or by another name. It may be a source only in a directory called testdata, and a build file of one of
-// templates.
+// elsewhere, or by another name. A source may be data only in a directory called testdata, and a source of a build only
+// in one for templates.
 func MayBeData(name string) bool {
 	base, stem, ext := splitName(name)
 	if isCode(base) {
@@ -104,8 +104,8 @@ func (l *List) isNewData(c Change) bool {
 	return true
 }
 
-// adoptNamed takes new data that sources of the repository name, and new sources in directories of which they load all.
-// Those that are run as tests do not count.
+// adoptNamed takes new data that sources of the repository name, and new sources that these find by listing a
+// directory. Sources that are run as tests do not count.
 func (l *List) adoptNamed(c Change) bool {
 	byProduct := func(source string) bool { return !l.run[source] }
 	if slices.ContainsFunc(l.named[c.Path], byProduct) && l.adoptable(c) {
@@ -150,7 +150,8 @@ func Mentions(target string) (term string, names []string) {
 
 // Names reports whether the text of a source names a data file: in an embed directive of Go, or in strings, by its last
 // directory and its name. The name is enough if it is unique or beside the source, and so is, except in Go, that of a
-// directory beside the source if it is one of dataDirs. A source is named by what loads all of its directory.
+// directory beside the source if it is one of dataDirs. For a target that [MayBeListed], it reports whether the text
+// may load it by a computed name.
 func Names(source, text, target string, unique bool) bool {
 	if MayBeListed(target) {
 		return ByName(source) == "" && importsOf(source, text).list(target)

@@ -67,7 +67,7 @@ type imports struct {
 	source   string
 	modules  []string // Python modules, as paths without extension
 	scripts  []string // paths in JavaScript and TypeScript, as written
-	computed []string // lines that load by computed names
+	computed []string // lines that load modules whose names are computed
 }
 
 func importsOf(source, text string) imports {
@@ -138,7 +138,7 @@ func belowRoots(module string) (modules []string) {
 	return modules
 }
 
-// Commands and plugins are often loaded by computed names, all of a directory.
+// Programs often load all commands or plugins of a directory, by names that they compute.
 const (
 	computedPython = `\b(iter_modules|walk_packages|import_module|__import__)\s*\(`
 	computedScript = `\b(readdir|readdirSync|import\.meta\.glob|require\.context)\s*\(|` +
@@ -147,14 +147,15 @@ const (
 
 var isComputedPython, isComputedScript = env.Pattern(computedPython), env.Pattern(computedScript)
 
-// MayBeListed reports whether a source that is named like a test may be loaded by a computed name.
+// MayBeListed reports whether a file is a source that is named like a test, and that a program may find by listing its
+// directory.
 func MayBeListed(name string) bool {
 	_, _, known := Loaders(name)
 	return known && ByName(name) == Tests && path.Dir(name) != "." && !MayBeData(name)
 }
 
-// list reports whether the source lists the target's directory: in a line that loads by computed names, of a source in
-// this directory, or in one above which the line names.
+// list reports whether the source may load the target by a computed name: because both are in one directory, or because
+// the target is further down, and a line that loads so names its directory.
 func (i imports) list(target string) bool {
 	sameLanguage := matchesAny(pythonFiles, target) == matchesAny(pythonFiles, i.source)
 	if len(i.computed) == 0 || !MayBeListed(target) || !sameLanguage {

@@ -142,17 +142,17 @@ func (m *Miner) exposed(
 	if err != nil {
 		return "", "", fmt.Errorf("look for copies of the change: %w", err)
 	}
-	var all, copies []string
+	var all, matches []string
 	for line := range strings.Lines(string(r.Stdout.Head)) {
 		kind, found, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch file, _, _ := strings.Cut(found, ":"); {
 		case kind != "copy":
 			all = append(all, found)
 		case len(files) > 0 || installedAt(file) != "": // short lines are in other files by chance
-			copies = append(copies, found)
+			matches = append(matches, found)
 		}
 	}
-	if file = mostly(copies, len(lines)); file != "" {
+	if file = copyIn(matches, len(lines)); file != "" {
 		return file, installedAt(file), nil
 	}
 	if file, err = unpack(ctx, sb, all, lines); err != nil || file == "" {
@@ -161,11 +161,12 @@ func (m *Miner) exposed(
 	return file, archivedAt(file, names), nil
 }
 
-// mostly returns the first file of the first installed package, or outside of any, that has at least half of n lines.
-// The copies are file:line, in the order of the files.
-func mostly(copies []string, n int) string {
+// copyIn returns the path of a file with a copy of a change of n lines; empty if there is none. A copy has at least
+// half of the lines. The files of an installed package count together, and all others each by itself. The matches have
+// the form file:line, and the order of the files.
+func copyIn(matches []string, n int) string {
 	first, has := map[string]string{}, map[string]map[string]bool{}
-	for _, found := range copies {
+	for _, found := range matches {
 		file, line, _ := strings.Cut(found, ":")
 		in := cmp.Or(installedAt(file), file)
 		if has[in] == nil {

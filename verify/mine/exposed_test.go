@@ -23,7 +23,7 @@ func TestInstalledAt(t *testing.T) {
 }
 
 // What a package has of a change counts together, and what is in no package by its file.
-func TestMostly(t *testing.T) {
+func TestCopyIn(t *testing.T) {
 	t.Parallel()
 	const mod, lib = "/go/pkg/mod/a.org/b@v1.0.0/", "/usr/lib/go/src/"
 	for want, copies := range map[string][]string{
@@ -31,7 +31,7 @@ func TestMostly(t *testing.T) {
 		mod + "a.go":   {lib + "a.go:one", mod + "a.go:one", mod + "b/c.go:two"},
 		lib + "two.go": {lib + "one.go:one", lib + "two.go:one", lib + "two.go:two: 2"},
 	} {
-		if got := mostly(copies, 4); got != want {
+		if got := copyIn(copies, 4); got != want {
 			t.Errorf("%q: %q, want %q", copies, got, want)
 		}
 	}

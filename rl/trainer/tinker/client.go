@@ -75,7 +75,8 @@ type Client struct {
 	// backoff is the first pause between two tries.
 	backoff time.Duration
 
-	// accepted is set once the server has taken the key. Some take none for questions about themselves.
+	// accepted is set once the server has accepted the key. Some servers check no key in requests about their health and
+	// their models.
 	accepted atomic.Bool
 
 	mu sync.Mutex
@@ -241,7 +242,7 @@ func (c *Client) call(ctx context.Context, path string, in, out any, repeatable 
 // request is call for any method and an encoded body.
 func (c *Client) request(ctx context.Context, method, path string, body content, out any, repeatable bool) error {
 	h, limit := c.http, c.callLimit()
-	if !repeatable { // there is only one try, and its result would be lost
+	if !repeatable { // it is tried once, and to give up early would lose its result
 		h, limit = c.once, max(limit, c.patience)
 	}
 	t := c.newTries()

@@ -24,7 +24,8 @@ type ModelOptions struct {
 	Dedups bool
 	// Doubles looks for operations that the server has executed twice, if it numbers its requests.
 	Doubles bool
-	// Bound is set if the server forgets the checkpoints of a model that it unloads. One that has some is left there.
+	// Bound is set if the server deletes a model's checkpoints when it unloads the model. A model that has checkpoints is
+	// then not unloaded.
 	Bound bool
 	// ChunkBytes limits the body of one request [what the server takes]. A longer row is sent in a request of its own.
 	ChunkBytes int
@@ -224,7 +225,9 @@ func (m *Model) save(ctx context.Context, name string) (string, error) {
 	err := m.first(ctx, path, &out, func(try int) map[string]any {
 		return map[string]any{"path": tried(name, try), "type": path}
 	})
-	m.saved.Store(m.saved.Load() || err == nil)
+	if err == nil {
+		m.saved.Store(true)
+	}
 	if err == nil && !strings.HasPrefix(out.Path, "tinker://") {
 		err = faultf(path, "it returned %.60q instead of an address", out.Path)
 	}

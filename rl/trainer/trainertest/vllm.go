@@ -335,7 +335,7 @@ func (s *Server) archive(address string) (int, any) {
 	return 200, b.Bytes()
 }
 
-// directory writes an adapter to the disk, and names its directory as TuFT does. The caller holds s.mu.
+// directory writes an adapter to a new directory, and redirects to its file: URL, as TuFT does. The caller holds s.mu.
 func (s *Server) directory(address string) (int, any) {
 	files, ok := s.adapter(address)
 	if !ok {
