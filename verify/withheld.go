@@ -140,11 +140,15 @@ func (t *trial) loaded(ctx context.Context, files map[string]file, r *allowlist.
 			if ok, err = loads(name, name); ok {
 				r.Loaded = append(r.Loaded, name)
 			}
-		case f.kind == "" && (allowlist.MayBeData(name) ||
-			!isProduct && allowlist.MayBeListed(name) && !allowlist.DeclaresTests(f.data)):
+		case f.kind == "" && allowlist.MayBeData(name):
 			term, names := allowlist.Mentions(name)
 			r.Named[name], err = search(term, names, func(source, line string) bool {
 				return allowlist.ByName(source) == "" && allowlist.Names(source, line, name, false)
+			})
+		case f.kind == "" && !isProduct && allowlist.MayBeListed(name) && !allowlist.DeclaresTests(f.data):
+			term, names := allowlist.Listings(name)
+			r.Named[name], err = search(term, names, func(source, line string) bool {
+				return allowlist.MayList(source, line, name)
 			})
 		case f.kind == "" && isProduct && !asked[index] && !slices.Contains(r.Products, dir):
 			asked[index] = true

@@ -133,13 +133,6 @@ func (l *List) isAlone(name string, changes []Change) bool {
 // Mentions returns a regular expression (RE2) and glob patterns of file names to search with: they match every line for
 // which [Names] may return true.
 func Mentions(target string) (term string, names []string) {
-	switch {
-	case !MayBeListed(target):
-	case matchesAny(pythonFiles, target):
-		return computedPython, pythonFiles
-	default:
-		return computedScript, scriptFiles
-	}
 	parts := strings.Split(target, "/")
 	for i, part := range parts {
 		parts[i] = regexp.QuoteMeta(part)
@@ -150,12 +143,8 @@ func Mentions(target string) (term string, names []string) {
 
 // Names reports whether the text of a source names a data file: in an embed directive of Go, or in strings, by its last
 // directory and its name. The name is enough if it is unique or beside the source, and so is, except in Go, that of a
-// directory beside the source if it is one of dataDirs. For a target that [MayBeListed], it reports whether the text
-// may load it by a computed name.
+// directory beside the source if it is one of dataDirs.
 func Names(source, text, target string, unique bool) bool {
-	if MayBeListed(target) {
-		return ByName(source) == "" && importsOf(source, text).list(target)
-	}
 	if embeds(source, text, target) {
 		return true
 	}

@@ -154,6 +154,20 @@ func MayBeListed(name string) bool {
 	return known && ByName(name) == Tests && path.Dir(name) != "." && !MayBeData(name)
 }
 
+// Listings returns a regular expression (RE2) and glob patterns of file names to search with: they match every line for
+// which [MayList] may return true.
+func Listings(target string) (term string, names []string) {
+	if matchesAny(pythonFiles, target) {
+		return computedPython, pythonFiles
+	}
+	return computedScript, scriptFiles
+}
+
+// MayList reports whether the text of a product's source may load a file that [MayBeListed] by a name that it computes.
+func MayList(source, text, target string) bool {
+	return ByName(source) == "" && importsOf(source, text).list(target)
+}
+
 // list reports whether the source may load the target by a computed name: because both are in one directory, or because
 // the target is further down, and a line that loads so names its directory.
 func (i imports) list(target string) bool {

@@ -35,7 +35,7 @@ func samplers(t *testing.T, n int) (*trainertest.Server, *tinker.Trainer, []*tra
 func TestAdaptersOnDisk(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{
-		Language: digits(), Ordered: true, Sums: true, Wire: trainertest.Protobuf,
+		Language: digits(), TuFT: true, Sums: true, Wire: trainertest.Protobuf,
 	})
 	vllm := trainertest.NewVLLM(t, s, codec(t))
 	trainer := openOn(t, s, tinker.Samplers{URLs: []string{vllm.URL}, Dir: filepath.Join(t.TempDir(), "adapters")})

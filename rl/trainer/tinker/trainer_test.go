@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 	for name, o := range map[string]trainertest.Options{
 		"as SkyRL 0.3.0 on JAX": {},
 		"as newer servers":      {Sums: true, Dedups: true, Wire: trainertest.Either},
-		"as TuFT":               {Sums: true, Ordered: true, Wire: trainertest.Protobuf},
+		"as TuFT":               {Sums: true, TuFT: true, Wire: trainertest.Protobuf},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,9 +51,9 @@ func TestConformance(t *testing.T) {
 			s := trainertest.New(t, o)
 			conform(t, target{
 				URL: s.URL(), Base: s.Base(), Vocabulary: s.Vocabulary(), Codec: codec(t), Reply: 8, CheckTokens: 64,
-				LearningRate: 0.05, Ordered: o.Ordered,
+				LearningRate: 0.05, Ordered: o.TuFT,
 			})
-			if n := s.Models(); n != 0 && !o.Ordered {
+			if n := s.Models(); n != 0 && !o.TuFT {
 				t.Errorf("%d models are left on the server", n)
 			}
 		})

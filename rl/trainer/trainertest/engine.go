@@ -116,7 +116,7 @@ func (s *Server) unload(id string) {
 		s.left[m.place] = m.gradient
 	}
 	delete(s.models, id)
-	if s.options.Ordered {
+	if s.options.TuFT {
 		maps.DeleteFunc(s.saved, func(address string, _ checkpoint) bool {
 			return strings.HasPrefix(address, "tinker://"+id+"/")
 		})
@@ -126,7 +126,7 @@ func (s *Server) unload(id string) {
 // execute does one operation. The caller holds s.mu.
 func (s *Server) execute(f *future) {
 	m := s.models[f.model]
-	numbered := s.options.Ordered && m != nil && f.body.Sequence != nil && f.operation != "sample"
+	numbered := s.options.TuFT && m != nil && f.body.Sequence != nil && f.operation != "sample"
 	if numbered {
 		next := m.done + 1
 		if n := *f.body.Sequence; n != next && (n != next+1 || m.failed != next) {
@@ -138,7 +138,7 @@ func (s *Server) execute(f *future) {
 	result, err := s.attempt(f)
 	switch {
 	case f.ended:
-	case err != nil && s.options.Ordered:
+	case err != nil && s.options.TuFT:
 		if numbered {
 			m.failed = *f.body.Sequence
 		}

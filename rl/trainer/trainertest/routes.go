@@ -287,11 +287,11 @@ func (s *Server) get(r *http.Request, path string) (int, any) {
 		return 200, map[string]string{"status": "ok"}
 	case path == "get_server_capabilities":
 		model := map[string]any{"model_name": s.options.Base}
-		if s.options.Ordered {
+		if s.options.TuFT {
 			model["capabilities"] = []string{"training", "sampling"}
 		}
 		return 200, map[string]any{"supported_models": []any{model}}
-	case r.Method == http.MethodGet && len(parts) == 5 && parts[4] == "archive" && s.options.Ordered:
+	case r.Method == http.MethodGet && len(parts) == 5 && parts[4] == "archive" && s.options.TuFT:
 		return s.directory("tinker://" + parts[1] + "/sampler_weights/" + parts[3])
 	case r.Method == http.MethodGet && len(parts) == 5 && parts[4] == "archive":
 		return 302, redirect("/api/v1/" + strings.Join(parts[:4], "/") + "/download")

@@ -32,11 +32,11 @@ type Options struct {
 	Sums bool
 	// Dedups recognises a request that is sent twice, as SkyRL's source does and its release of 0.3.0 does not.
 	Dedups bool
-	// Ordered is how TuFT's server numbers the operations on a model: without repetitions, and without gaps but for one
-	// that has failed just before. Its failed operations have the status 422, its adapters are files, and a
-	// model that is unloaded takes its checkpoints with it.
-	Ordered bool
-	Wire    Wire
+	// TuFT makes it behave as TuFT's server does. The operations on a model are numbered without repetitions, and
+	// without gaps but for one that has failed just before. Failed operations have the status 422, adapters are files,
+	// and a model that is unloaded takes its checkpoints with it.
+	TuFT bool
+	Wire Wire
 	// Uncompressed makes the server refuse compressed bodies.
 	Uncompressed bool
 	// Config is added to the answer to client/config.
