@@ -101,21 +101,12 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 // patch changes, data that it adds, and directories that it adds files to.
 func (t *trial) loaded(ctx context.Context, files map[string]file, r *allowlist.Repository) error {
 	searches := 0
-	search := func(term string, names []string, loads func(source, line string) bool) (sources []string, err error) {
+	search := func(term string, names []string, loads func(source, line string) bool) ([]string, error) {
 		if searches == mostSearches {
 			return nil, nil
 		}
 		searches++
-		found, err := t.sb.Search(ctx, env.Query{Term: term, Regexp: true, Names: names})
-		if env.IsInfrastructure(ctx, err) {
-			return nil, fmt.Errorf("search the repository: %w", err)
-		}
-		for _, m := range found.Matches {
-			if source, err := filepath.Rel(t.sb.Dir(), m.Path); err == nil && loads(source, string(m.Text)) {
-				sources = append(sources, source)
-			}
-		}
-		return sources, nil
+		return t.sourcesWith(ctx, env.Query{Term: term, Regexp: true, Names: names}, loads)
 	}
 	loads := func(name string, targets ...string) (bool, error) {
 		term, names, ok := allowlist.Loaders(name)
@@ -162,6 +153,22 @@ func (t *trial) loaded(ctx context.Context, files map[string]file, r *allowlist.
 		}
 	}
 	return nil
+}
+
+// sourcesWith returns the files of the repository that have a line which a query finds and loads wants.
+func (t *trial) sourcesWith(
+	ctx context.Context, q env.Query, loads func(source, line string) bool,
+) (sources []string, err error) {
+	found, err := t.sb.Search(ctx, q)
+	if env.IsInfrastructure(ctx, err) {
+		return nil, fmt.Errorf("search the repository: %w", err)
+	}
+	for _, m := range found.Matches {
+		if source, err := filepath.Rel(t.sb.Dir(), m.Path); err == nil && loads(source, string(m.Text)) {
+			sources = append(sources, source)
+		}
+	}
+	return sources, nil
 }
 
 // listedDepth and listedFiles limit the listing of a repository, which must show packages and languages, but not every
