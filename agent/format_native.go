@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"deepswe/agent/trajectory"
@@ -28,14 +29,22 @@ func (Native) Name() string { return trajectory.FormatTools }
 // Offer returns all tools.
 func (Native) Offer(specs []tools.Spec) []tools.Spec { return specs }
 
-// Parse reads the calls of a reply. If it has none, an XML call in the text counts, because a server without a tool
-// parser for the model leaves it there.
+// Parse reads the calls of a reply. If it has none, a call in the text counts, in XML or in the notation of Hermes,
+// because a server without a tool parser for the model leaves it there.
 func (Native) Parse(r Reply) Reading {
 	calls := r.Message.ToolCalls
 	if len(calls) == 0 {
 		reading := parseText(r)
-		if reading.Problem == ProblemNoCall {
-			reading.Advice = adviceNoNativeCall
+		if reading.Problem != ProblemNoCall {
+			return reading
+		}
+		if calls = hermesCalls(r.Message.Content); len(calls) == 0 {
+			return problem(ProblemNoCall, adviceNoNativeCall)
+		}
+		r.Message.ToolCalls = calls[:1]
+		reading = Native{}.Parse(r)
+		if more := len(calls) - 1; more > 0 {
+			reading.Note = fmt.Sprintf(adviceMoreCalls, more)
 		}
 		return reading
 	}
@@ -59,6 +68,30 @@ func (Native) Parse(r Reply) Reading {
 		reading.Actions[i] = a
 	}
 	return reading
+}
+
+// hermesCall matches a call as models of Hermes' and Qwen's notation write it.
+var hermesCall = regexp.MustCompile(`(?s)<tool_call>\s*(\{.*?\})\s*</tool_call>`)
+
+// hermesCalls returns the calls in a text after its thoughts. One that is not JSON has all of it as arguments.
+func hermesCalls(text string) (calls []ToolCall) {
+	if i := strings.LastIndex(text, "</think>"); i >= 0 {
+		text = text[i:]
+	}
+	for _, found := range hermesCall.FindAllStringSubmatch(text, -1) {
+		var call struct {
+			Name      string
+			Arguments json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(found[1]), &call); err != nil {
+			call.Name, call.Arguments = "tool", json.RawMessage(found[1])
+		}
+		if len(call.Arguments) > 0 {
+			call.Arguments = json.RawMessage(argument(call.Arguments))
+		}
+		calls = append(calls, ToolCall{ID: firstCallID, Name: call.Name, Arguments: string(call.Arguments)})
+	}
+	return calls
 }
 
 // uniqueID returns the server's ID, or a new one if that is empty or already used.

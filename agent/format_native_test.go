@@ -45,6 +45,35 @@ func TestArguments(t *testing.T) {
 	}
 }
 
+// A server without a tool parser leaves calls in the text.
+func TestHermesCallInText(t *testing.T) {
+	t.Parallel()
+	const ls = `<tool_call>
+{"name": "execute_bash", "arguments": {"cmd": "ls"}}
+</tool_call>`
+	for _, tt := range []struct {
+		text, cmd, note string
+		problem         Problem
+	}{
+		{text: "Look first.\n" + ls, cmd: "ls"},
+		{text: `<tool_call>{"name": "execute_bash", "arguments": "{\"cmd\": \"ls\"}"}</tool_call>`, cmd: "ls"},
+		{text: "<think>\nor <tool_call>{}</tool_call>?\n</think>\n" + ls, cmd: "ls"},
+		{text: ls + ls, cmd: "ls", note: "1 ignored"},
+		{text: `<tool_call>{"name": "execute_bash", "arguments": {"cmd": "ls}}</tool_call>`, problem: ProblemArguments},
+		{text: `<tool_call>execute_bash ls</tool_call>`, problem: ProblemNoCall},
+		{text: "<think>" + ls + "</think>", problem: ProblemNoCall},
+	} {
+		got := (Native{}).Parse(Reply{Message: Message{Content: tt.text}})
+		problem, cmd := got.Problem, ""
+		if len(got.Actions) > 0 {
+			problem, cmd = got.Actions[0].Problem, got.Actions[0].Call.Args["cmd"]
+		}
+		if problem != tt.problem || cmd != tt.cmd || !strings.Contains(got.Note, tt.note) {
+			t.Errorf("%q: %q runs %q and notes %q", tt.text, problem, cmd, got.Note)
+		}
+	}
+}
+
 func TestTruncatedNativeCall(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range []string{"", `{"cmd": "cat <<`} {
