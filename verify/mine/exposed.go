@@ -25,17 +25,12 @@ const (
 // searchTimeout limits the search for copies of a change.
 const searchTimeout = 2 * time.Minute
 
-// search prints which of the lines in /tmp/lines the files outside of the repository have, and the project's own
-// archives. It looks at files with the names of those that were changed, and at those below directories with the
-// project's name.
+// search prints which of the lines on its input the files in /tmp/outside have, and those of the repository's directory
+// that match, and the archives among them.
 const search = `export LC_ALL=C; cat >/tmp/lines
-find / \( -path /proc -o -path /sys -o -path /dev -o -path %s/.git \) -prune -o \
--type f \( \( %s \) -size -2000k -o %s \) -print0 2>/dev/null >/tmp/files
-tr '\0' '\n' </tmp/files | grep -E '\.(%s)$' | sort | sed 's/^/archive /'
+{ cat /tmp/outside; find %s -path %s/.git -prune -o -type f \( %s \) -print0 2>/dev/null; } >/tmp/files
+tr '\0' '\n' </tmp/files | grep -E '\.(%s)$' | sort -u | sed 's/^/archive /'
 xargs -0 -r grep -oIHF -f /tmp/lines </tmp/files 2>/dev/null | sort -u | sed 's/^/copy /'`
-
-// mostSearched is how much of its output is read.
-const mostSearched = 16 << 20
 
 // libraries are the directories in which package managers install what a program loads, a directory for each package.
 var libraries = []string{"site-packages", "dist-packages", "node_modules", "gems"}
@@ -123,34 +118,9 @@ func (m *Miner) exposed(
 		return "", "", fmt.Errorf("look for copies of the change: %w", err)
 	}
 	defer func() { err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))) }()
-	var where, packages []string
-	for _, name := range names {
-		where = append(where, "-path "+env.ShellQuote("*/"+name+"[@/-]*"))
-		packages = append(packages, ofPackage(name))
-	}
-	for _, name := range files {
-		if is := "-name " + env.ShellQuote(path.Base(name)); !slices.Contains(where, is) {
-			where = append(where, is)
-		}
-	}
-	r, err := sb.Run(ctx, env.Command{
-		Line: fmt.Sprintf(search, env.ShellQuote(t.Dir), strings.Join(where, " -o "), strings.Join(packages, " -o "),
-			strings.ReplaceAll(archives, " ", "|")),
-		Stdin:   []byte(strings.Join(lines, "\n") + "\n"),
-		Timeout: searchTimeout, Head: mostSearched,
-	})
+	matches, all, err := m.similar(ctx, sb, t, files, lines, names)
 	if err != nil {
-		return "", "", fmt.Errorf("look for copies of the change: %w", err)
-	}
-	var all, matches []string
-	for line := range strings.Lines(string(r.Stdout.Head)) {
-		kind, found, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		switch file, _, _ := strings.Cut(found, ":"); {
-		case kind != "copy":
-			all = append(all, found)
-		case len(files) > 0 || installedAt(file) != "": // short lines are in other files by chance
-			matches = append(matches, found)
-		}
+		return "", "", err
 	}
 	if file = copyIn(matches, len(lines)); file != "" {
 		return file, installedAt(file), nil
@@ -159,6 +129,41 @@ func (m *Miner) exposed(
 		return "", "", err
 	}
 	return file, archivedAt(file, names), nil
+}
+
+// similar returns what the files in a task's sandbox have of the lines, as file:line in the order of the files, and the
+// archives to look into.
+func (m *Miner) similar(
+	ctx context.Context, sb env.Sandbox, t env.Task, files, lines, names []string,
+) (matches, all []string, err error) {
+	o, err := m.outside(ctx, sb, t, names)
+	if err != nil {
+		return nil, nil, err
+	}
+	list := []byte(strings.Join(append(o.like(files), ""), "\x00"))
+	if _, err := sb.Write(ctx, "/tmp/outside", list, env.WriteOptions{}); err != nil {
+		return nil, nil, fmt.Errorf("look for copies of the change: %w", err)
+	}
+	matching := ofProject(names)
+	for _, name := range bases(files) {
+		matching += " -o -name " + env.ShellQuote(name) + " -size -2000k"
+	}
+	dir := env.ShellQuote(t.Dir)
+	output, err := printed(ctx, sb, env.Command{
+		Line:    fmt.Sprintf(search, dir, dir, matching, strings.ReplaceAll(archives, " ", "|")),
+		Stdin:   []byte(strings.Join(lines, "\n") + "\n"),
+		Timeout: searchTimeout,
+	})
+	for line := range strings.Lines(output) {
+		kind, found, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		switch file, _, _ := strings.Cut(found, ":"); {
+		case kind != "copy":
+			all = append(all, found)
+		case len(files) > 0 || installedAt(file) != "": // short lines are in other files by chance
+			matches = append(matches, found)
+		}
+	}
+	return matches, all, err
 }
 
 // copyIn returns the path of a file with a copy of a change of n lines; empty if there is none. A copy has at least

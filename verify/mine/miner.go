@@ -53,7 +53,9 @@ type Miner struct {
 	// BugWriter writes the bugs of [history.Writing]. Without it, there are those that were written before.
 	BugWriter agent.Model
 
-	eras sync.Map // of *era, the set-ups of this process
+	eras     sync.Map // of *era, the set-ups of this process
+	changed  []string // the names of the source files that the candidates change, without their directories
+	outsides sync.Map // of *outside, by environment
 }
 
 // Mined is what has become of candidates.
@@ -143,6 +145,7 @@ func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.
 
 // mine judges the candidates of one part.
 func (m *Miner) mine(ctx context.Context, part string, candidates []history.Candidate, w swe.Watch) (*Mined, error) {
+	m.changed = changedBy(candidates)
 	var plan []run.Job
 	of := map[string]history.Candidate{}
 	for _, c := range candidates {
