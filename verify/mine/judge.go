@@ -288,9 +288,13 @@ var lacks = env.Patterns(
 	`(requires go >= [\d.]+|cannot import name '\w+' from '[\w.]+'|\S+: (?:command )?not found)`,
 )
 
-// missing returns what a log says is not installed; the log's last line if it says nothing of the kind.
+// failure matches lines that say why a program or a compiler gave up.
+var failure = env.Pattern(`^(?:E\s+)?((?:[\w.]*(?:Error|Exception)|(?:fatal )?error(?:\[\w+\])?): .*\S|\S+:\d+:\d+: .*\S)`)
+
+// missing returns what a log says is not installed. If it says nothing of the kind, that is its first error, or else its
+// last line.
 func missing(log string) string {
-	last := ""
+	last, wrong := "", ""
 	for line := range strings.Lines(log) {
 		for _, l := range lacks() {
 			if m := l.FindStringSubmatch(line); m != nil {
@@ -300,8 +304,11 @@ func missing(log string) string {
 		if text := strings.TrimSpace(line); text != "" && !strings.Contains(text, ">>>>>") && !strings.HasPrefix(text, "+") {
 			last = text
 		}
+		if m := failure().FindStringSubmatch(line); m != nil && wrong == "" {
+			wrong = m[1]
+		}
 	}
-	return last
+	return cmp.Or(wrong, last)
 }
 
 var (

@@ -78,6 +78,10 @@ func TestMissing(t *testing.T) {
 		"a.go:3:2: no required module provides package golang.org/x/sys/unix; to add it:\n": "golang.org/x/sys/unix",
 		"bash: line 5: npx: command not found\n":                                            "npx: command not found",
 		"SKIPPED [1] tests/test_a.py:3: Requires yaml installed\n== 1 skipped ==\n":         "Requires yaml installed",
+		"E   SyntaxError: f-string: expecting '}'\nERROR tests/test_a.py\n=== 1 error in 0.26s ===\n": "SyntaxError: " +
+			"f-string: expecting '}'",
+		"error[E0432]: unresolved import `a`\nerror: could not compile `b`\n": "error[E0432]: unresolved import `a`",
+		"# a\n./a.go:3:5: undefined: half\nFAIL\ta [build failed]\n":          "./a.go:3:5: undefined: half",
 		"one\n  the last \n\n": "the last",
 		"":                     "",
 	} {
