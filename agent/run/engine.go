@@ -267,7 +267,7 @@ func (r *run) finish(out Outcome, err error) {
 		r.failures = 0
 	}
 	if r.Options.MaxFailures > 0 && r.failures >= r.Options.MaxFailures {
-		r.end(fmt.Errorf("%d rollouts in a row failed, the last one: %w", r.failures, err))
+		r.end(fmt.Errorf("%d attempts in a row failed, the last one: %w", r.failures, err))
 	}
 	r.Options.Observe(Event{Kind: kind, Job: out.Job, Outcome: &out})
 	r.handOut(out)

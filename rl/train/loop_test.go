@@ -314,7 +314,7 @@ func TestEverythingFails(t *testing.T) {
 	t.Parallel()
 	down := errors.New("connection refused")
 	_, _, err := flip(t, &counting{}, func(run.Job) (float64, error) { return 0, down }, "rollouts.max_failures=3")
-	if !errors.Is(err, down) || !strings.Contains(err.Error(), "3 rollouts in a row") {
+	if !errors.Is(err, down) || !strings.Contains(err.Error(), "3 attempts in a row") {
 		t.Errorf("got %v", err)
 	}
 }
