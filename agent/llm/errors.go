@@ -74,9 +74,9 @@ func (e *Error) Error() string {
 // brief is the failure in a few words.
 func (e *Error) brief() string {
 	if e.Status == 0 {
-		return "the model endpoint failed: " + e.Message
+		return fmt.Sprintf("the model endpoint %s failed: %s", e.Endpoint, e.Message)
 	}
-	return fmt.Sprintf("the model endpoint answered %d: %s", e.Status, e.Message)
+	return fmt.Sprintf("the model endpoint %s answered %d: %s", e.Endpoint, e.Status, e.Message)
 }
 
 // Unwrap gives the sentinels and the cause.
