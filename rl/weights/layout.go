@@ -69,6 +69,9 @@ func (l layout) place(m module) (target string, e edit, head bool, err error) {
 		if !ok {
 			return "", e, false, fmt.Errorf("the base has no tensor %s.weight", m.name)
 		}
+		if got, want := l.adapter.tensors[m.whole].Shape, l.base[target].Shape; !slices.Equal(got, want) {
+			return "", e, false, fmt.Errorf("its whole weight has the shape %v, and the base's tensor %v", got, want)
+		}
 		return target, edit{module: m}, false, nil
 	}
 	a, b := l.adapter.tensors[m.a], l.adapter.tensors[m.b]
