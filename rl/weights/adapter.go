@@ -1,7 +1,7 @@
 package weights
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,22 +22,49 @@ const (
 
 // adapterConfig is what an adapter's configuration says about its arithmetic (PEFT's LoraConfig).
 type adapterConfig struct {
-	Type           string             `json:"peft_type"`
-	Base           string             `json:"base_model_name_or_path"`
-	Rank           int                `json:"r"`
-	Alpha          float64            `json:"lora_alpha"`
-	Stabilised     bool               `json:"use_rslora"`
-	FanInFanOut    bool               `json:"fan_in_fan_out"`
-	Bias           string             `json:"bias"`
-	Init           any                `json:"init_lora_weights"`
-	Replaced       []string           `json:"modules_to_save"`
-	AlphaPattern   map[string]float64 `json:"alpha_pattern"`
-	AlphaByPattern []pattern          `json:"-"`
+	Type         string   `json:"peft_type"`
+	Base         string   `json:"base_model_name_or_path"`
+	Rank         int      `json:"r"`
+	Alpha        float64  `json:"lora_alpha"`
+	Stabilised   bool     `json:"use_rslora"`
+	FanInFanOut  bool     `json:"fan_in_fan_out"`
+	Bias         string   `json:"bias"`
+	Init         any      `json:"init_lora_weights"`
+	Replaced     []string `json:"modules_to_save"`
+	AlphaPattern patterns `json:"alpha_pattern"`
 }
 
 type pattern struct {
 	re    *regexp.Regexp
 	alpha float64
+}
+
+// patterns are in the order of the file, because PEFT takes the first that matches.
+type patterns []pattern
+
+func (p *patterns) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	switch begin, err := d.Token(); {
+	case begin == nil || err != nil:
+		return err
+	case begin != json.Delim('{'):
+		return fmt.Errorf("alpha_pattern is %s: want names with numbers", data)
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		one := pattern{}
+		if err := d.Decode(&one.alpha); err != nil {
+			return fmt.Errorf("alpha_pattern: %w", err)
+		}
+		if one.re, err = regexp.Compile(fmt.Sprintf(`^(?:.*\.)?(?:%v)$`, name)); err != nil { // as PEFT matches it
+			return fmt.Errorf("alpha_pattern: %w", err)
+		}
+		*p = append(*p, one)
+	}
+	return nil
 }
 
 // harmless are the keys that do not change what an adapter computes once it is trained.
@@ -71,15 +98,6 @@ func parseAdapterConfig(data []byte) (c adapterConfig, err error) {
 		return c, fmt.Errorf("bias is %s: only none can be merged", c.Bias)
 	case slices.ContainsFunc(changesBase, func(name string) bool { return strings.HasPrefix(init, name) }):
 		return c, fmt.Errorf("init_lora_weights is %s, which changes the base; to fix: have PEFT convert the adapter", init)
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(c.AlphaPattern), func(a, b string) int {
-		return cmp.Or(len(b)-len(a), strings.Compare(a, b)) // the longest first
-	}) {
-		re, err := regexp.Compile(`^(?:.*\.)?(?:` + name + `)$`) // as PEFT matches it
-		if err != nil {
-			return c, fmt.Errorf("alpha_pattern: %w", err)
-		}
-		c.AlphaByPattern = append(c.AlphaByPattern, pattern{re, c.AlphaPattern[name]})
 	}
 	return c, nil
 }
@@ -192,7 +210,7 @@ func lastPartIn(name string, parts []string) bool {
 // scale is the factor of the product of B and A of a rank.
 func (c adapterConfig) scale(name string, rank int) float32 {
 	alpha := c.Alpha
-	for _, p := range c.AlphaByPattern {
+	for _, p := range c.AlphaPattern {
 		if p.re.MatchString(name) {
 			alpha = p.alpha
 			break

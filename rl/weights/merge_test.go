@@ -165,6 +165,10 @@ func TestLayouts(t *testing.T) {
 		},
 		"an alpha of its own": {
 			module: "model.layers.1.q_proj", target: "model.layers.1.q_proj.weight", shape: []int{out, in}, scale: 4,
+			lora: `{"peft_type": "LORA", "r": 2, "lora_alpha": 3, "alpha_pattern": {"1.q_proj": 8, "q_proj": 6}}`,
+		},
+		"the first alpha that matches, as in PEFT": {
+			module: "model.layers.1.q_proj", target: "model.layers.1.q_proj.weight", shape: []int{out, in}, scale: 3,
 			lora: `{"peft_type": "LORA", "r": 2, "lora_alpha": 3, "alpha_pattern": {"q_proj": 6, "1.q_proj": 8}}`,
 		},
 		"transposed": {
