@@ -50,6 +50,10 @@ func (l layout) resolve(name string, suffix string) (string, bool) {
 	if _, ok := l.base[name+suffix]; ok {
 		return name + suffix, true
 	}
+	if within := "language_model." + name + suffix; name == headName {
+		_, ok := l.base[within]
+		return within, ok
+	}
 	rest, ok := strings.CutPrefix(name, "model.")
 	if !ok {
 		return "", false

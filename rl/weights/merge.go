@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -124,7 +125,7 @@ func (m *merger) makePlan() (plan, error) {
 	l := layout{base: m.base.tensors, adapter: m.adapter, family: m.base.family}
 	p := plan{edits: map[string][]edit{}}
 	embedding, _ := l.embedding()
-	_, separate := l.resolve(headName, ".weight")
+	headTensor, separate := l.resolve(headName, ".weight")
 	for _, module := range m.adapter.modules {
 		target, e, head, err := l.place(module)
 		if err != nil {
@@ -139,8 +140,10 @@ func (m *merger) makePlan() (plan, error) {
 			continue
 		}
 		m.report.Modules++
-		if !separate && (head || target == embedding) && p.head == nil {
-			p.head, m.report.Untied = &untied{embedding: embedding}, true
+		if head || target == embedding || separate && target == headTensor {
+			if err := m.untie(&p, embedding, headTensor, separate); err != nil {
+				return p, fmt.Errorf("module %s: %w", module.name, err)
+			}
 		}
 		if head {
 			p.head.edits = append(p.head.edits, e)
@@ -149,6 +152,23 @@ func (m *merger) makePlan() (plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// untie gives an output layer that the base shares weights of its own. Some files have a copy of the embedding for it,
+// which nobody reads as long as the configuration says that it is shared.
+func (m *merger) untie(p *plan, embedding, head string, separate bool) error {
+	switch {
+	case m.report.Untied || separate && !m.base.tied():
+		return nil
+	case !separate:
+		p.head = &untied{embedding: embedding}
+	default:
+		if same, err := m.base.same(embedding, head); err != nil || !same {
+			return cmp.Or(err, fmt.Errorf("%s says that %s and %s are one, and they differ", configName, embedding, head))
+		}
+	}
+	m.report.Untied = true
+	return nil
 }
 
 // isZero reports whether a module adds nothing.
@@ -208,8 +228,12 @@ func (m *merger) write(ctx context.Context) error {
 // settings are the keys of config.json that have to change.
 func (m *merger) settings() map[string]any {
 	changes := map[string]any{}
-	if m.plan.head != nil {
-		changes["tie_word_embeddings"] = false
+	if m.report.Untied {
+		changes[tieKey] = false
+		if text := m.base.text(); text[tieKey] != nil {
+			text[tieKey] = json.RawMessage("false")
+			changes[textKey] = text
+		}
 	}
 	if m.dtype != "" {
 		changes["torch_dtype"] = torchNames[m.dtype]

@@ -356,6 +356,50 @@ func TestUntie(t *testing.T) {
 	}
 }
 
+// Where the base shares its output layer and has a copy of it all the same, as Qwen3-0.6B has, the copy counts from then
+// on; one that differs is refused, since programs read either. The layer of a model of pictures and text has a prefix.
+func TestUntieCopy(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(11, 12))
+	embedding, b := random(r, Float32, 4, 3), random(r, Float32, 4, 2)
+	for _, c := range []struct {
+		config, head string
+		values       array
+		untied       bool
+		want         string
+	}{
+		{`{"tie_word_embeddings": true}`, "lm_head.weight", embedding, true, ""},
+		{`{"text_config": {"tie_word_embeddings": true}}`, "lm_head.weight", embedding, true, ""},
+		{`{"tie_word_embeddings": true}`, "lm_head.weight", random(r, Float32, 4, 3), false, "they differ"},
+		{`{"tie_word_embeddings": false}`, "language_model.lm_head.weight", random(r, Float32, 4, 3), false, ""},
+	} {
+		o := fixture{
+			config: c.config,
+			base:   map[string]array{"model.embed_tokens.weight": embedding, c.head: c.values},
+			add:    map[string]array{"lm_head" + suffixA: random(r, Float32, 2, 3), "lm_head" + suffixB: b},
+		}.options(t)
+		report, err := Merge(t.Context(), o)
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", c.config, err, c.want)
+			}
+			continue
+		}
+		if err != nil || report.Untied != c.untied {
+			t.Fatal(c, report, err)
+		}
+		got := load(t, filepath.Join(o.Out, singleName))
+		if len(got) != 2 || slices.Equal(got[c.head].values, c.values.values) ||
+			!slices.Equal(got["model.embed_tokens.weight"].values, embedding.values) {
+			t.Errorf("%s: %v", c.config, got)
+		}
+		data, err := os.ReadFile(filepath.Join(o.Out, configName))
+		if err != nil || bytes.Contains(data, []byte(`"tie_word_embeddings": true`)) {
+			t.Errorf("%s became %s %v", c.config, data, err)
+		}
+	}
+}
+
 // A base of several files keeps its files and its index.
 func TestShards(t *testing.T) {
 	t.Parallel()

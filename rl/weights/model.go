@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -36,10 +37,11 @@ type model struct {
 	indexed bool
 	files   []string // with weights, by name
 	tensors map[string]tensor
+	where   map[string]string // the file of each tensor
 }
 
 func openModel(dir string) (*model, error) {
-	m := &model{dir: dir, tensors: map[string]tensor{}, files: []string{singleName}}
+	m := &model{dir: dir, tensors: map[string]tensor{}, where: map[string]string{}, files: []string{singleName}}
 	if err := disk.ReadJSON(filepath.Join(dir, configName), &m.config); err != nil {
 		return nil, fmt.Errorf("base: %w", err)
 	}
@@ -72,7 +74,7 @@ func openModel(dir string) (*model, error) {
 				return nil, fmt.Errorf("base: %s says that %s is in %q, and it is in %s",
 					indexName, tensor, index.Map[tensor], name)
 			}
-			m.tensors[tensor] = t
+			m.tensors[tensor], m.where[tensor] = t, name
 			delete(index.Map, tensor)
 		}
 	}
@@ -80,6 +82,38 @@ func openModel(dir string) (*model, error) {
 		return nil, fmt.Errorf("base: %s has no tensor %s, which %s lists", name, tensor, indexName)
 	}
 	return m, nil
+}
+
+// tieKey says that the output layer is the embedding, also within the part about text of a model of pictures and text.
+const tieKey, textKey = "tie_word_embeddings", "text_config"
+
+// text is the part of the configuration about text, empty if there is none.
+func (m *model) text() (part map[string]json.RawMessage) {
+	_ = json.Unmarshal(m.config[textKey], &part) // it may be absent
+	return part
+}
+
+// tied reports whether the output layer is the embedding. Programs then leave out the one that the files may have.
+func (m *model) tied() bool {
+	return string(m.config[tieKey]) == "true" || string(m.text()[tieKey]) == "true"
+}
+
+// same reports whether two tensors have the same values.
+func (m *model) same(a, b string) (bool, error) {
+	var sums []string
+	for _, name := range []string{a, b} {
+		f, err := openFile(filepath.Join(m.dir, m.where[name]))
+		if err != nil {
+			return false, err
+		}
+		t := f.tensors[name]
+		sum, err := digest(io.NewSectionReader(f, f.data+t.Offsets[0], t.size()))
+		if err = errors.Join(err, f.Close()); err != nil {
+			return false, err
+		}
+		sums = append(sums, sum)
+	}
+	return sums[0] == sums[1] && m.tensors[a].DType == m.tensors[b].DType, nil
 }
 
 // otherWeights are the endings of files with the same weights in other formats.
