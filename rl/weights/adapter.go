@@ -32,6 +32,8 @@ type adapterConfig struct {
 	Init         any      `json:"init_lora_weights"`
 	Replaced     []string `json:"modules_to_save"`
 	AlphaPattern patterns `json:"alpha_pattern"`
+
+	RankPattern map[string]int `json:"rank_pattern"`
 }
 
 type pattern struct {
@@ -174,6 +176,12 @@ func modulesOf(tensors map[string]tensor, replaced []string) ([]module, error) {
 		rest, ok := strings.CutPrefix(key, adapterPrefix)
 		if !ok {
 			return nil, fmt.Errorf("key %s does not begin with %s", key, adapterPrefix)
+		}
+		for suffix, other := range map[string]string{suffixA: suffixEmbedA, suffixB: suffixEmbedB} {
+			name, ok := strings.CutSuffix(rest, suffix)
+			if _, both := tensors[adapterPrefix+name+other]; ok && both {
+				return nil, fmt.Errorf("module %s: it has both %s and %s", name, suffix, other)
+			}
 		}
 		if name, ok := strings.CutSuffix(rest, suffixA); ok {
 			of(name).a = key

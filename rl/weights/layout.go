@@ -2,6 +2,7 @@ package weights
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -83,6 +84,11 @@ func (l layout) place(m module) (target string, e edit, head bool, err error) {
 		return "", e, false, fmt.Errorf("the matrices A and B have the shapes %v and %v: want [r, in] and [out, r]",
 			a.Shape, b.Shape)
 	}
+	c := l.adapter.config
+	if ranks := append(slices.Collect(maps.Values(c.RankPattern)), c.Rank); !slices.Contains(ranks, a.Shape[0]) {
+		return "", e, false, fmt.Errorf("the matrix A has the shape %v, and %s the rank %d",
+			a.Shape, adapterConfigFile, c.Rank)
+	}
 	e = edit{module: m, rank: a.Shape[0], rows: b.Shape[0], columns: a.Shape[1]}
 	e.scale = l.adapter.config.scale(m.name, e.rank)
 	if target, ok := l.resolve(m.name, ".weight"); ok {
@@ -161,6 +167,9 @@ func (l layout) rowsBefore(stem string, parts []string, at, total, rows int) (in
 			n += b.Shape[0]
 		}
 		return n, true
+	}
+	if len(parts) == 2 && 2*rows != total {
+		return 0, fmt.Errorf("%s have %d rows in all, want %d", strings.Join(parts, ", "), 2*rows, total)
 	}
 	before, known := sum(parts[:at])
 	after, knownAfter := sum(parts[at+1:])

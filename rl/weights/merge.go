@@ -176,6 +176,9 @@ func (m *merger) isZero(module module) (bool, error) {
 	if module.whole != "" {
 		return false, nil
 	}
+	if _, err := m.matrix(module.a); err != nil { // zero times NaN is not zero
+		return false, err
+	}
 	b, err := m.matrix(module.b)
 	return !slices.ContainsFunc(b, func(v float32) bool { return v != 0 }), err
 }

@@ -440,6 +440,7 @@ func TestRefusals(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	base := map[string]array{
 		"model.q.weight": random(r, BFloat16, 4, 3), "model.experts.down_proj": random(r, Float32, 2, 4, 4),
+		"model.gate_up_proj.weight": random(r, Float32, 8, 3),
 	}
 	lora := func(module string, out, in int) map[string]array {
 		return map[string]array{module + suffixA: random(r, Float32, 2, in), module + suffixB: random(r, Float32, out, 2)}
@@ -454,6 +455,8 @@ func TestRefusals(t *testing.T) {
 	plain := lora("model.q", 4, 3)
 	nan := random(r, Float32, 4, 2)
 	nan.values[3] = float32(math.NaN())
+	nanA := random(r, Float32, 2, 3)
+	nanA.values[5] = float32(math.NaN())
 	large := random(r, Float32, 4, 2)
 	large.values[0] = 3e38
 	for name, c := range map[string]struct {
@@ -467,6 +470,15 @@ func TestRefusals(t *testing.T) {
 		"a whole weight of another shape": {want: "module model.q: its whole weight has the shape [3 4], and the base's",
 			f: fixture{lora: config(`"modules_to_save": ["q"]`),
 				add: map[string]array{"model.q.weight": random(r, Float32, 3, 4)}}},
+		"another rank": {f: fixture{lora: `{"r": 4, "lora_alpha": 8}`},
+			want: "module model.q: the matrix A has the shape [2 3], and adapter_config.json the rank 4"},
+		"more than its half of a fused projection": {f: fixture{add: lora("model.up_proj", 5, 3)},
+			want: "in the tensor model.gate_up_proj.weight: gate_proj, up_proj have 10 rows in all, want 8"},
+		"a pair of both kinds": {want: "module model.q: it has both .lora_A.weight and .lora_embedding_A",
+			f: fixture{add: with(lora("model.q", 4, 3), "model.q"+suffixEmbedA, random(r, Float32, 2, 3))}},
+		"no number times zero": {f: fixture{add: map[string]array{"model.q" + suffixA: nanA,
+			"model.q" + suffixB: {dtype: Float32, shape: []int{4, 2}, values: make([]float32, 8)}}},
+			want: "adapter's tensor base_model.model.model.q.lora_A.weight is not finite"},
 		"half a pair": {f: fixture{add: map[string]array{"model.q" + suffixA: random(r, Float32, 2, 3)}},
 			want: "module model.q: want lora_A and lora_B"},
 		"an unknown key": {f: fixture{add: with(lora("model.q", 4, 3), "model.q.bias", random(r, Float32, 4))},
