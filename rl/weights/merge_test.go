@@ -356,8 +356,8 @@ func TestUntie(t *testing.T) {
 	}
 }
 
-// Where the base shares its output layer and has a copy of it all the same, as Qwen3-0.6B has, the copy counts from then
-// on; one that differs is refused, since programs read either. The layer of a model of pictures and text has a prefix.
+// Where the base shares its output layer and has a copy of it all the same, the copy counts from then on; one that
+// differs is refused, since programs read either. The layer of a model of pictures and text has a prefix.
 func TestUntieCopy(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(11, 12))
@@ -467,7 +467,7 @@ func TestRefusals(t *testing.T) {
 		"an unknown module": {f: fixture{add: lora("model.k", 4, 3)}, want: "module model.k: the base has no tensor for it"},
 		"another shape": {f: fixture{add: lora("model.q", 5, 3)},
 			want: "module model.q: its product has the shape [5 3], and the base's tensor [4 3]"},
-		"a whole weight of another shape": {want: "module model.q: its whole weight has the shape [3 4], and the base's",
+		"a whole weight of another shape": {want: "module model.q: its whole weight has the shape [3 4], and the base",
 			f: fixture{lora: config(`"modules_to_save": ["q"]`),
 				add: map[string]array{"model.q.weight": random(r, Float32, 3, 4)}}},
 		"another rank": {f: fixture{lora: `{"r": 4, "lora_alpha": 8}`},
