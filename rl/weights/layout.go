@@ -40,6 +40,8 @@ type layout struct {
 	adapter *adapter
 	// family is the base's model_type.
 	family string
+	// rows are those of projections that the base may keep in one tensor, as far as its configuration says.
+	rows map[string]int
 }
 
 // prefixes are the names of a language model within others: what an adapter calls model, a base of pictures and text
@@ -156,17 +158,22 @@ func (l layout) fused(name string, e *edit) (string, bool, error) {
 	return "", false, nil
 }
 
-// rowsBefore is the first row of a part. The sizes of the others are those of their own adapters.
+// rowsBefore is the first row of a part. The sizes of the others are those of their own adapters, or of the base.
 func (l layout) rowsBefore(stem string, parts []string, at, total, rows int) (int, error) {
 	sum := func(parts []string) (n int, known bool) {
 		for _, part := range parts {
-			b, ok := l.adapter.tensors[adapterPrefix+stem+part+suffixB]
-			if !ok || len(b.Shape) != 2 {
+			if b, ok := l.adapter.tensors[adapterPrefix+stem+part+suffixB]; ok && len(b.Shape) == 2 {
+				n += b.Shape[0]
+			} else if l.rows[part] > 0 {
+				n += l.rows[part]
+			} else {
 				return 0, false
 			}
-			n += b.Shape[0]
 		}
 		return n, true
+	}
+	if want := l.rows[parts[at]]; want > 0 && rows != want {
+		return 0, fmt.Errorf("%s has %d rows, and by %s %d", parts[at], rows, configName, want)
 	}
 	if len(parts) == 2 && 2*rows != total {
 		return 0, fmt.Errorf("%s have %d rows in all, want %d", strings.Join(parts, ", "), 2*rows, total)

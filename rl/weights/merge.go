@@ -122,7 +122,7 @@ type merger struct {
 
 // makePlan finds the tensors that the modules of the adapter change, and counts the modules.
 func (m *merger) makePlan() (plan, error) {
-	l := layout{base: m.base.tensors, adapter: m.adapter, family: m.base.family}
+	l := layout{base: m.base.tensors, adapter: m.adapter, family: m.base.family, rows: m.base.attention()}
 	p := plan{edits: map[string][]edit{}}
 	embedding, _ := l.embedding()
 	headTensor, separate := l.resolve(headName, ".weight")

@@ -184,6 +184,11 @@ func TestLayouts(t *testing.T) {
 			more:  []string{"model.a.q_proj", "model.a.v_proj"},
 			index: func(i, j int) []int { return []int{out + i, j} },
 		},
+		"a part of a fused projection, alone": {
+			module: "model.a.k_proj", target: "model.a.qkv_proj.weight", shape: []int{4 * out, in},
+			config: `{"model_type": "phi3", "num_attention_heads": 2, "hidden_size": 8, "num_key_value_heads": 1}`,
+			index:  func(i, j int) []int { return []int{2*out + i, j} },
+		},
 		"the last part of a fused projection, alone": {
 			module: "model.a.up_proj", target: "model.a.gate_up_proj.weight", shape: []int{2 * out, in},
 			index: func(i, j int) []int { return []int{out + i, j} },
@@ -440,7 +445,7 @@ func TestRefusals(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	base := map[string]array{
 		"model.q.weight": random(r, BFloat16, 4, 3), "model.experts.down_proj": random(r, Float32, 2, 4, 4),
-		"model.gate_up_proj.weight": random(r, Float32, 8, 3),
+		"model.gate_up_proj.weight": random(r, Float32, 8, 3), "model.qkv_proj.weight": random(r, Float32, 16, 3),
 	}
 	lora := func(module string, out, in int) map[string]array {
 		return map[string]array{module + suffixA: random(r, Float32, 2, in), module + suffixB: random(r, Float32, out, 2)}
@@ -474,6 +479,9 @@ func TestRefusals(t *testing.T) {
 			want: "module model.q: the matrix A has the shape [2 3], and adapter_config.json the rank 4"},
 		"more than its half of a fused projection": {f: fixture{add: lora("model.up_proj", 5, 3)},
 			want: "in the tensor model.gate_up_proj.weight: gate_proj, up_proj have 10 rows in all, want 8"},
+		"other rows than its attention has": {f: fixture{add: lora("model.v_proj", 2, 3),
+			config: `{"model_type": "phi3", "num_attention_heads": 2, "head_dim": 4, "num_key_value_heads": 1}`},
+			want: "in the tensor model.qkv_proj.weight: v_proj has 2 rows, and by config.json 4"},
 		"a pair of both kinds": {want: "module model.q: it has both .lora_A.weight and .lora_embedding_A",
 			f: fixture{add: with(lora("model.q", 4, 3), "model.q"+suffixEmbedA, random(r, Float32, 2, 3))}},
 		"no number times zero": {f: fixture{add: map[string]array{"model.q" + suffixA: nanA,

@@ -1,6 +1,7 @@
 package weights
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -96,6 +97,23 @@ func (m *model) text() (part map[string]json.RawMessage) {
 // tied reports whether the output layer is the embedding. Programs then leave out the one that the files may have.
 func (m *model) tied() bool {
 	return string(m.config[tieKey]) == "true" || string(m.text()[tieKey]) == "true"
+}
+
+// attention returns how many rows the projections of attention have, none where the configuration does not say so.
+func (m *model) attention() map[string]int {
+	number := func(key string) (n int) {
+		for _, part := range []map[string]json.RawMessage{m.config, m.text()} {
+			_ = json.Unmarshal(part[key], &n) // it may be absent
+		}
+		return n
+	}
+	heads := number("num_attention_heads")
+	if heads <= 0 {
+		return nil
+	}
+	width := cmp.Or(number("head_dim"), number("hidden_size")/heads)
+	shared := width * cmp.Or(number("num_key_value_heads"), heads)
+	return map[string]int{"q_proj": width * heads, "k_proj": shared, "v_proj": shared}
 }
 
 // same reports whether two tensors have the same values.
