@@ -243,7 +243,7 @@ func (a Algorithm) Resolve() (rl.Algorithm, error) {
 // comparable refuses groups of one with a baseline that needs siblings.
 func (c *Config) comparable() error {
 	b := c.Algorithm.resolved.Baseline
-	if c.Rollouts.Group > 1 || b == rl.NoBaseline {
+	if c.Rollouts.Group != 1 || b == rl.NoBaseline {
 		return nil
 	}
 	return fmt.Errorf("rollouts.group is 1, and the baseline %s compares a rollout with its siblings; "+

@@ -51,11 +51,30 @@ func (l Latencies) WithDefaults() Latencies {
 	return l
 }
 
+// MaxLatency is the longest time that anything takes in a simulated cluster, maxTurns the most turns of a rollout: times
+// and memory have an end.
+const (
+	MaxLatency = Duration(10_000 * time.Hour)
+	maxTurns   = 10_000
+)
+
 func (l *Latencies) validate() error {
 	if l == nil {
 		return nil
 	}
-	if d := l.WithDefaults(); d.MinTurns < 1 || d.MaxTurns < d.MinTurns {
+	d := l.WithDefaults()
+	for key, v := range map[string]Duration{
+		"model": d.Model, "tool": d.Tool, "timeout": d.Timeout, "start": d.Start, "grading": d.Grading, "update": d.Update,
+		"publish": d.Publish, "checkpoint": d.Checkpoint,
+	} {
+		if v > MaxLatency {
+			return fmt.Errorf("simulate.%s is %s: want at most %s", key, time.Duration(v), time.Duration(MaxLatency))
+		}
+	}
+	if d.MaxTurns > maxTurns {
+		return fmt.Errorf("simulate.max_turns is %d: want at most %d", d.MaxTurns, maxTurns)
+	}
+	if d.MinTurns < 1 || d.MaxTurns < d.MinTurns {
 		return fmt.Errorf("simulate.min_turns is %d and simulate.max_turns %d: want 1 <= min_turns <= max_turns", d.MinTurns,
 			d.MaxTurns)
 	}

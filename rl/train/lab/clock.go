@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -38,11 +39,16 @@ func (c *clock) until(ctx context.Context, done func() bool) (time.Duration, err
 			return 0, errors.New("it would wait for ever: nothing is left to happen")
 		}
 		next := heap.Pop(&c.coming).(moment)
-		c.now = next.at
+		if c.now = next.at; c.now > horizon {
+			return 0, fmt.Errorf("the run takes more than %.0f years", horizon.Hours()/24/365)
+		}
 		next.do()
 	}
 	return c.now - start, nil
 }
+
+// horizon is when simulated time ends: a single latency, at most config.MaxLatency, fits in a Duration after it.
+const horizon = time.Duration(1) << 62
 
 // moments is a heap of what is to happen, the next first.
 type moments []moment
@@ -69,8 +75,9 @@ type gate struct {
 	in      int
 	peak    int
 	waiting []func()
-	// sum is the time that all together were in it until since, idle the time that places were free.
-	sum, idle, since time.Duration
+	// sum is the time that all together were in it until since, in seconds, idle the time that places were free.
+	sum         float64
+	idle, since time.Duration
 }
 
 // enter calls do as soon as there is room, which do has until leave is called.
@@ -95,7 +102,7 @@ func (g *gate) leave() {
 
 func (g *gate) change(n int) {
 	passed := g.clock.now - g.since
-	g.sum += time.Duration(g.in) * passed
+	g.sum += float64(g.in) * passed.Seconds()
 	if g.in < g.limit {
 		g.idle += passed
 	}
@@ -112,5 +119,5 @@ type Use struct {
 // use returns the use of the gate until now.
 func (g *gate) use() Use {
 	g.change(0)
-	return Use{Mean: g.sum.Seconds() / g.clock.now.Seconds(), Peak: g.peak}
+	return Use{Mean: g.sum / g.clock.now.Seconds(), Peak: g.peak}
 }

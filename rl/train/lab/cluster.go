@@ -123,7 +123,7 @@ func draw(l config.Latencies, j run.Job) *rollout {
 
 // lognormal draws a time from the lognormal distribution with the given mean and sigma.
 func lognormal(r *rand.Rand, mean config.Duration, sigma float64) time.Duration {
-	return time.Duration(float64(mean) * math.Exp(sigma*r.NormFloat64()-sigma*sigma/2))
+	return time.Duration(min(float64(mean)*math.Exp(sigma*r.NormFloat64()-sigma*sigma/2), float64(config.MaxLatency)))
 }
 
 // engine is what samples and, in lockstep, the trainer on the same GPUs: then it gathers what waits, samples until the

@@ -43,7 +43,7 @@ type sums struct {
 	ended                      []time.Duration // of each step
 	started, trained           int
 	startedTurns, trainedTurns int
-	work                       time.Duration
+	work                       float64 // in seconds: those of many workers together do not fit in a Duration
 	waited, validating, saving time.Duration
 	check                      time.Duration
 	staleness, taken, oldest   int
@@ -97,7 +97,8 @@ func (s *schedule) step(ctx context.Context, step int) error {
 // ahead admits the groups that the next update may learn from, and those after it up to the staleness.
 func (s *schedule) ahead() {
 	r := s.config.Rollouts
-	for limit := min(s.updates+1+r.MaxStaleness, s.config.Steps) * r.Tasks; s.admitted < limit; s.admitted++ {
+	steps := min(s.updates+1+min(r.MaxStaleness, s.config.Steps), s.config.Steps)
+	for ; s.admitted < steps*r.Tasks; s.admitted++ {
 		g, number := &group{left: r.Group}, s.admitted
 		s.groups = append(s.groups, g)
 		for i := range r.Group {
@@ -113,7 +114,7 @@ func (s *schedule) roll(g *group, j run.Job) {
 	s.play(j, &s.workers, func(r *rollout, graded bool) {
 		s.sums.started++
 		s.sums.startedTurns += r.turns
-		s.sums.work += r.needed
+		s.sums.work += r.needed.Seconds()
 		if graded {
 			g.trained++
 			g.turns += r.turns

@@ -17,7 +17,8 @@ type Simulated struct {
 	Steps int
 	// Step is the mean time of a step after the first 2 (MaxStaleness + 1), in which workers and trainer start idle, with
 	// validations and checkpoints. Ideal is what it would be without any waiting: the maximum of the time that rollouts
-	// need, divided by the number of workers, and the trainer's time; their sum if the trainer's GPUs sample.
+	// need, divided by the number of workers, and the trainer's time for all of them, in all epochs; their sum
+	// if the trainer's GPUs sample.
 	Step, Ideal time.Duration
 	// Check is how long the soundness of the training tasks is checked before the first step; 0 if it is not. Total is all
 	// of the run after it.
@@ -97,6 +98,11 @@ func Simulate(ctx context.Context, c config.Config, m *Measured) (Simulated, err
 	if err := s.takeSteps(ctx); err != nil {
 		return Simulated{}, fmt.Errorf("simulate: %w", err)
 	}
+	if s.sums.trained == 0 {
+		return Simulated{}, fmt.Errorf("simulate: no rollout is graded: each takes longer than %s; to fix: a longer "+
+			"environment.timeout or simulate.timeout, or shorter times for simulate.model and simulate.tool",
+			time.Duration(s.latencies.Timeout))
+	}
 	return s.result(), nil
 }
 
@@ -153,10 +159,11 @@ func (s *schedule) result() Simulated {
 		MeanStaleness: quotient(sums.staleness, sums.taken),
 		Turns:         quotient(sums.trainedTurns, sums.trained) / quotient(sums.startedTurns, sums.started),
 	}
-	if first := warmUp(r.MaxStaleness) - 1; first+1 < n {
+	if first := warmUp(min(r.MaxStaleness, n)) - 1; first+1 < n {
 		out.Step = (sums.ended[n-1] - sums.ended[first]) / time.Duration(n-1-first)
 	}
-	work, update := sums.work/time.Duration(n*r.Workers), time.Duration(l.Update+l.Publish)
+	work := seconds(sums.work / float64(n*r.Workers))
+	update := time.Duration(s.config.Optimizer.Epochs)*time.Duration(l.Update) + time.Duration(l.Publish)
 	out.Ideal = max(work, update)
 	if l.Colocated {
 		out.Ideal = work + update

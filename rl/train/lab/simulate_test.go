@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"deepswe/rl/train/builtin"
@@ -71,4 +72,33 @@ checkpoint: {every: 100}
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Figures stay finite and meaningful with odd settings, or the error says what is wrong.
+func TestOddClusters(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string][]string{
+		"any staleness": {"rollouts.max_staleness=4611686018427387904"},
+		"slow trainer":  {"simulate.update=9000h"},
+		"four epochs":   {"optimizer.epochs=4", "rollouts.max_staleness=2"},
+		"heavy tail":    {"simulate.model=9000h", "simulate.model_sigma=5", "simulate.min_turns=1", "simulate.max_turns=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Simulate(t.Context(), heavy(t, set...), nil)
+			share := s.Ideal.Seconds() / s.Step.Seconds()
+			if err != nil || !(share > 0 && share < 1.02) || s.WaitTrainer < 0 || !(s.Started >= 1 && s.Started < 1e6) ||
+				!(s.Sandboxes.Mean >= 0 && s.Sandboxes.Mean <= 512) {
+				t.Errorf("%v, %.3f of the ideal\n%s", err, share, s)
+			}
+		})
+	}
+	_, err := Simulate(t.Context(), heavy(t, "simulate.timeout=1ms"), nil)
+	if err == nil || !strings.Contains(err.Error(), "longer environment.timeout") {
+		t.Errorf("a limit that no rollout keeps: %v", err)
+	}
+	c := heavy(t, "simulate.update=9000h", "steps=1000000", "rollouts.tasks=1", "rollouts.group=2")
+	if _, err := Simulate(t.Context(), c, nil); err == nil || !strings.Contains(err.Error(), "years") {
+		t.Errorf("a run without end: %v", err)
+	}
 }
