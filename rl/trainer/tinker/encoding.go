@@ -73,8 +73,13 @@ func (c *Client) reads(ctx context.Context, e encoding) (bool, error) {
 		return false, err
 	}
 	a, err := c.ask(ctx, path, body)
-	// TuFT accepts the request, which fails later. A server that cannot read it may answer with an internal error.
-	return err == nil && (a.status < 300 || a.status == http.StatusNotFound), err
+	if err != nil || a.status == http.StatusNotFound {
+		return err == nil, err
+	}
+	// TuFT accepts the request, which fails later. A server that cannot read it may answer with an internal error, and a
+	// proxy before it with a page of its own.
+	var reply accepted
+	return a.status < 300 && json.Unmarshal(a.body, &reply) == nil && reply.Request != "", nil
 }
 
 // ask posts a request that changes nothing until there is an answer of the server's own, whatever it is.

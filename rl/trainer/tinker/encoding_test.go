@@ -42,6 +42,24 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
+// A page with status 200 does not say that the server reads protobuf.
+func TestEncodingBehindAPageWithStatus200(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	proxy := trainertest.NewProxy(t, s.URL())
+	proxy.Inject("forward", trainertest.ProxyFault{Status: 200, Text: "<html>"})
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: proxy.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Probe(t.Context(), tinker.ModelOptions{Base: s.Base(), Rank: 8}); err != nil {
+		t.Error(err)
+	}
+	if left := proxy.Waiting(); len(left) > 0 {
+		t.Errorf("%v was not asked for", left)
+	}
+}
+
 // Requests are as large as the server says, or else as it proves to take. A row that is too large for it names the
 // setting.
 func TestLimitsOfRequests(t *testing.T) {
