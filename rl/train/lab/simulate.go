@@ -17,8 +17,8 @@ type Simulated struct {
 	Steps int
 	// Step is the mean time of a step after the first 2 (MaxStaleness + 1), in which workers and trainer start idle, with
 	// validations and checkpoints. Ideal is what it would be without any waiting: the maximum of the time that rollouts
-	// need, divided by the number of workers, and the trainer's time for all of them, in all epochs; their sum
-	// if the trainer's GPUs sample.
+	// need, divided by the number of workers, and the trainer's time for those that it learns from, in all epochs;
+	// their sum if the trainer's GPUs sample.
 	Step, Ideal time.Duration
 	// Check is how long the soundness of the training tasks is checked before the first step; 0 if it is not. Total is all
 	// of the run after it.
@@ -163,7 +163,8 @@ func (s *schedule) result() Simulated {
 		out.Step = (sums.ended[n-1] - sums.ended[first]) / time.Duration(n-1-first)
 	}
 	work := seconds(sums.work / float64(n*r.Workers))
-	update := time.Duration(s.config.Optimizer.Epochs)*time.Duration(l.Update) + time.Duration(l.Publish)
+	learned := quotient(sums.trained*s.config.Optimizer.Epochs, n*r.Tasks*r.Group)
+	update := time.Duration(learned*float64(l.Update)) + time.Duration(l.Publish)
 	out.Ideal = max(work, update)
 	if l.Colocated {
 		out.Ideal = work + update
