@@ -91,14 +91,22 @@ func (e *Error) hint() string {
 		return "; to fix: set " + KeyVariable + " to a key of this server"
 	case e.Operation == "create_model" && strings.Contains(e.Detail, "must be between"):
 		return "; to fix: set trainer.rank to one that the server takes"
-	case e.Operation == "create_model" && strings.Contains(e.Detail, "Maximum number"):
+	case isFull(e):
 		return "; to fix: end other runs; a killed one's model is removed when its session expires, after five minutes"
 	case e.Kind == errLarge:
 		return "; to fix: lower algorithm.max_length, or let the server, or the proxy before it, take larger requests"
+	case e.Kind == errServer && strings.HasPrefix(e.Detail, errGarbled.Error()):
+		return "; to fix: see what answers there: it may be a proxy's page, or another server"
 	case e.Kind == errServer && e.Status >= http.StatusInternalServerError:
 		return "; the server's log says why"
 	}
 	return ""
+}
+
+// isFull reports whether an error says that the server has no room for another model.
+func isFull(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Operation == "create_model" && strings.Contains(e.Detail, "Maximum number")
 }
 
 func (e *Error) Unwrap() []error {

@@ -60,8 +60,14 @@ func (c *Client) wait(ctx context.Context, p promise, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.longest)
 	defer cancel()
 	t := c.newTries()
+	begun, patient := time.Now(), firstWarning
 	var paused time.Time
 	for {
+		if took := time.Since(begun); took > patient {
+			c.log.Warn("the trainer's operation has not ended", "operation", p.operation, "after", took.Round(time.Second),
+				"given up after", c.longest)
+			patient *= 2
+		}
 		a, _, err := c.send(ctx, c.http, http.MethodPost, "retrieve_future", body, min(pollTimeout, c.patience))
 		if ctx.Err() != nil {
 			return p.lost(fmt.Errorf("%s: wait for the result: %w", p.operation, ctx.Err()))
@@ -109,6 +115,9 @@ func (c *Client) alive(ctx context.Context) bool {
 	_, _, err := c.send(ctx, c.http, http.MethodGet, "healthz", content{}, min(healthTimeout, c.patience))
 	return err == nil
 }
+
+// firstWarning is how long an operation takes before there is a warning; each further one comes after twice the time.
+const firstWarning = 5 * time.Minute
 
 // pausedPoll is the time between polls while the account is paused.
 const pausedPoll = 5 * time.Second

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"deepswe/rl"
 )
@@ -33,19 +34,39 @@ func probeRow(trained int) rl.Row {
 	return row
 }
 
+// probeTimeout limits a probe, whose operations are tiny, but the first for which a server compiles.
+const probeTimeout = 20 * time.Minute
+
 // Probe measures how the server behaves, with a model that it creates and unloads. It accumulates sequences of equal
 // gradient once and twice, over one token and over several, and compares the norms of the steps. Each step has a
-// learning rate of 0 and clears the gradient, so that the next model in the same slot is not affected.
+// learning rate of 0 and clears the gradient, so that the next model in the same slot is not affected. A probe that
+// has lost the server, or finds no room on it, is made again within the client's patience.
 func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("it has not ended after %s", probeTimeout))
+	defer cancel()
+	t := c.newTries()
+	for {
+		if p, err = c.probeOnce(ctx, o); err == nil {
+			return p, nil
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%w: %w", cause, err)
+		}
+		repeatable := errors.Is(err, rl.ErrTrainerLost) || isFull(err) // of models that killed clients have left
+		if !repeatable || ctx.Err() != nil || !t.again(ctx, 0) {
+			return p, fmt.Errorf("probe the trainer: %w", err)
+		}
+		c.log.Warn("the trainer could not be probed; it is probed again", "error", err)
+	}
+}
+
+func (c *Client) probeOnce(ctx context.Context, o ModelOptions) (Probe, error) {
 	m, err := c.Create(ctx, o)
 	if err != nil {
-		return p, fmt.Errorf("probe the trainer: %w", err)
+		return Probe{}, err
 	}
 	defer m.Close(ctx)
-	if p, err = m.probe(ctx); err != nil {
-		err = fmt.Errorf("probe the trainer: %w", err)
-	}
-	return p, err
+	return m.probe(ctx)
 }
 
 func (m *Model) probe(ctx context.Context) (p Probe, err error) {

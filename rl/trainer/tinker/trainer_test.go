@@ -181,6 +181,53 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
+// Whatever else answers at the address, the error says so.
+func TestOtherServers(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	for answer, want := range map[string]string{
+		"{}": "trains no model; to fix: see what answers", "<html>": "to fix: see what answers there: it may be a proxy's page",
+	} {
+		proxy := trainertest.NewProxy(t, s.URL())
+		for range 9 {
+			proxy.Inject("get_server_capabilities", trainertest.ProxyFault{Status: 200, Text: answer})
+		}
+		o := options(t, s, tinker.Samplers{}, codec(t), time.Second)
+		client, err := tinker.NewClient(tinker.ClientOptions{URL: proxy.URL, Patience: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		o.Client = client
+		if _, err = tinker.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
+// A probe is made again where the server was lost, or is full of models that nobody drives any more.
+func TestLostProbe(t *testing.T) {
+	t.Parallel()
+	full := trainertest.Fault{Fails: true, Detail: "Maximum number of LoRA adapters (4) reached"}
+	for path, faults := range map[string][]trainertest.Fault{
+		"optim_step":       {{}, {Drop: true}, {Status: 502}, {}, {Drop: true}, {Drop: true}, {Status: 500}, {Drop: true}, {Drop: true}},
+		"forward_backward": {{Drop: true}, {Status: 500, Detail: "no"}},
+		"create_model":     {{Drop: true}, full, full},
+	} {
+		s := trainertest.New(t, trainertest.Options{Language: digits(), MaxModels: 20})
+		s.Inject(path, faults...)
+		o := options(t, s, tinker.Samplers{}, codec(t), 10*time.Second)
+		o.Known = nil
+		trainer, err := tinker.Open(t.Context(), o)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if err := errors.Join(learn(t, trainer), trainer.Close()); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 // Where the reply to a request is lost that creates a model, loads a checkpoint or saves an adapter, it is made anew.
 func TestLostRepliesOfModels(t *testing.T) {
 	t.Parallel()
