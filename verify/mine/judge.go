@@ -289,10 +289,11 @@ var lacks = env.Patterns(
 )
 
 // failure matches lines that say why a program or a compiler gave up.
-var failure = env.Pattern(`^(?:E\s+)?((?:[\w.]*(?:Error|Exception)|(?:fatal )?error(?:\[\w+\])?): .*\S|\S+:\d+:\d+: .*\S)`)
+var failure = env.Pattern(`^(?:E\s+)?((?:[\w.]*(?:Error|Exception)|(?:fatal )?error(?:\[\w+\])?): .*\S|` +
+	`\S+:\d+:\d+: .*\S)`)
 
-// missing returns what a log says is not installed. If it says nothing of the kind, that is its first error, or else its
-// last line.
+// missing returns what a log says is not installed. If it says nothing of the kind, that is its first error, or else
+// its last line.
 func missing(log string) string {
 	last, wrong := "", ""
 	for line := range strings.Lines(log) {

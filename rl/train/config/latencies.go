@@ -51,8 +51,8 @@ func (l Latencies) WithDefaults() Latencies {
 	return l
 }
 
-// MaxLatency is the longest time that anything takes in a simulated cluster, maxTurns the most turns of a rollout: times
-// and memory have an end.
+// MaxLatency is the longest time that anything takes in a simulated cluster, and maxTurns the most turns of a rollout,
+// so that neither times nor memory overflow.
 const (
 	MaxLatency = Duration(10_000 * time.Hour)
 	maxTurns   = 10_000

@@ -66,8 +66,8 @@ func (c *Client) supports(ctx context.Context, base string) (Supported, error) {
 		names = append(names, m.Name)
 	}
 	if len(names) == 0 {
-		return Supported{}, invalidf("get_server_capabilities", "the server trains no model; to fix: see what answers there: "+
-			"it may be another server")
+		return Supported{}, invalidf("get_server_capabilities", "the server trains no model; to fix: see what answers "+
+			"there: it may be another server")
 	}
 	return Supported{}, invalidf("get_server_capabilities", "the server does not train %q; to fix: name the model as it "+
 		"does: %s", base, strings.Join(names, ", "))
