@@ -1,6 +1,12 @@
 package mine
 
-import "testing"
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"deepswe/env"
+)
 
 func TestInstalledAt(t *testing.T) {
 	t.Parallel()
@@ -50,6 +56,34 @@ func TestArchivedAt(t *testing.T) {
 	} {
 		if got := archivedAt(file, []string{"x", "the_lib"}); got != want {
 			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+}
+
+// ended is a sandbox whose commands all end in one way.
+type ended struct {
+	env.Sandbox
+	env.Result
+}
+
+func (e ended) Run(context.Context, env.Command) (env.Result, error) { return e.Result, nil }
+
+// A search that could not look everywhere has not found that there is no copy.
+func TestUnfinishedSearch(t *testing.T) {
+	t.Parallel()
+	for want, r := range map[string]env.Result{
+		"lacks find, awk":   {ExitCode: 127},
+		"took more than":    {TimedOut: true, ExitCode: 143},
+		"more than 64 MB":   {Stdout: env.Output{Size: mostPrinted + 1}},
+		"without a failure": {Stdout: env.Output{Head: []byte("own /a\n"), Size: 7}},
+	} {
+		got, err := printed(t.Context(), ended{Result: r}, env.Command{})
+		if want == "without a failure" {
+			if err != nil || got != "own /a\n" {
+				t.Errorf("%q, %v", got, err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

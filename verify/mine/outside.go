@@ -2,6 +2,7 @@ package mine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -26,8 +27,10 @@ type outside struct {
 // listTimeout limits the search through all files of an environment.
 const listTimeout = 10 * time.Minute
 
-// list prints the files outside of a directory that have one of the names on its input, and those that match.
+// list prints the files outside of a directory that have one of the names on its input, and those that match. Without
+// the programs that it and the search need, nothing would be found.
 const list = `export LC_ALL=C; cat >/tmp/names
+for one in find awk sed grep xargs; do command -v $one >/dev/null || exit 127; done
 all() { find / \( -path /proc -o -path /sys -o -path /dev -o -path %s \) -prune -o -type f "$@" -print 2>/dev/null; }
 all | awk -F/ 'FILENAME == "/tmp/names" { names[$0]; next } $NF in names { print "named " $0 }' /tmp/names -
 all \( %s \) | sed 's/^/own /'`
@@ -109,6 +112,9 @@ func printed(ctx context.Context, sb env.Sandbox, c env.Command) (string, error)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("look for copies of the change: %w", err)
+	case r.ExitCode == 127:
+		return "", errors.New("look for copies of the change: the sandbox lacks find, awk, sed, grep or xargs; to fix: " +
+			"an --image that has them")
 	case r.TimedOut:
 		return "", fmt.Errorf("look for copies of the change: the search took more than %s", c.Timeout)
 	case r.Stdout.Size > mostPrinted:
