@@ -43,10 +43,12 @@ type Evaluator struct {
 	// Variants is the number of patches with a reward for each one whose tests also run with other values in them (see
 	// [Variants]); 0 means none.
 	Variants int
+	// Seed determines which tests are wrong, and how. 0 draws another one for each evaluation; any other number is for
+	// patches whose authors do not try to guess, such as reference solutions.
+	Seed uint64
 
 	references sync.Map // of *reference, by the tasks' keys
 	maxLog     int      // for tests; 0 means the constant of that name
-	seed       uint64   // for tests; 0 means random
 }
 
 // Status is the outcome of an evaluation.
@@ -159,20 +161,19 @@ func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 
 // ladder returns the ladder at its foot.
 func (e *Evaluator) ladder(t env.Task, patch []byte) *ladder {
-	seed := e.seed
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
 	evidence := e.Evidence
 	if e.Canary == CanaryNever {
 		evidence = NoEvidence
 	}
 	return &ladder{
 		run: e.runTrial, task: t, patch: patch, mode: e.Canary, evidence: evidence, odds: e.Odds, limit: e.limit(t),
-		ref: e.reference(t), seed: seed,
+		ref: e.reference(t), seed: e.draw(),
 		c: &Confirmation{GoldUnknown: t.Tests.GoldPatch == "", Earned: []string{}, Evidence: NoEvidence},
 	}
 }
+
+// draw returns the seed of one evaluation.
+func (e *Evaluator) draw() uint64 { return cmp.Or(e.Seed, rand.Uint64()) }
 
 func (e *Evaluator) limit(t env.Task) time.Duration {
 	return cmp.Or(max(e.Timeout, 0), max(t.Tests.Timeout, 0), EvaluationTimeout)

@@ -205,7 +205,7 @@ func TestLadder(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20) {
-				w, e := newWorld(tc.says), &Evaluator{seed: seed + 1}
+				w, e := newWorld(tc.says), &Evaluator{Seed: seed + 1}
 				if tc.change != nil {
 					tc.change(w, e)
 				}
@@ -239,7 +239,7 @@ func TestLadderWithoutWithheldFiles(t *testing.T) {
 	t.Parallel()
 	for _, withheld := range [][]Withheld{nil, {{"lib/units.json", "tests", Original}}} {
 		values := map[string]string{"test_one": "10", "test_two": "20", "test_three": "30", "test_kept": `"kept"`}
-		w, e := newWorld(honest), &Evaluator{seed: 1}
+		w, e := newWorld(honest), &Evaluator{Seed: 1}
 		w.record = "/tmp/record"
 		w.got = func(name string) string {
 			gold := string(w.runs[len(w.runs)-1].patch) == w.task.Tests.GoldPatch
@@ -264,7 +264,7 @@ func TestLadderWithoutWithheldFiles(t *testing.T) {
 func TestLadderPassesErrorsOn(t *testing.T) {
 	t.Parallel()
 	for broken := 1; broken <= 3; broken++ {
-		w, e := newWorld(honest), &Evaluator{seed: 1}
+		w, e := newWorld(honest), &Evaluator{Seed: 1}
 		w.broken, w.task.Tests.FailToPass = broken, w.task.Tests.FailToPass[:2]
 		l := e.ladder(w.task, []byte("a patch"))
 		l.run = w.run
@@ -277,7 +277,7 @@ func TestLadderPassesErrorsOn(t *testing.T) {
 // The runs end, even if a sandbox shows fewer tests than the one before, and so asks for fewer runs.
 func TestLadderEnds(t *testing.T) {
 	t.Parallel()
-	w, e := newWorld(honest), &Evaluator{seed: 1, Training: true}
+	w, e := newWorld(honest), &Evaluator{Seed: 1, Training: true}
 	l := e.ladder(w.task, []byte("a patch"))
 	l.run = func(ctx context.Context, t *trial) error {
 		err := w.run(ctx, t)
@@ -310,7 +310,7 @@ func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 			const games = 300
 			r, wins := rand.New(rand.NewPCG(uint64(tc.n), 1)), 0
 			for range games {
-				e := &Evaluator{seed: r.Uint64(), Training: tc.training}
+				e := &Evaluator{Seed: r.Uint64(), Training: tc.training}
 				won, odds := play(t, tc.n, tc.forged, e, func(run int) bool { return run > 0 }) // it knows which run is the first
 				if won && odds != tc.odds {
 					t.Fatalf("the verdict says 1 in %v, want %v", odds, tc.odds)
@@ -440,7 +440,7 @@ func play(t *testing.T, n, forged int, e *Evaluator, takesForWrong func(run int)
 func TestLadderGivesASlowFixTime(t *testing.T) {
 	t.Parallel()
 	for _, training := range []bool{false, true} {
-		w, e := newWorld(honest), &Evaluator{seed: 1, Training: training}
+		w, e := newWorld(honest), &Evaluator{Seed: 1, Training: training}
 		l := e.ladder(w.task, []byte("a patch"))
 		l.run = w.run
 		if err := l.climb(t.Context(), e.checks(w.task, l.patch)); err != nil || l.v.Reward != 1 {
@@ -494,7 +494,7 @@ func TestCost(t *testing.T) {
 				w.got = func(name string) string { return map[bool]string{true: values[name], false: "0"}[works()] }
 				grade := func(which string) Evaluation {
 					patch = which
-					e.seed++
+					e.Seed++
 					l := e.ladder(w.task, []byte(patch))
 					l.run = w.run
 					err := l.climb(t.Context(), e.checks(w.task, l.patch))

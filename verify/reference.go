@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -57,7 +56,7 @@ func (e *Evaluator) reference(t env.Task) *reference {
 	known, _ := e.references.LoadOrStore(e.Key(t, nil), &reference{referred: referred{
 		tried: map[string]bool{}, mixtures: map[string]bool{}, unplain: map[unplainPass]bool{},
 		found:    findings{passed: map[string]string{}, other: map[string]string{}},
-		tampered: map[string]string{}, seed: rand.Uint64(), unsuited: map[string]bool{},
+		tampered: map[string]string{}, seed: e.draw(), unsuited: map[string]bool{},
 	}})
 	return known.(*reference)
 }
