@@ -155,7 +155,7 @@ func (t *trial) loaded(ctx context.Context, files map[string]file, r *allowlist.
 	return nil
 }
 
-// sourcesWith returns the files of the repository that have a line which a query finds and loads wants.
+// sourcesWith returns the files of the repository with a line that matches the query and that loads accepts.
 func (t *trial) sourcesWith(
 	ctx context.Context, q env.Query, loads func(source, line string) bool,
 ) (sources []string, err error) {

@@ -41,7 +41,7 @@ type pattern struct {
 	alpha float64
 }
 
-// patterns are in the order of the file, because PEFT takes the first that matches.
+// patterns keep the order of the file, because PEFT takes the first one that matches.
 type patterns []pattern
 
 func (p *patterns) UnmarshalJSON(data []byte) error {

@@ -92,7 +92,7 @@ func (l layout) place(m module) (target string, e edit, head bool, err error) {
 			a.Shape, adapterConfigFile, c.Rank)
 	}
 	e = edit{module: m, rank: a.Shape[0], rows: b.Shape[0], columns: a.Shape[1]}
-	e.scale = l.adapter.config.scale(m.name, e.rank)
+	e.scale = c.scale(m.name, e.rank)
 	if target, ok := l.resolve(m.name, ".weight"); ok {
 		return target, e, false, e.fit(l.base[target].Shape, m.embedded || l.adapter.config.FanInFanOut)
 	}

@@ -93,8 +93,11 @@ func (m *Miner) hide(ctx context.Context, c history.Candidate, d *history.Draft)
 	}
 	for {
 		file, dir, err := m.exposed(ctx, *t, files, lines, names)
-		if err != nil || file == "" {
-			return "", err
+		if err != nil {
+			return "", fmt.Errorf("look for copies of the change: %w", err)
+		}
+		if file == "" {
+			return "", nil
 		}
 		shown := func(name string) bool { return strings.HasPrefix(dir, path.Join(t.Dir, name)+"/") }
 		own := strings.HasPrefix(dir, t.Dir+"/") && !slices.ContainsFunc(t.Shows, shown)
@@ -115,7 +118,7 @@ func (m *Miner) exposed(
 	s.Run, s.Prepare, s.Grading = m.name(), t.Prepare, true
 	sb, err := m.Provider.Start(ctx, s)
 	if err != nil {
-		return "", "", fmt.Errorf("look for copies of the change: %w", err)
+		return "", "", err
 	}
 	defer func() { err = errors.Join(err, sb.Close(context.WithoutCancel(ctx))) }()
 	matches, all, err := m.similar(ctx, sb, t, files, lines, names)
@@ -131,8 +134,8 @@ func (m *Miner) exposed(
 	return file, archivedAt(file, names), nil
 }
 
-// similar returns what the files in a task's sandbox have of the lines, as file:line in the order of the files, and the
-// archives to look into.
+// similar returns the lines that files in a task's sandbox contain, as file:line and sorted by file, and the archives to
+// search.
 func (m *Miner) similar(
 	ctx context.Context, sb env.Sandbox, t env.Task, files, lines, names []string,
 ) (matches, all []string, err error) {
@@ -142,11 +145,11 @@ func (m *Miner) similar(
 	}
 	list := []byte(strings.Join(append(o.like(files), ""), "\x00"))
 	if _, err := sb.Write(ctx, "/tmp/outside", list, env.WriteOptions{}); err != nil {
-		return nil, nil, fmt.Errorf("look for copies of the change: %w", err)
+		return nil, nil, err
 	}
 	matching := ofProject(names)
 	for _, name := range bases(files) {
-		matching += " -o -name " + env.ShellQuote(name) + " -size -2000k"
+		matching += " -o -name " + env.ShellQuote(name) + sourceSize
 	}
 	dir := env.ShellQuote(t.Dir)
 	output, err := printed(ctx, sb, env.Command{
@@ -168,7 +171,7 @@ func (m *Miner) similar(
 
 // copyIn returns the path of a file with a copy of a change of n lines; empty if there is none. A copy has at least
 // half of the lines. The files of an installed package count together, and all others each by itself. The matches have
-// the form file:line, and the order of the files.
+// the form file:line and are sorted by file.
 func copyIn(matches []string, n int) string {
 	first, has := map[string]string{}, map[string]map[string]bool{}
 	for _, found := range matches {
@@ -193,7 +196,7 @@ func unpack(ctx context.Context, sb env.Sandbox, all, lines []string) (string, e
 			continue // as for the agent
 		}
 		if err != nil {
-			return "", fmt.Errorf("look for copies of the change in %s: %w", file, err)
+			return "", fmt.Errorf("read %s: %w", file, err)
 		}
 		if size += len(data); i >= mostArchives || info.Size > largestArchive || size > mostArchived ||
 			holdsCopy(data, lines) {

@@ -292,8 +292,8 @@ var lacks = env.Patterns(
 var failure = env.Pattern(`^(?:E\s+)?((?:[\w.]*(?:Error|Exception)|(?:fatal )?error(?:\[\w+\])?): .*\S|` +
 	`\S+:\d+:\d+: .*\S)`)
 
-// missing returns what a log says is not installed. If it says nothing of the kind, that is its first error, or else
-// its last line.
+// missing returns the name of what a log reports as not installed. If it reports nothing of the kind, missing returns
+// its first error, or else its last line.
 func missing(log string) string {
 	last, wrong := "", ""
 	for line := range strings.Lines(log) {

@@ -93,11 +93,14 @@ func changedBy(candidates []history.Candidate) []string {
 	return bases(files)
 }
 
+// sourceSize is find's test of a size that sources have.
+const sourceSize = " -size -2000k"
+
 // ofProject returns the tests of find for what is below directories with one of the names, and for their archives.
 func ofProject(names []string) string {
 	var tests []string
 	for _, name := range names {
-		tests = append(tests, "-path "+env.ShellQuote("*/"+name+"[@/-]*")+" -size -2000k", ofPackage(name))
+		tests = append(tests, "-path "+env.ShellQuote("*/"+name+"[@/-]*")+sourceSize, ofPackage(name))
 	}
 	return strings.Join(tests, " -o ")
 }
@@ -111,14 +114,13 @@ func printed(ctx context.Context, sb env.Sandbox, c env.Command) (string, error)
 	r, err := sb.Run(ctx, c)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("look for copies of the change: %w", err)
+		return "", err
 	case r.ExitCode == 127:
-		return "", errors.New("look for copies of the change: the sandbox lacks find, awk, sed, grep or xargs; to fix: " +
-			"an --image that has them")
+		return "", errors.New("the sandbox lacks find, awk, sed, grep or xargs; to fix: an --image that has them")
 	case r.TimedOut:
-		return "", fmt.Errorf("look for copies of the change: the search took more than %s", c.Timeout)
+		return "", fmt.Errorf("the search took more than %s", c.Timeout)
 	case r.Stdout.Size > mostPrinted:
-		return "", fmt.Errorf("look for copies of the change: there are more than %d MB of similar files", mostPrinted>>20)
+		return "", fmt.Errorf("there are more than %d MB of similar files", mostPrinted>>20)
 	}
 	return string(r.Stdout.Head), nil
 }

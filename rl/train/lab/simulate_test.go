@@ -95,7 +95,7 @@ func TestOddClusters(t *testing.T) {
 	}
 	_, err := Simulate(t.Context(), heavy(t, "simulate.timeout=1ms"), nil)
 	if err == nil || !strings.Contains(err.Error(), "longer environment.timeout") {
-		t.Errorf("a limit that no rollout keeps: %v", err)
+		t.Errorf("a time limit that every rollout exceeds: %v", err)
 	}
 	c := heavy(t, "simulate.update=9000h", "steps=1000000", "rollouts.tasks=1", "rollouts.group=2")
 	if _, err := Simulate(t.Context(), c, nil); err == nil || !strings.Contains(err.Error(), "years") {

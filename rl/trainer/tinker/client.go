@@ -242,7 +242,7 @@ func (c *Client) call(ctx context.Context, path string, in, out any, repeatable 
 // request is call for any method and an encoded body.
 func (c *Client) request(ctx context.Context, method, path string, body content, out any, repeatable bool) error {
 	h, limit := c.http, c.callLimit()
-	if !repeatable { // it is tried once, and to give up early would lose its result
+	if !repeatable { // there is no second try, so giving up early would lose the result
 		h, limit = c.once, max(limit, c.patience)
 	}
 	t := c.newTries()

@@ -76,8 +76,8 @@ func (c *Client) reads(ctx context.Context, e encoding) (bool, error) {
 	if err != nil || a.status == http.StatusNotFound {
 		return err == nil, err
 	}
-	// TuFT accepts the request, which fails later. A server that cannot read it may answer with an internal error, and a
-	// proxy before it with a page of its own.
+	// TuFT accepts the request, and the operation fails later. A server that cannot read the request may answer with an
+	// internal error, and a proxy in front of it with a page of its own.
 	var reply accepted
 	return a.status < 300 && json.Unmarshal(a.body, &reply) == nil && reply.Request != "", nil
 }

@@ -181,7 +181,7 @@ func TestLostReplies(t *testing.T) {
 	}
 }
 
-// Whatever else answers at the address, the error says so.
+// The error says if something other than a trainer answers at the address.
 func TestOtherServers(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})

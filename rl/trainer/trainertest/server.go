@@ -32,9 +32,9 @@ type Options struct {
 	Sums bool
 	// Dedups recognises a request that is sent twice, as SkyRL's source does and its release of 0.3.0 does not.
 	Dedups bool
-	// TuFT makes it behave as TuFT's server does. The operations on a model are numbered without repetitions, and
-	// without gaps but for one that has failed just before. Failed operations have the status 422, adapters are files,
-	// and a model that is unloaded takes its checkpoints with it.
+	// TuFT makes it behave as TuFT's server does. Operations on a model must have consecutive sequence numbers, and only
+	// the number of an operation that has just failed may be skipped. A failed operation is reported with status 422,
+	// adapters are local files, and unloading a model deletes its checkpoints.
 	TuFT bool
 	Wire Wire
 	// Uncompressed makes the server refuse compressed bodies.
