@@ -134,8 +134,8 @@ func (m *Miner) exposed(
 	return file, archivedAt(file, names), nil
 }
 
-// similar returns the lines that files in a task's sandbox contain, as file:line and sorted by file, and the archives to
-// search.
+// similar returns the lines that files in a task's sandbox contain, as file:line and sorted by file, and the archives
+// to search.
 func (m *Miner) similar(
 	ctx context.Context, sb env.Sandbox, t env.Task, files, lines, names []string,
 ) (matches, all []string, err error) {
