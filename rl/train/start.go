@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"deepswe/agent/cli"
+	"deepswe/env"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/train/config"
@@ -60,9 +61,6 @@ func (r Result) Final(name string) (float64, bool) {
 	return metrics.Last(r.Points, name)
 }
 
-// maxLosses is how often in a row a run goes on after losing its trainer.
-const maxLosses = 5
-
 // Start makes one run as the configuration says, and writes its report. If it returns an error, it returns what the run
 // has done so far as well.
 func Start(ctx context.Context, c config.Config, o Options) (_ Result, err error) {
@@ -73,7 +71,7 @@ func Start(ctx context.Context, c config.Config, o Options) (_ Result, err error
 	if err != nil {
 		return r, err
 	}
-	best, losses := -1, 0
+	best, lost := -1, lostTrainer{}
 	for {
 		err = in.once(ctx, &r)
 		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil {
@@ -81,11 +79,44 @@ func Start(ctx context.Context, c config.Config, o Options) (_ Result, err error
 		}
 		// Finished rollouts are in the journals, so the steps since the checkpoint are repeated exactly.
 		if n := len(r.Points); n > best {
-			best, losses = n, 0
+			best, lost = n, lostTrainer{}
 		}
-		if losses++; losses > maxLosses {
-			return r, fmt.Errorf("the trainer was lost %d times without a step in between: %w", losses, err)
+		if lost.add(o.Now()) {
+			return r, fmt.Errorf("the trainer was lost %d times without a step in between: %w", lost.times, err)
 		}
 		o.World.Log.Warn("the trainer was lost; the run goes on from its last checkpoint", "error", err)
+		if err := env.Sleep(ctx, lost.pause()); err != nil {
+			return r, err
+		}
 	}
+}
+
+// A run goes on after losing its trainer until it has lost it more than maxLosses times in a row, over lossPatience or
+// longer: a server that is restarted may break off several tries, one that always fails breaks off all.
+const (
+	maxLosses    = 5
+	lossPatience = 10 * time.Minute
+)
+
+// lostTrainer is how often a trainer was lost since the last step.
+type lostTrainer struct {
+	times int
+	first time.Time
+}
+
+// add counts a loss, and reports whether it is one too many.
+func (l *lostTrainer) add(now time.Time) bool {
+	if l.times == 0 {
+		l.first = now
+	}
+	l.times++
+	return l.times > maxLosses && now.Sub(l.first) >= lossPatience
+}
+
+// pause is how long to wait before the next try: nothing after the first loss, at most a minute later.
+func (l *lostTrainer) pause() time.Duration {
+	if l.times < 2 {
+		return 0
+	}
+	return min(time.Second<<min(l.times-2, 6), time.Minute)
 }
