@@ -2,18 +2,26 @@ package rlcmd
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"deepswe/agent/cli"
+	"deepswe/agent/llm"
+	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/tinker"
@@ -24,12 +32,41 @@ import (
 // and an independent forward pass through the merged folder gives the log-probabilities of the server with the adapter.
 func TestRealServerMerged(t *testing.T) {
 	url, base := trainertest.RealServer(t)
+	made, _, merged := leave(t, url, base)
+	served := servedLogprobs(t, url, base, made)
+	sameLogprobs(t, readLlama(t, base).logprobs(sentence), served, readLlama(t, merged).logprobs(sentence))
+}
+
+// The same, on vLLM: it samples for the update, and scores alike with the adapter and as the merged model.
+// DEEPSWE_TEST_VLLM is the folder of the scripts that start and stop it (../shared/real/vllm).
+func TestRealServerServed(t *testing.T) {
+	url, base := trainertest.RealServer(t)
+	scripts := os.Getenv("DEEPSWE_TEST_VLLM")
+	if scripts == "" {
+		testkit.Skip(t, "vllm", "DEEPSWE_TEST_VLLM has the folder of scripts that start a server")
+	}
+	vllm := startVLLM(t, scripts, base)
+	_, adapter, merged := leave(t, url, base, "--set", "trainer.samplers=["+vllm+"]")
+	before := scores(t, vllm, base)
+	loadAdapter(t, vllm, "learned", adapter)
+	with := scores(t, vllm, "learned")
+	stopVLLM(t, scripts)
+	sameLogprobs(t, before, with, scores(t, startVLLM(t, scripts, merged), merged))
+}
+
+// sentence is what models are asked the log-probabilities of.
+var sentence = []int32{1, 40, 41, 42, 300, 7, 8, 301, 9, 10, 11, 12}
+
+// leave trains for a step, exports the adapter and merges it. It returns the directories of the run, of the adapter and
+// of the merged model.
+func leave(t *testing.T, url, base string, args ...string) (made, adapter, merged string) {
+	t.Helper()
 	dir := t.TempDir()
-	made, adapter, merged := filepath.Join(dir, "run"), filepath.Join(dir, "adapter"), filepath.Join(dir, "merged")
+	made, adapter, merged = filepath.Join(dir, "run"), filepath.Join(dir, "adapter"), filepath.Join(dir, "merged")
 	config := filepath.Join("..", "..", "testdata", "tinker-check.yaml")
-	if _, said, err := runTrain(t.Context(), "--config", config, "--out", made, "--set", "steps=1",
-		"--set", "trainer.base_url="+url, "--set", "trainer.model="+base, "--set", "rollouts.group=4",
-		"--set", "optimizer.learning_rate=0.003"); cli.ExitCode(err) != cli.ExitUnsolved { // a step is too little
+	if _, said, err := runTrain(t.Context(), append([]string{"--config", config, "--out", made, "--set", "steps=1",
+		"--set", "trainer.base_url=" + url, "--set", "trainer.model=" + base, "--set", "rollouts.group=4",
+		"--set", "optimizer.learning_rate=0.003"}, args...)...); cli.ExitCode(err) != cli.ExitUnsolved { // a step is too little
 		t.Fatalf("%v\n%s", err, said)
 	}
 	var said bytes.Buffer
@@ -46,13 +83,16 @@ func TestRealServerMerged(t *testing.T) {
 			t.Fatalf("%v\n%s", err, &said)
 		}
 	}
-	ids := []int32{1, 40, 41, 42, 300, 7, 8, 301, 9, 10, 11, 12}
-	served := servedLogprobs(t, url, base, made, ids)
-	before, after := readLlama(t, base).logprobs(ids), readLlama(t, merged).logprobs(ids)
+	return made, adapter, merged
+}
+
+// sameLogprobs fails unless the adapter has changed those of the base, and the merged model has those of the adapter.
+func sameLogprobs(t *testing.T, before, served, after []float64) {
+	t.Helper()
 	moved := 0.0
 	for i, want := range served {
 		if math.Abs(after[i]-want) > trainertest.Tolerance {
-			t.Errorf("token %d: %v in the merged folder, %v with the adapter", i+1, after[i], want)
+			t.Errorf("token %d: %v in the merged model, %v with the adapter", i+1, after[i], want)
 		}
 		moved = max(moved, math.Abs(before[i]-want))
 	}
@@ -61,8 +101,61 @@ func TestRealServerMerged(t *testing.T) {
 	}
 }
 
-// servedLogprobs returns the log-probabilities of all ids but the first on the server, with the last weights of a run.
-func servedLogprobs(t *testing.T, url, base, made string, ids []int32) []float64 {
+// startVLLM starts a server of a model, which is stopped when the test ends, and returns its base URL.
+func startVLLM(t *testing.T, scripts, model string) string {
+	t.Helper()
+	port := strconv.Itoa(testkit.FreePort(t))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(scripts, "up.sh"), port)
+	cmd.Env = append(os.Environ(), "VLLM_MODEL="+model, "VLLM_NAME="+model, "VLLM_MAX_LEN=2048")
+	t.Cleanup(func() { stopVLLM(t, scripts) })
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return "http://127.0.0.1:" + port + "/v1"
+}
+
+func stopVLLM(t *testing.T, scripts string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, filepath.Join(scripts, "down.sh")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func loadAdapter(t *testing.T, server, name, dir string) {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"lora_name": name, "lora_path": dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(server+"/load_lora_adapter", "application/json", bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		said, _ := io.ReadAll(resp.Body)
+		t.Fatalf("%s: %s", resp.Status, said)
+	}
+}
+
+// scores returns the log-probabilities of all tokens of the sentence but the first.
+func scores(t *testing.T, server, model string) []float64 {
+	t.Helper()
+	client, err := llm.New(llm.Options{BaseURL: server, Model: model})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logprobs, err := client.Score(t.Context(), sentence)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return logprobs
+}
+
+// servedLogprobs returns those of the sentence on the server that trained it, with the last weights of a run.
+func servedLogprobs(t *testing.T, url, base, made string) []float64 {
 	t.Helper()
 	client, err := tinker.NewClient(tinker.ClientOptions{URL: url})
 	if err != nil {
@@ -84,6 +177,7 @@ func servedLogprobs(t *testing.T, url, base, made string, ids []int32) []float64
 		t.Fatal(err)
 	}
 	defer trainer.Close()
+	ids := sentence
 	mask := bytes.Repeat([]byte{1}, len(ids))
 	mask[0] = 0
 	rows, err := trainer.Forward(t.Context(), []rl.Row{{IDs: ids, Mask: mask, Logprobs: make([]float64, len(ids))}})
