@@ -286,8 +286,8 @@ var errGarbled = errors.New("its response does not follow the protocol")
 
 func decode(a answer, out any) error {
 	var err error
-	if pass, ok := out.(*passOutput); ok && a.protobuf {
-		err = pass.unmarshalProtobuf(a.body)
+	if result, ok := out.(protobufResult); ok && a.protobuf {
+		err = result.unmarshalProtobuf(a.body)
 	} else {
 		err = json.Unmarshal(a.body, out)
 	}

@@ -53,7 +53,7 @@ func pollOf(request string) content {
 // repeated, because results can be read several times.
 func (c *Client) wait(ctx context.Context, p promise, out any) error {
 	body := pollOf(p.request)
-	if _, ok := out.(*passOutput); ok {
+	if _, ok := out.(protobufResult); ok {
 		body.accept = kindProtobuf
 	}
 	c.fresh(p.request)
@@ -171,7 +171,7 @@ func (p promise) decode(a answer, out any) error {
 		return p.lost(&Error{Operation: p.operation, Kind: ErrOperation, Detail: w.Category + ": " + w.Error})
 	}
 	if out == nil {
-		out = new(struct{}) // what is not read is still a result
+		out = new(unread)
 	}
 	if err := decode(a, out); err != nil {
 		return p.lost(&Error{Operation: p.operation, Status: a.status, Kind: errServer, Detail: err.Error()})

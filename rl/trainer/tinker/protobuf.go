@@ -10,7 +10,7 @@ import (
 	"deepswe/env/wire"
 )
 
-// The messages of package tinker_public that passes use, by the numbers of their fields. Arrays are little-endian
+// The messages of package tinker_public that are used, by the numbers of their fields. Arrays are little-endian
 // bytes.
 const (
 	requestModel, requestSequence, requestData, requestLoss, requestForward = 1, 2, 3, 4, 6
@@ -20,6 +20,8 @@ const (
 	entryKey, entryValue                                                    = 1, 2
 	outputRecord, recordField, recordRows                                   = 2, 2, 3
 	batchData, batchOffsets, batchType                                      = 1, 2, 3
+	sampleSequence                                                          = 1
+	sequenceStop, sequenceTokens, sequenceLogprobs                          = 1, 2, 3
 )
 
 // Types of numbers.
@@ -91,6 +93,61 @@ func appendTensor(out []byte, name string, data []byte, numbers uint64, n int) [
 	entry := wire.AppendBytes(make([]byte, 0, len(tensor)+32), entryKey, name)
 	return wire.AppendBytes(out, datumInput, wire.AppendBytes(entry, entryValue, tensor))
 }
+
+// protobufResult is a result that a server may send as protobuf.
+type protobufResult interface {
+	unmarshalProtobuf(data []byte) error
+}
+
+// unread is a result of any kind.
+type unread struct{}
+
+func (*unread) unmarshalProtobuf(data []byte) error {
+	return wire.Each(data, func(protowire.Number, []byte, uint64) error { return nil })
+}
+
+// stopReasons are the names of what ends a sequence, by their numbers.
+var stopReasons = [...]string{"stop", "length"}
+
+// unmarshalProtobuf reads a SampleResponse.
+func (s *sampleOutput) unmarshalProtobuf(data []byte) error {
+	s.Sequences = nil
+	return wire.Each(data, func(field protowire.Number, record []byte, _ uint64) error {
+		if field != sampleSequence {
+			return nil
+		}
+		q := Sequence{StopReason: stopReasons[0]} // a zero is left out
+		err := wire.Each(record, func(field protowire.Number, value []byte, number uint64) (err error) {
+			switch {
+			case field == sequenceStop && number < uint64(len(stopReasons)):
+				q.StopReason = stopReasons[number]
+			case field == sequenceStop:
+				err = fmt.Errorf("stop reason %d is unknown", number)
+			case field == sequenceTokens:
+				q.Tokens, err = numbersOf(value, func(bits uint32) int32 { return int32(bits) })
+			case field == sequenceLogprobs:
+				q.Logprobs, err = numbersOf(value, float)
+			}
+			return err
+		})
+		s.Sequences = append(s.Sequences, q)
+		return err
+	})
+}
+
+// numbersOf reads an array of numbers of 32 bits.
+func numbersOf[N any](data []byte, number func(bits uint32) N) ([]N, error) {
+	if len(data)%4 != 0 {
+		return nil, fmt.Errorf("an array of %d bytes", len(data))
+	}
+	out := make([]N, 0, len(data)/4)
+	for ; len(data) > 0; data = data[4:] {
+		out = append(out, number(binary.LittleEndian.Uint32(data)))
+	}
+	return out, nil
+}
+
+func float(bits uint32) float64 { return float64(math.Float32frombits(bits)) }
 
 // unmarshalProtobuf reads a ForwardBackwardOutput. Its records have the arrays of several sequences each.
 func (p *passOutput) unmarshalProtobuf(data []byte) error {
@@ -165,13 +222,14 @@ func batched(data []byte) (arrays []floats, err error) {
 	from := binary.LittleEndian.Uint64(offsets)
 	for offsets = offsets[8:]; len(offsets) > 0; offsets = offsets[8:] {
 		to := binary.LittleEndian.Uint64(offsets)
-		if from > to || to > uint64(len(all)) || (to-from)%4 != 0 {
+		if from > to || to > uint64(len(all)) {
 			return nil, fmt.Errorf("an array from byte %d to %d of %d", from, to, len(all))
 		}
-		array := make(floats, 0, (to-from)/4)
-		for ; from < to; from += 4 {
-			array = append(array, float64(math.Float32frombits(binary.LittleEndian.Uint32(all[from:]))))
+		array, err := numbersOf(all[from:to], float)
+		if err != nil {
+			return nil, err
 		}
+		from = to
 		arrays = append(arrays, array)
 	}
 	return arrays, nil

@@ -23,6 +23,29 @@ func EncodedSize(row *rl.Row, kind string) (int, error) {
 }
 
 // Whatever a server answers, its result is read or refused.
+func FuzzSampleOutput(f *testing.F) {
+	f.Add([]byte(""))
+	f.Add([]byte("\x0a\x0e\x08\x01\x12\x04\x07\x00\x00\x00\x1a\x04\x00\x00\x00\xbf"))
+	f.Add([]byte("\x0a\x07\x08\x09\x12\x03\x07\x00\x00"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var out sampleOutput
+		if err := out.unmarshalProtobuf(data); err != nil {
+			return
+		}
+		n := 0
+		for _, q := range out.Sequences {
+			n += len(q.Tokens) + len(q.Logprobs)
+			if q.StopReason != "stop" && q.StopReason != "length" {
+				t.Errorf("stop reason %q", q.StopReason)
+			}
+		}
+		if 4*n > len(data) {
+			t.Errorf("%d bytes are read as %d numbers", len(data), n)
+		}
+	})
+}
+
+// The same of a pass.
 func FuzzPassOutput(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("\x12\x02\x18\x01"))

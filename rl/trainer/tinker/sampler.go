@@ -220,9 +220,7 @@ func (s *serverSampler) draw(ctx context.Context, from source, route int64, q sa
 
 func (s *serverSampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence, error) {
 	const operation = "asample"
-	var out struct {
-		Sequences []Sequence `json:"sequences"`
-	}
+	var out sampleOutput
 	err := s.client.repeatable(ctx, operation, q, &out)
 	if errors.Is(err, errUnavailable) { // so is its model
 		err = lost(err)

@@ -42,7 +42,8 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]trainertest.Options{
 		"as SkyRL 0.3.0 on JAX": {},
-		"as newer servers":      {Sums: true, Dedups: true, Wire: trainertest.Either},
+		"as SkyRL 0.4.0 on JAX": {Dedups: true, Wire: trainertest.OnlyProtobuf},
+		"as hosted servers":     {Sums: true, Dedups: true, Wire: trainertest.Either},
 		"as TuFT":               {Sums: true, TuFT: true, Wire: trainertest.Protobuf},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -147,6 +147,11 @@ type sampleRequest struct {
 	Type     string         `json:"type"`
 }
 
+// sampleOutput is its result.
+type sampleOutput struct {
+	Sequences []Sequence `json:"sequences"`
+}
+
 // Sequence is a sampled continuation, including the stop token, if any.
 type Sequence struct {
 	StopReason string  `json:"stop_reason"`

@@ -19,10 +19,14 @@ type Wire int
 
 // What servers use.
 const (
-	JSON     Wire = iota // SkyRL 0.3.0
-	Either               // SkyRL's source after 0.3.0
-	Protobuf             // TuFT
+	JSON         Wire = iota // SkyRL 0.3.0
+	Either                   // hosted servers, which have clients of all versions
+	Protobuf                 // TuFT
+	OnlyProtobuf             // SkyRL 0.4.0: results of passes and samples are protobuf, too, whatever is asked for
 )
+
+// strict reports whether passes have to be protobuf.
+func (w Wire) strict() bool { return w >= Protobuf }
 
 const kindProtobuf = "application/x-protobuf"
 
@@ -189,24 +193,58 @@ func (d *datumBody) set(name string, raw []byte, kind uint64) error {
 	return nil
 }
 
-// encoded returns a result as the request accepts it: a pass's in protobuf if the server has that.
+// encoded returns a result as the request accepts it, or the server always encodes it.
 func (s *Server) encoded(r *http.Request, f *future) any {
-	result, ok := f.result.(map[string]any)
-	outputs, passed := result["loss_fn_outputs"].([]any)
-	if s.options.Wire == JSON || !ok || !passed || !strings.Contains(r.Header.Get("Accept"), kindProtobuf) {
-		return f.result
+	result, _ := f.result.(map[string]any)
+	asked := strings.Contains(r.Header.Get("Accept"), kindProtobuf)
+	if outputs, ok := result["loss_fn_outputs"].([]any); ok && s.options.Wire != JSON &&
+		(asked || s.options.Wire == OnlyProtobuf) {
+		return encodedPass(outputs)
 	}
+	if sequences, ok := result["sequences"].([]any); ok && s.options.Wire == OnlyProtobuf {
+		return encodedSample(sequences)
+	}
+	return f.result
+}
+
+// encodedSample returns a SampleResponse.
+func encodedSample(sequences []any) protobuf {
+	var out []byte
+	for _, sequence := range sequences {
+		q := sequence.(map[string]any)
+		var record, tokens, logprobs []byte
+		if q["stop_reason"] == "length" {
+			record = wire.AppendNumber(record, 1, 1)
+		}
+		for _, id := range q["tokens"].([]int32) {
+			tokens = binary.LittleEndian.AppendUint32(tokens, uint32(id))
+		}
+		for _, v := range q["logprobs"].([]any) {
+			logprobs = appendFloat(logprobs, v)
+		}
+		out = wire.AppendBytes(out, 1, wire.AppendBytes(wire.AppendBytes(record, 2, tokens), 3, logprobs))
+	}
+	return out
+}
+
+// appendFloat appends a number, NaN for null.
+func appendFloat(out []byte, v any) []byte {
+	x, ok := v.(float32)
+	if !ok {
+		x = float32(math.NaN())
+	}
+	return binary.LittleEndian.AppendUint32(out, math.Float32bits(x))
+}
+
+// encodedPass returns a ForwardBackwardOutput.
+func encodedPass(outputs []any) protobuf {
 	var record []byte
 	for _, name := range []string{"elementwise_loss", "logprobs"} {
 		var data []byte
 		offsets := make([]byte, 8)
 		for _, o := range outputs {
 			for _, v := range o.(map[string]any)[name].(map[string]any)["data"].([]any) {
-				x, ok := v.(float32)
-				if !ok {
-					x = float32(math.NaN())
-				}
-				data = binary.LittleEndian.AppendUint32(data, math.Float32bits(x))
+				data = appendFloat(data, v)
 			}
 			offsets = binary.LittleEndian.AppendUint64(offsets, uint64(len(data)))
 		}
@@ -214,5 +252,5 @@ func (s *Server) encoded(r *http.Request, f *future) any {
 		record = wire.AppendBytes(record, 2, wire.AppendBytes(wire.AppendBytes(nil, 1, []byte(name)), 2, tensor))
 	}
 	record = wire.AppendNumber(record, 3, uint64(len(outputs)))
-	return protobuf(wire.AppendBytes(wire.AppendBytes(nil, 1, []byte("scalar")), 2, record))
+	return wire.AppendBytes(wire.AppendBytes(nil, 1, []byte("scalar")), 2, record)
 }

@@ -108,7 +108,7 @@ func (s *Server) route(r *http.Request, path string, data []byte) (int, any) {
 		if b, path, refused, status = s.readProtobuf(r, data); refused != nil {
 			return status, refused
 		}
-	} else if s.options.Wire == Protobuf && strings.HasPrefix(path, "forward") {
+	} else if s.options.Wire.strict() && strings.HasPrefix(path, "forward") {
 		return http.StatusUnsupportedMediaType, map[string]string{
 			"detail": fmt.Sprintf("Unsupported Content-Type %q; expected %s", kind, kindProtobuf)}
 	} else if err := json.Unmarshal(data, &b); err != nil {
@@ -146,7 +146,7 @@ func (s *Server) route(r *http.Request, path string, data []byte) (int, any) {
 	case "save_weights", "save_weights_for_sampler":
 		return s.save(path, b)
 	case "forward", "forward_backward", "optim_step", "load_weights":
-		if !s.created[b.Model] && s.options.Wire != Protobuf {
+		if !s.created[b.Model] && !s.options.TuFT {
 			return detail(404, "Model not found")
 		}
 		if strings.HasPrefix(path, "forward") && s.created[b.Model] {

@@ -30,7 +30,7 @@ type Options struct {
 	Base   string // name of the model that it trains [tiny]
 	// Sums is how GPU backends and hosted servers treat gradients; without it they are means, as on SkyRL's JAX backend.
 	Sums bool
-	// Dedups recognises a request that is sent twice, as SkyRL's source does and its release of 0.3.0 does not.
+	// Dedups recognises a request that is sent twice, as SkyRL 0.4.0 does and 0.3.0 does not.
 	Dedups bool
 	// TuFT makes it behave as TuFT's server does. Operations on a model must have consecutive sequence numbers, and only
 	// the number of an operation that has just failed may be skipped. A failed operation is reported with status 422,
