@@ -85,6 +85,7 @@ func (x *export) download(ctx context.Context, t record.Trained, dir string) err
 	url := cmp.Or(x.weights.trainerURL, t.Keys["trainer.base_url"])
 	client, err := tinker.NewClient(tinker.ClientOptions{
 		URL: url, Key: x.deps.Getenv(tinker.KeyVariable), Patience: time.Minute, Log: x.deps.Log,
+		LoRASync: t.Keys["trainer.lora_sync_path"],
 	})
 	if err != nil {
 		return cli.Usage(err)

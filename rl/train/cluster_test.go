@@ -99,7 +99,7 @@ const (
 
 var standIns = []standIn{
 	{driverImage, driving},
-	{"registry.example.com/skyrl:0.3.0", serving},
+	{"registry.example.com/skyrl:0.4.0", serving},
 	{"vllm/vllm-openai:v0.32.0", serving + "ENTRYPOINT [\"vllm\", \"serve\"]\n"},
 	{"postgres:17", serving + "CMD [\"sleep\", \"100000\"]\n"},
 }

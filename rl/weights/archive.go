@@ -2,6 +2,7 @@ package weights
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
@@ -26,8 +27,12 @@ const (
 // ErrArchive reports an archive that does not contain a usable adapter.
 var ErrArchive = errors.New("the adapter's archive cannot be used")
 
-// Unpack unpacks an adapter's archive into a new directory. The archive may contain regular files only, without
-// directories in their names. Otherwise, the error wraps ErrArchive and nothing is left behind.
+// ErrMerged reports an archive of all weights, in which the adapter's are merged.
+var ErrMerged = errors.New("the archive has all weights of the model, and no adapter")
+
+// Unpack unpacks an adapter's archive, a tar file that may be compressed by gzip, into a new directory. It may contain
+// regular files only, without directories in their names. Otherwise, the error wraps ErrArchive, or it is ErrMerged, and
+// nothing is left behind.
 func Unpack(in io.Reader, dir string) error {
 	return receive(dir, func(scratch string) error { return extract(in, scratch) })
 }
@@ -81,12 +86,12 @@ func receive(dir string, fill func(scratch string) error) (err error) {
 
 // extract writes the archive's files into a directory. It reads the archive to the end, where its checksum is.
 func extract(in io.Reader, dir string) error {
-	zipped, err := gzip.NewReader(in)
+	plain, err := unzipped(in)
 	if err != nil {
-		return fmt.Errorf("%w: it is not gzip: %w", ErrArchive, err)
+		return fmt.Errorf("%w: it is truncated or damaged: %w", ErrArchive, err)
 	}
 	left := int64(maxAdapter)
-	archive := tar.NewReader(zipped)
+	archive := tar.NewReader(plain)
 	var seen []string
 	for first := true; ; first = false {
 		h, err := archive.Next()
@@ -105,6 +110,8 @@ func extract(in io.Reader, dir string) error {
 			return fmt.Errorf("%w: %q is not a file but a link, a directory or a device", ErrArchive, h.Name)
 		case name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "\\\x00"):
 			return fmt.Errorf("%w: %q is outside its directory", ErrArchive, h.Name)
+		case strings.HasPrefix(name, "model") && strings.HasSuffix(name, ".safetensors"):
+			return ErrMerged
 		case slices.Contains(seen, name):
 			return fmt.Errorf("%w: it has %q twice", ErrArchive, name)
 		case len(seen) == maxAdapterFiles || h.Size > left:
@@ -116,7 +123,7 @@ func extract(in io.Reader, dir string) error {
 			return err
 		}
 	}
-	switch n, err := io.Copy(io.Discard, io.LimitReader(zipped, maxPadding+1)); {
+	switch n, err := io.Copy(io.Discard, io.LimitReader(plain, maxPadding+1)); {
 	case err != nil:
 		return fmt.Errorf("%w: it is truncated or damaged: %w", ErrArchive, err)
 	case n > maxPadding:
@@ -128,6 +135,15 @@ func extract(in io.Reader, dir string) error {
 		}
 	}
 	return nil
+}
+
+// unzipped returns what in has, without its compression if it begins as a gzip file does.
+func unzipped(in io.Reader) (io.Reader, error) {
+	buffered := bufio.NewReader(in)
+	if begin, err := buffered.Peek(2); err != nil || begin[0] != 0x1f || begin[1] != 0x8b {
+		return buffered, err
+	}
+	return gzip.NewReader(buffered)
 }
 
 // torn marks errors of reading the archive, to distinguish them from errors of writing to the disk.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -81,6 +82,33 @@ func TestUnpack(t *testing.T) {
 	}
 	if err := weights.Unpack(bytes.NewReader(pack(t, good()...)), dir); !errors.Is(err, os.ErrExist) {
 		t.Errorf("over another one: %v", err)
+	}
+}
+
+// SkyRL's GPU backends do not compress what they write, and most of it is no adapter.
+func TestUnpackUncompressed(t *testing.T) {
+	t.Parallel()
+	plain := func(members ...member) io.Reader {
+		zipped, err := gzip.NewReader(bytes.NewReader(pack(t, members...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return zipped
+	}
+	dir := filepath.Join(t.TempDir(), "adapter")
+	if err := weights.Unpack(plain(good()...), dir); err != nil {
+		t.Error(err)
+	}
+	whole := []member{
+		{name: "./config.json", kind: tar.TypeReg, data: "{}"},
+		{name: "./model-00001-of-00002.safetensors", kind: tar.TypeReg, data: tensors()},
+	}
+	other := filepath.Join(t.TempDir(), "merged")
+	if err := weights.Unpack(plain(whole...), other); !errors.Is(err, weights.ErrMerged) || errors.Is(err, weights.ErrArchive) {
+		t.Errorf("all weights: %v", err)
+	}
+	if entries, err := os.ReadDir(filepath.Dir(other)); err != nil || len(entries) > 0 {
+		t.Errorf("%v, %v", entries, err)
 	}
 }
 

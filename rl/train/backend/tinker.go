@@ -43,6 +43,8 @@ type Tinker struct {
 	Samplers     []string `yaml:"samplers"`
 	SamplersFile string   `yaml:"samplers_file"`
 	Adapters     string   `yaml:"adapters"`
+	// LoRASync is where this machine sees the directory in which the server writes adapters; see tinker.ClientOptions.
+	LoRASync string `yaml:"lora_sync_path"`
 	// Vocabulary is the number of token ids; 0 reads it from the config.json in the tokenizer's directory.
 	Vocabulary int `yaml:"vocabulary" least:"0"`
 	// MaxLength is the longest sequence that the server takes, 0 for algorithm.max_length or the longest context.
@@ -84,7 +86,7 @@ func (s *Tinker) Complete(c *config.Config) error {
 			s.MaxLength = max(s.MaxLength, tokens)
 		}
 	}
-	paths := []*string{&s.Tokenizer, &s.Adapters, &s.SamplersFile}
+	paths := []*string{&s.Tokenizer, &s.Adapters, &s.SamplersFile, &s.LoRASync}
 	if !strings.HasPrefix(s.Start, checkpointScheme) {
 		paths = append(paths, &s.Start)
 	}
@@ -185,6 +187,7 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 	}
 	client, err := tinker.NewClient(tinker.ClientOptions{
 		URL: s.BaseURL, Key: o.World.Getenv(tinker.KeyVariable), Patience: time.Duration(s.Patience), Log: o.World.Log,
+		LoRASync: s.LoRASync,
 	})
 	if err != nil {
 		return part.Trainer{}, err

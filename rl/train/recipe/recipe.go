@@ -73,6 +73,9 @@ func (r *Recipe) Settings() []string {
 		r.keys["environment.sandbox.env"] != "" {
 		set = append(set, "environment.sandbox.env="+kind)
 	}
+	if r.Rank > 0 {
+		set = append(set, "trainer.lora_sync_path="+loraSync)
+	}
 	switch {
 	case r.Replicas == 0:
 		set = append(set, "trainer.samplers=[]", `trainer.adapters=""`)
@@ -141,13 +144,16 @@ func (r *Recipe) Write(w io.Writer, c config.Config) error {
 	return t.Execute(w, r)
 }
 
+// loraSync is where SkyRL writes adapters, from where deepswe hands them on. Slurm's script replaces its beginning.
+const loraSync = "/shared/lora"
+
 // backend is SkyRL's configuration.
 func (r *Recipe) backend() map[string]any {
 	part := ownShare
 	if r.Replicas == 0 && !r.Colocated {
 		part = share
 	}
-	return map[string]any{
+	backend := map[string]any{
 		"trainer.placement.colocate_all":                    r.Replicas > 0 || r.Colocated,
 		"trainer.placement.policy_num_nodes":                r.TrainerNodes,
 		"trainer.placement.policy_num_gpus_per_node":        r.TrainerGPUs,
@@ -161,4 +167,8 @@ func (r *Recipe) backend() map[string]any {
 		"generator.inference_engine.gpu_memory_utilization": part,
 		"generator.inference_engine.engine_init_kwargs":     map[string]any{"max_model_len": r.Length},
 	}
+	if r.Rank > 0 {
+		backend["trainer.policy.model.lora.lora_sync_path"] = loraSync
+	}
+	return backend
 }

@@ -70,7 +70,7 @@ func free() []string {
 		"steps", "name", "evaluate", "checkpoint", "guards",
 		"rollouts.workers", "rollouts.models", "rollouts.sandboxes", "rollouts.gradings", "rollouts.deadline",
 		"rollouts.drain", "rollouts.retries", "rollouts.max_failures", "rollouts.keep_logs",
-		"trainer.base_url", "trainer.samplers", "trainer.samplers_file", "trainer.adapters",
+		"trainer.base_url", "trainer.samplers", "trainer.samplers_file", "trainer.adapters", "trainer.lora_sync_path",
 		"environment.sandbox.env", "environment.sandbox.hosts", "environment.sandbox.kube_contexts",
 		"environment.sandbox.kube_namespaces", "environment.sandbox.registry_mirror", "environment.sandbox.image_budget",
 		"environment.sandbox.warm",

@@ -48,6 +48,50 @@ func TestAdaptersOnDisk(t *testing.T) {
 	}
 }
 
+// SkyRL's GPU backends hand out merged weights only. Their adapters are in the directory from which their own samplers
+// load them.
+func TestAdaptersOfGPUBackends(t *testing.T) {
+	t.Parallel()
+	synced := t.TempDir()
+	s := trainertest.New(t, trainertest.Options{
+		Language: digits(), Dedups: true, Sums: true, Wire: trainertest.OnlyProtobuf, LoRASync: synced,
+	})
+	vllm := trainertest.NewVLLM(t, s, codec(t))
+	on := func() tinker.Samplers {
+		return tinker.Samplers{URLs: []string{vllm.URL}, Dir: filepath.Join(t.TempDir(), "adapters")}
+	}
+	_, err := openOn(t, s, on()).Publish(t.Context())
+	if want := "to fix: set trainer.lora_sync_path"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("without the directory: %v, want %q", err, want)
+	}
+	o := options(t, s, on(), codec(t), time.Second)
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL(), LoRASync: synced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	o.Client = client
+	trainer, err := tinker.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	first := publish(t, trainer)
+	if err := learn(t, trainer); err != nil {
+		t.Fatal(err)
+	}
+	if second := publish(t, trainer); second.Version == first.Version {
+		t.Errorf("the version is %d before an update and after it", second.Version)
+	}
+	if err := trainer.Save(t.Context(), "last"); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "exported")
+	if err := tinker.DownloadAdapter(t.Context(), o.Client, o.Dir, "last", out); err != nil {
+		t.Error(err)
+	}
+}
+
 // Where no chat template is known here, the servers write conversations with theirs, and every prompt extends the one
 // before it.
 func TestSamplersWriteConversations(t *testing.T) {

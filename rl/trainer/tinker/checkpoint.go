@@ -116,11 +116,7 @@ func DownloadAdapter(ctx context.Context, c *Client, dir, name, out string) erro
 	if err := m.load(ctx, k.Address, false); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", name, err)
 	}
-	address, err := m.export(ctx, "export-"+nonce())
-	if err != nil {
-		return err
-	}
-	return c.takeAdapter(ctx, address, out)
+	return m.takeAdapter(ctx, "export-"+nonce(), 1, out)
 }
 
 // restore replaces the model by a new one with a checkpoint's weights.

@@ -57,6 +57,10 @@ type ClientOptions struct {
 	Key string
 	// Patience is how long to wait for a server that does not answer [5m].
 	Patience time.Duration
+	// LoRASync is the directory in which the server writes the adapters of its models, each in one with the model's
+	// name, when it gives them to its sampler, as SkyRL's GPU backends do (trainer.policy.model.lora.lora_sync_path). If it
+	// is empty, adapters are downloaded.
+	LoRASync string
 	// OperationTimeout is how long to wait for one operation [2h].
 	OperationTimeout time.Duration
 	Log              *slog.Logger
@@ -66,6 +70,7 @@ type ClientOptions struct {
 type Client struct {
 	base     *url.URL
 	key      string
+	loraSync string
 	patience time.Duration
 	longest  time.Duration
 	log      *slog.Logger
@@ -98,7 +103,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 			"to fix: set it to the key alone", KeyVariable)
 	}
 	c := &Client{
-		base: u, key: o.Key, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		base: u, key: o.Key, loraSync: o.LoRASync, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		patience: cmp.Or(o.Patience, 5*time.Minute),
 		longest:  cmp.Or(o.OperationTimeout, 2*time.Hour), backoff: 200 * time.Millisecond,
 		recent: map[string]bool{},

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"deepswe/rl/weights"
 )
 
 // ModelOptions describe the model to train.
@@ -270,6 +273,26 @@ func (m *Model) export(ctx context.Context, name string) (address string, err er
 		return map[string]any{"path": tried(name, try), "type": pathForSampler}
 	})
 	return address, err
+}
+
+// takeAdapter writes the adapter with the current weights to the new directory dir. name and number belong to no earlier
+// publication.
+func (m *Model) takeAdapter(ctx context.Context, name string, number int64, dir string) error {
+	if from := m.client.loraSync; from != "" {
+		if _, err := m.publish(ctx, number); err != nil {
+			return unpublished(err)
+		}
+		if err := weights.Copy(filepath.Join(from, filepath.Base(m.id)), dir); err != nil {
+			return fmt.Errorf("%w; to fix: set trainer.lora_sync_path to where this machine sees the server's "+
+				"trainer.policy.model.lora.lora_sync_path", err)
+		}
+		return nil
+	}
+	address, err := m.export(ctx, name)
+	if err != nil {
+		return unpublished(err)
+	}
+	return m.client.takeAdapter(ctx, address, dir)
 }
 
 // tried is the name of a checkpoint that is tried next.

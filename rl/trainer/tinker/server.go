@@ -123,7 +123,11 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 		return c.refused("archive", answer{status: resp.StatusCode, body: text})
 	}
 	err = weights.Unpack(heard{resp.Body, func() { silent.Reset(min(pollTimeout, c.patience)) }}, dir)
-	if errors.Is(err, weights.ErrArchive) {
+	switch {
+	case errors.Is(err, weights.ErrMerged):
+		return fmt.Errorf("%w; to fix: set trainer.lora_sync_path to the directory in which the server writes adapters "+
+			"(SkyRL's GPU backends: trainer.policy.model.lora.lora_sync_path)", err)
+	case errors.Is(err, weights.ErrArchive):
 		return fmt.Errorf("%w; to fix: look at what %s has saved, or at a proxy before it", err, c.base.Redacted())
 	}
 	return err

@@ -2,6 +2,7 @@ package trainertest
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 )
 
@@ -30,6 +31,12 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 		m.exported, s.exports[address] = policy, s.saved[address]
 		return map[string]any{"path": "tinker://" + f.model + "/" + f.body.Path, "type": f.operation,
 			"sampling_session_id": nil}, nil
+	}
+	if s.options.LoRASync != "" {
+		s.exports[address] = s.saved[address]
+		if err := s.writeAdapter(filepath.Join(s.options.LoRASync, f.model), address); err != nil {
+			return nil, err
+		}
 	}
 	id := s.id("sampling")
 	if _, ok := s.takeFault(idle + f.operation); ok {

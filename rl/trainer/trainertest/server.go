@@ -36,7 +36,10 @@ type Options struct {
 	// the number of an operation that has just failed may be skipped. A failed operation is reported with status 422,
 	// adapters are local files, and unloading a model deletes its checkpoints.
 	TuFT bool
-	Wire Wire
+	// LoRASync is the directory in which it writes what it samples with, as SkyRL's GPU backends do: what they save for
+	// other samplers has all weights, merged, and is not compressed.
+	LoRASync string
+	Wire     Wire
 	// Uncompressed makes the server refuse compressed bodies.
 	Uncompressed bool
 	// Config is added to the answer to client/config.

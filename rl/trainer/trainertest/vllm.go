@@ -324,6 +324,11 @@ func (s *Server) archive(address string) (int, any) {
 		return detail(404, "Checkpoint not found")
 	}
 	var b bytes.Buffer
+	if s.options.LoRASync != "" {
+		out := tar.NewWriter(&b)
+		_ = errors.Join(out.WriteHeader(&tar.Header{Name: "./model.safetensors", Typeflag: tar.TypeReg}), out.Close())
+		return 200, b.Bytes()
+	}
 	zipped := gzip.NewWriter(&b)
 	out := tar.NewWriter(zipped)
 	for _, f := range files {
@@ -337,19 +342,27 @@ func (s *Server) archive(address string) (int, any) {
 
 // directory writes an adapter to a new directory, and redirects to its file: URL, as TuFT does. The caller holds s.mu.
 func (s *Server) directory(address string) (int, any) {
-	files, ok := s.adapter(address)
-	if !ok {
+	if _, ok := s.saved[address]; !ok {
 		return detail(404, "Checkpoint not found")
 	}
 	dir := filepath.Join(s.dir, s.id("checkpoint"))
-	err := os.MkdirAll(filepath.Join(dir, "adapter"), 0o755)
-	for _, f := range files {
-		err = errors.Join(err, os.WriteFile(filepath.Join(dir, "adapter", f.name), f.data, 0o600))
-	}
-	if err != nil {
+	if err := s.writeAdapter(filepath.Join(dir, "adapter"), address); err != nil {
 		return detail(500, "%v", err)
 	}
 	return 302, redirect("file://" + dir)
+}
+
+// writeAdapter writes the files of an adapter into a directory. The caller holds s.mu.
+func (s *Server) writeAdapter(dir, address string) error {
+	files, ok := s.adapter(address)
+	if !ok {
+		return fmt.Errorf("%s is not saved for sampling", address)
+	}
+	err := os.MkdirAll(dir, 0o755)
+	for _, f := range files {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, f.name), f.data, 0o600))
+	}
+	return err
 }
 
 // addressIn finds the policy of an unpacked adapter.

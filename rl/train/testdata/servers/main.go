@@ -62,11 +62,12 @@ func main() {
 	backend := flags.String("backend-config", "", "")
 	base := flags.String("base-model", "", "")
 	_ = flags.Parse(os.Args[4:]) // skyrl -m skyrl.tinker.api; it exits on errors
-	if !json.Valid([]byte(*backend)) {
-		log.Fatalf("--backend-config is not JSON: %s", *backend)
+	var settings struct {
+		LoRASync string `json:"trainer.policy.model.lora.lora_sync_path"`
 	}
+	must(0, json.Unmarshal([]byte(*backend), &settings))
 	cached(*base)
-	log.Fatal(http.ListenAndServe(":8000", skyrl(*base)))
+	log.Fatal(http.ListenAndServe(":8000", skyrl(*base, settings.LoRASync)))
 }
 
 // cached puts the model's files where Hugging Face's cache has them, as loading it does.
@@ -84,12 +85,12 @@ func cached(model string) {
 }
 
 // skyrl serves the trainer, the replicas below their names, and how many replies of theirs each adapter has given.
-func skyrl(base string) http.Handler {
+func skyrl(base, loraSync string) http.Handler {
 	var speech trainertest.Speech
 	must(0, json.Unmarshal(must(os.ReadFile(filepath.Join(modelDir, "speech.json"))), &speech))
 	words := strings.Split("abcdefgh", "")[:len(speech.Words)]
 	trainer := trainertest.New(process{}, trainertest.Options{Base: base, Speech: &speech, Sums: true, Dedups: true,
-		MaxRank: 64, Language: embedded.Language{Vocabulary: words, Window: 1, Reply: 2}})
+		Wire: trainertest.OnlyProtobuf, LoRASync: loraSync, MaxRank: 64, Language: embedded.Language{Vocabulary: words, Window: 1, Reply: 2}})
 	codec := must(chatml.NewCodec(must(tokenizer.Load(filepath.Join(modelDir, "tokenizer.json"))), chatml.Qwen3))
 	mux := http.NewServeMux()
 	mux.Handle("/", httputil.NewSingleHostReverseProxy(must(url.Parse(trainer.URL()))))
