@@ -92,6 +92,35 @@ func TestAdaptersOfGPUBackends(t *testing.T) {
 	}
 }
 
+// With all weights and engines of their own, SkyRL's GPU backends sample the latest weights under the base model's name
+// alone.
+func TestAllWeightsOfGPUBackends(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{
+		Language: digits(), Dedups: true, Wire: trainertest.OnlyProtobuf, Whole: true,
+	})
+	o := options(t, s, tinker.Samplers{}, codec(t), time.Second)
+	o.Model.Rank = 0
+	trainer, err := tinker.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	for range 2 {
+		p := publish(t, trainer)
+		reply, err := ask(t, p.Model, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := reply.Tokens.PolicyVersion; v == nil || *v != p.Version {
+			t.Errorf("version %v, want %d", v, p.Version)
+		}
+		if err := learn(t, trainer); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Where no chat template is known here, the servers write conversations with theirs, and every prompt extends the one
 // before it.
 func TestSamplersWriteConversations(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -26,11 +27,12 @@ type Codec interface {
 	Stop() []int32
 }
 
-// source is a sampling session with its version.
+// source is a sampling session with its version. whole is set if all weights are trained.
 type source struct {
 	session string
 	version int64
 	model   string
+	whole   bool
 }
 
 // serverSampler samples from the latest published policy, with the server's own asample. Replies contain its version.
@@ -42,6 +44,10 @@ type serverSampler struct {
 	gate   *gate
 
 	current atomic.Pointer[source]
+	// named is set once the server has shown that its engines know the latest weights by the base model's name alone: with
+	// all weights and engines of their own, SkyRL's GPU backends forward the name of a session to engines that do not have
+	// it.
+	named   atomic.Bool
 	unnamed atomic.Int64 // number of requests so far that named no rollout
 }
 
@@ -63,7 +69,7 @@ func (s *serverSampler) publish(ctx context.Context, m *Model, number, version i
 	if session == s.current.Load().session {
 		return nil, fmt.Errorf("%w: the server gave the sampling session of the last publication again", rl.ErrApart)
 	}
-	s.current.Store(&source{session: session, version: version, model: m.options.Base})
+	s.current.Store(&source{session: session, version: version, model: m.options.Base, whole: m.options.Rank == 0})
 	return s, nil
 }
 
@@ -201,12 +207,23 @@ func (s *serverSampler) reply(r agent.Request, prompt []int32, q Sequence, from 
 	return reply
 }
 
+// unforwarded is in SkyRL's error for a session that its engines do not know.
+const unforwarded = "/v1/completions returned 404"
+
 // draw samples a sequence. If the server has dropped the result, it is sampled again, with the same result because the
 // seed is the same.
 func (s *serverSampler) draw(ctx context.Context, from source, route int64, q sampleRequest) ([]Sequence, error) {
-	q.Session, q.Sequence, q.Type = from.session, route, "sample"
+	q.Sequence, q.Type = route, "sample"
 	for n := 1; ; n++ {
+		named := s.named.Load()
+		if q.Session, q.Base = from.session, ""; named {
+			q.Session, q.Base = "", from.model
+		}
 		sequences, err := s.drawn(ctx, q)
+		if from.whole && !named && errors.Is(err, ErrOperation) && strings.Contains(err.Error(), unforwarded) {
+			s.named.Store(true)
+			continue
+		}
 		forgotten := errors.Is(err, ErrExpired) || errors.Is(err, ErrUnknown) && !errors.Is(err, rl.ErrTrainerLost)
 		if forgotten && n < 3 {
 			continue

@@ -142,7 +142,8 @@ type sampleRequest struct {
 	Prompt   modelInput     `json:"prompt"`
 	Samples  int            `json:"num_samples"`
 	Params   samplingParams `json:"sampling_params"`
-	Session  string         `json:"sampling_session_id"`
+	Session  string         `json:"sampling_session_id,omitempty"`
+	Base     string         `json:"base_model,omitempty"` // in place of a session
 	Sequence int64          `json:"seq_id"`
 	Type     string         `json:"type"`
 }

@@ -42,7 +42,7 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 	if _, ok := s.takeFault(idle + f.operation); ok {
 		id = m.loaded
 	} else {
-		s.samplers[id] = session
+		s.samplers[id], s.latest = session, id
 	}
 	return map[string]any{"path": nil, "type": f.operation, "sampling_session_id": id}, nil
 }

@@ -189,6 +189,9 @@ func (s *Server) do(f *future) (any, error) {
 	case "optim_step":
 		return m.step(b.Adam, s.options.Sums)
 	case "sample":
+		if s.options.Whole && b.Base == "" {
+			return nil, said("vLLM /v1/completions returned 404: The model `%s` does not exist.", f.model)
+		}
 		return m.sample(s.samplers[b.SamplingSession], b)
 	case "save_weights":
 		return s.write(m, f)
@@ -209,7 +212,7 @@ func (s *Server) do(f *future) (any, error) {
 
 func (s *Server) load(id string, b body) (any, error) {
 	switch {
-	case b.LoRA.Rank < 1 || b.LoRA.Rank > s.options.MaxRank:
+	case b.LoRA.Rank < 1 && !s.options.Whole || b.LoRA.Rank > s.options.MaxRank:
 		return nil, fmt.Errorf("LoRA rank %d must be between 1 and %d", b.LoRA.Rank, s.options.MaxRank)
 	case len(s.models) >= s.options.MaxModels:
 		return nil, said("Maximum number of LoRA adapters (%d) reached", s.options.MaxModels+1)

@@ -234,6 +234,9 @@ func (s *Server) save(path string, b body) (int, any) {
 }
 
 func (s *Server) asked(b body) (int, any) {
+	if s.options.Whole && b.Base == s.options.Base {
+		b.SamplingSession = s.latest
+	}
 	switch {
 	case b.SamplingSession == "" || b.Sequence == nil:
 		return detail(422, "Value error, 'seq_id' must be provided when 'sampling_session_id' is used")

@@ -39,7 +39,10 @@ type Options struct {
 	// LoRASync is the directory in which it writes what it samples with, as SkyRL's GPU backends do: what they save for
 	// other samplers has all weights, merged, and is not compressed.
 	LoRASync string
-	Wire     Wire
+	// Whole makes it train all weights (rank 0), and sample as SkyRL's GPU backends do with engines of their own: these
+	// have the weights of the last publication, under the name of the base model.
+	Whole bool
+	Wire  Wire
 	// Uncompressed makes the server refuse compressed bodies.
 	Uncompressed bool
 	// Config is added to the answer to client/config.
@@ -73,6 +76,7 @@ type Server struct {
 	created  map[string]bool        // every model that there was
 	left     map[int][]contribution // in the place of a model that was unloaded
 	samplers map[string]samplingSession
+	latest   string                // of them
 	saved    map[string]checkpoint // by address
 	exports  map[string]checkpoint // for other samplers, by address, including removed ones
 	names    map[string]bool       // of checkpoints, by model and name
