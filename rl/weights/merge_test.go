@@ -257,10 +257,22 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
+// dumpedConfig has all fields of PEFT 0.18.1, as SkyRL's GPU backends write them.
+const dumpedConfig = `{"task_type": "CAUSAL_LM", "peft_type": "LORA", "auto_mapping": null, "peft_version": "0.18.1",
+	"base_model_name_or_path": "base", "revision": null, "inference_mode": false, "r": 2, "target_modules": ["q"],
+	"exclude_modules": null, "lora_alpha": 3, "lora_dropout": 0.0, "fan_in_fan_out": false, "bias": "none",
+	"use_rslora": false, "modules_to_save": null, "init_lora_weights": true, "layers_to_transform": null,
+	"layers_pattern": null, "rank_pattern": {}, "alpha_pattern": {}, "megatron_config": null,
+	"megatron_core": "megatron.core", "trainable_token_indices": null, "loftq_config": {}, "eva_config": null,
+	"corda_config": null, "use_dora": false, "alora_invocation_tokens": null, "use_qalora": false, "qalora_group_size": 16,
+	"layer_replication": null, "runtime_config": {"ephemeral_gpu_offload": false}, "lora_bias": false,
+	"target_parameters": null, "arrow_config": null, "ensure_weight_tying": false}`
+
 // numpy 2.4.6: W + np.float32(1.5) * (B @ A) in float32, whose bits were then rounded to bfloat16, ties to even.
 func TestAgainstNumpy(t *testing.T) {
 	t.Parallel()
 	f := fixture{
+		lora: dumpedConfig,
 		base: map[string]array{"q.weight": {BFloat16, []int{2, 3}, []float32{1, -2, 0.5, 3, 0.25, -1}}},
 		add: map[string]array{
 			"q" + suffixA: {Float32, []int{2, 3}, []float32{0.1, -0.2, 0.3, 0.4, 0.5, -0.6}},
