@@ -321,16 +321,17 @@ func TestSlurmJob(t *testing.T) {
 // What has no room is refused with what to do.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	data := must(os.ReadFile("../../../testdata/deepswe-32b.yaml"))
 	for _, c := range []struct {
-		kind, set   string
-		nodes, gpus int
-		want        string
+		config, kind, set string
+		nodes, gpus       int
+		want              string
 	}{
-		{recipe.Compose, "seed=1", 2, 8, "compose is for one node"},
-		{recipe.Slurm, "seed=1", 1, 8, "takes 512 GB, and 4 GPUs have 160 GB"},
-		{recipe.Slurm, "trainer.model=mine", 1, 8, "does not tell its size"},
+		{"deepswe-32b", recipe.Compose, "seed=1", 2, 8, "compose is for one node"},
+		{"deepswe-32b", recipe.Slurm, "seed=1", 1, 8, "takes 512 GB, and 4 GPUs have 160 GB"},
+		{"deepswe-32b", recipe.Slurm, "trainer.model=mine", 1, 8, "does not tell its size"},
+		{"sft", recipe.Slurm, "sft.rows=rows.jsonl", 1, 8, "print what starts the run that comes after it"},
 	} {
+		data := must(os.ReadFile("../../../testdata/" + c.config + ".yaml"))
 		cfg, err := config.Load(data, builtin.Parts(), c.set)
 		if err != nil {
 			t.Fatal(err)
