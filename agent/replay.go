@@ -120,7 +120,7 @@ type Comparison struct {
 	// Recorded is the recorded result, zero if there is none; Got is the new one.
 	Recorded trajectory.Result
 	Got      tools.Result
-	// Same reports that both results are equal, except for what differs between any two runs: times, durations,
+	// Same reports whether both results are equal, except for what differs between any two runs: times, durations,
 	// addresses, temporary files, and the repository's path.
 	Same bool
 }

@@ -314,8 +314,8 @@ func (a Algorithm) Divisor(b Batch) float64 {
 	return float64(b.Dispositions[Trained] + b.Dispositions[Masked])
 }
 
-// Total is the divisor of a batch of rollouts if all of them have rows. sure is false if it depends on what the
-// rollouts are like.
+// Total is the divisor of a batch of rollouts if all of them have rows. sure is false if it depends on the rollouts
+// themselves.
 func (a Algorithm) Total(rollouts int) (total float64, sure bool) {
 	drops := a.DropUniform || slices.Contains(slices.Collect(maps.Values(a.Filter)), Drop)
 	return float64(rollouts), a.Aggregation != tokenMean && !drops

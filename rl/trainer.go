@@ -53,7 +53,7 @@ var (
 	// ErrTrainerLost means that the weights are lost, or that their state is not known. The caller can resume from the
 	// last checkpoint.
 	ErrTrainerLost = errors.New("the trainer's weights are lost or uncertain")
-	// ErrApart: what samples has other weights than what is trained.
+	// ErrApart: the sampler has other weights than the trainer.
 	ErrApart = errors.New("sampler and trainer disagree")
 	// ErrUnsampled: no server has sampled for as long as the trainer waits for one. All rollouts end.
 	ErrUnsampled = errors.New("no sampler answers")

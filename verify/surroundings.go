@@ -13,13 +13,13 @@ import (
 	"deepswe/env"
 )
 
-// Tampered is the kind of suspicion that a patch, before the tests ran, has changed what they run with, while the
-// solution does not change it.
+// Tampered is the kind of suspicion that a patch has changed what the tests run with before they ran, which the
+// solution does not do.
 const Tampered SuspicionKind = "tampered"
 
 // What a script does before the tests, such as installing the package, may run the patch's code. No test is there yet,
-// but everything that will run them is: so programs, the start files and plugins of Python, what the loader loads, and
-// git's hooks are compared with what they were. The comparison is made by the guest, which is none of these programs.
+// but everything that will run them is: so programs, Python's start-up files and plugins, what the loader loads, and
+// git's hooks are compared with what they were. The guest compares them, and is none of these programs itself.
 
 // findSurroundings prints the directories of programs, and those in which Python looks for packages.
 const findSurroundings = `export LC_ALL=C; { printf '%s\n' "$PATH" | tr : '\n'

@@ -179,9 +179,9 @@ func (i installing) installWith(
 type installed struct {
 	Type     string   `json:"type"` // "setup"
 	Commands []string `json:"commands"`
-	// Reused is set where an earlier run has installed it.
+	// Reused is set if an earlier run has done the set-up.
 	Reused bool `json:"reused,omitempty"`
-	// Added are new paths in the repository, Restored files of it that were changed and are put back.
+	// Added are new paths in the repository, Restored those of its files that were changed and have been put back.
 	Added    []string `json:"added,omitempty"`
 	Restored []string `json:"restored,omitempty"`
 }

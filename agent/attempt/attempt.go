@@ -63,7 +63,7 @@ type Player interface {
 // Phase is a part of an attempt.
 type Phase string
 
-// The phases, in their order.
+// The phases, in order.
 const (
 	PhaseSandbox Phase = "sandbox"
 	PhaseAgent   Phase = "agent"

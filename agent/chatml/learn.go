@@ -14,7 +14,7 @@ import (
 
 // ending is how a template ends replies.
 type ending struct {
-	// last is the token after a reply that ends a conversation, next the one after a reply that something follows.
+	// last is the token that ends the last reply of a conversation, next the one that ends every other reply.
 	// Without last, a reply ends with the first token of the next message.
 	last, next string
 	// closed says that next belongs to the reply.

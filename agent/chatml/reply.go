@@ -18,7 +18,8 @@ func Reply(text string, native bool, turn int) trajectory.Message {
 	return h.read(text, native, turn, nil)
 }
 
-// tokenMark is written in front of a token of its own, because a text can spell it, too. No valid text has this byte.
+// tokenMark stands before each special token, because ordinary text can spell the same characters. No valid text has
+// this byte.
 const tokenMark = "\xff"
 
 func plain(s string) string { return strings.ReplaceAll(s, tokenMark, "") }

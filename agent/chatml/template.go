@@ -48,8 +48,8 @@ type Template struct {
 	special       map[string]string
 }
 
-// New reads a template. native is the one for conversations with tools; if it is empty, that is the same. special are
-// the tokens that it may name (bos_token, …). Errors wrap [jinja.ErrUnknown].
+// New parses a template. native is the template for conversations with tools; if it is empty, source is used for these,
+// too. special are the tokens that a template may name (bos_token, …). Errors wrap [jinja.ErrUnknown].
 func New(source, native string, special map[string]string) (*Template, error) {
 	t := &Template{special: special}
 	var err error
@@ -68,7 +68,7 @@ type Options struct {
 	Tools []tools.Spec
 	// Reply ends the text with the beginning of a reply.
 	Reply bool
-	// NoThoughts asks for a reply without a thought, which few templates know.
+	// NoThoughts asks for a reply without a thought, which few templates support.
 	NoThoughts bool
 	// Now is the time for templates that tell it.
 	Now time.Time

@@ -28,7 +28,7 @@ func isType[T any](v any) bool {
 
 func isText(v any) bool { return isType[string](v) || isType[markup](v) }
 
-// tests are the tests that are implemented.
+// tests are Jinja's tests ("x is defined"), by name.
 var tests = map[string]*check{
 	"defined":   is(func(v any) bool { return !isType[undefined](v) }),
 	"undefined": is(isType[undefined]),

@@ -148,7 +148,7 @@ func truth(v any) bool {
 	return v != nil && (!sized || n > 0)
 }
 
-// elements returns what a list, or what is like one, is made of.
+// elements returns the elements of a list, a tuple or a view; nil for any other value.
 func elements(v any) []any {
 	switch v := v.(type) {
 	case List:
@@ -260,7 +260,8 @@ func iterable(v any) bool {
 	return false
 }
 
-// take returns all items of a value that Python would read one after the other, while other things happen.
+// take returns all items of a value at once, where Python would read them one by one as they are needed. A generator
+// cannot be read again after that: what would be left of it is not known.
 func (s *state) take(v any) []any {
 	items := s.items(v)
 	if it, ok := v.(*iterator); ok {

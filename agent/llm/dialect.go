@@ -58,7 +58,7 @@ func (d *dialect) taken(s agent.Sampling) agent.Sampling {
 	return rest
 }
 
-// objects matches how servers refuse a member that they do not know.
+// objects matches the words with which servers refuse a member that they do not know.
 var objects = env.Pattern(`(?i)unsupported|not supported|does not support|cannot find field|unknown|` +
 	`unrecogni[sz]ed|unexpected|not permitted|not allowed|extra (field|input)|additional propert`)
 

@@ -23,7 +23,7 @@ type serverError struct {
 	whole      string // Message before it was shortened
 }
 
-// maxSaid is the most runes of a server's message that are shown.
+// maxSaid is how many runes of a server's message are shown at most.
 const maxSaid = 400
 
 // parseServerError reads a failure's body: {"error": {…}} of OpenAI and newer vLLM, the same flat or in an array,

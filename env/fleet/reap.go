@@ -36,10 +36,10 @@ type Inventory struct {
 
 // Thing is a container, a pod or a lease.
 type Thing struct {
-	// Owner is an [Owner] as text, with a part of the provider's own.
+	// Owner is an [Owner] as text, after which a provider may add a part of its own.
 	Owner string
-	// Lease is set for what shows that its owner is alive, and Seen is when that was last shown. For any other thing, it
-	// is when the thing was created.
+	// Lease is set if the thing shows that its owner is alive. Seen is when a lease was last renewed, and when any other
+	// thing was created.
 	Lease bool
 	Seen  time.Time
 	// Uses names what must not be removed while the owner is alive; see [Place].

@@ -39,14 +39,14 @@ type wandbSent struct {
 	Have had `json:"have"`
 }
 
-// WandB is a directory for offline runs of Weights & Biases, which "wandb sync" uploads. A session that goes on with a
-// run writes a log of its own with the same run ID, which is appended there. It has all that was not uploaded before,
-// and replaces the logs that were not.
+// WandB is a directory for offline runs of Weights & Biases, which "wandb sync" uploads. A session that resumes a run
+// writes a log of its own under the same run ID, and the service appends it to the run. This log has everything that
+// has not been uploaded yet, so that it replaces the logs that have not been.
 func WandB(dir string) Target {
 	return Target{Name: "W&B", Replay: true, Open: func(r Run) Sink { return &wandb{dir: dir, run: r} }}
 }
 
-// uploaded reads what was uploaded of the run, and removes the logs that were not.
+// uploaded reads how much of the run has been uploaded, and removes the logs that have not been.
 func (w *wandb) uploaded() (sent wandbSent, err error) {
 	logs := disk.Glob(w.dir, "offline-run-*-"+w.run.key()+"/run-*.wandb")
 	for _, path := range logs { // in the order of their sessions

@@ -36,7 +36,7 @@ type found struct {
 	Kind     run.Kind
 	Created  time.Time
 	Settings settings
-	// Err is why the run cannot be read, as one of another version of the program.
+	// Err is why the run cannot be read, for example because another version of the program wrote it.
 	Err error
 }
 

@@ -34,7 +34,7 @@ type step struct {
 	Grown string
 	Lines int
 	Class string // of its tokens
-	// Until is the address of the patch until here, if there is one.
+	// Until is the address of the patch up to this step, if there is one.
 	Until string
 	turn
 }

@@ -110,7 +110,7 @@ func (v *validator) takePoints(ctx context.Context, all bool) ([]metrics.Point, 
 // due reports whether the policy of a step is measured.
 func (v *validator) due(step int) bool { return v != nil && v.examiner.due(step) }
 
-// open returns the steps whose results were not taken yet, the oldest first.
+// open returns the steps whose results have not been taken yet, the oldest first.
 func (v *validator) open() (steps []int) {
 	if v == nil {
 		return nil

@@ -41,8 +41,8 @@ type inputs struct {
 	text string
 }
 
-// open opens what a run learns from, and then its directory: what nothing can be learned from leaves none. The caller
-// closes the inputs, also after an error.
+// open opens what a run learns from, and only then its directory, so that a run that cannot learn leaves none behind.
+// The caller closes the inputs, also after an error.
 func open(ctx context.Context, c config.Config, o Options) (in *inputs, err error) {
 	r := c.Rollouts
 	gates := run.Gates{

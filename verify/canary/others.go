@@ -19,9 +19,10 @@ const versions = 8
 // otherVersions is the number of those texts without the right one.
 const otherVersions = versions - 1
 
-// otherNumbers returns other numbers, in random order: some of the file or, if there are not two, those of a range
-// of [versions] that contains n anywhere. They are not below least, nor above most, unless n is. A number of the test
-// that divides n divides them, too, where there is room for it: 36 of an input of 3 may be 33 or 42.
+// otherNumbers returns numbers other than n, in random order: those that the file has or, if it has fewer than two,
+// [otherVersions] equally spaced ones among which n has a random place. They are between least and most, unless n is
+// not. A number of the test that divides n divides them, too, where there is room for it: 36, of a test whose input is
+// 3, may become 33 or 42.
 func otherNumbers(n, least, most int, r *chance) []int {
 	step := r.step(n)
 	var others []int
@@ -110,8 +111,9 @@ func otherDecimals(text string, least int, r *chance) []string {
 	})
 }
 
-// otherTexts returns other texts: with another word of the file in place of one of them, wherever that is or, if there
-// is none, with another last character. Of JSON's own words there is one other. The text may contain escapes.
+// otherTexts returns texts other than this one: one of its words is replaced, wherever it occurs, by other words, of
+// the file where it has some, or, if no word can be, its last character is. A word of JSON's own (true) has only its
+// opposite. The text may contain escapes.
 func otherTexts(text string, r *chance) []string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
 	all := words().FindAllStringIndex(text, -1)

@@ -37,7 +37,7 @@ func (m *Miner) given() bool {
 }
 
 // install installs what the candidate's tests need, unless that was done for another candidate of its era. why says why
-// there is nothing; it is empty where nobody knows what to install.
+// that failed. Where nobody knows what to install, nothing is installed and why is empty.
 func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.Installation, why string, err error) {
 	s, err := m.Builder.SetUp(ctx, c)
 	if err != nil {

@@ -44,7 +44,7 @@ func (m *Miner) writes(id string) bool {
 	return known || m.Writer != nil
 }
 
-// write lets the model write the statements of sound tasks that no issue gives, and drops those that have none then.
+// write lets the model write the statements of sound tasks that no issue gives, and drops those that still have none.
 func (m *Miner) write(
 	ctx context.Context, mined *Mined, judged []Judged, of map[string]history.Candidate, w swe.Watch,
 ) error {

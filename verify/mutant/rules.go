@@ -167,7 +167,8 @@ func (r *tokenReader) operator(i, first int) {
 	}
 }
 
-// spaced are the operators that have blanks around them: otherwise they are brackets, signs, or marks of pointers.
+// spaced returns what is an operator only with blanks around it, and otherwise perhaps a bracket, a sign or the mark of
+// a pointer.
 func (r *tokenReader) spaced() string {
 	if r.Kind == lexer.Rust || r.Kind == lexer.Ruby || r.Kind == lexer.Braced {
 		return "< > + - * / %"

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Status fails with a status and a body in the nested shape of OpenAI.
+// Status answers with a status code and an error in OpenAI's nested form.
 func Status(code int, message string) Reply {
 	return fault(func(w http.ResponseWriter, _ *http.Request, _ Request) {
 		refuse(w, code, message, "")

@@ -69,7 +69,8 @@ func findShell(environ []string) string {
 	return "/bin/sh"
 }
 
-// lookPath finds a program in the PATH of an environment. A name with a slash is returned as it is.
+// lookPath finds a program in the PATH of an environment. A name with a slash, and one that is not found, is returned
+// as it is.
 func lookPath(name string, environ []string) string {
 	if strings.Contains(name, "/") {
 		return name

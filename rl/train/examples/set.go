@@ -33,7 +33,7 @@ type Example struct {
 // task returns the task of an example, or its group if the task is not known.
 func (e *Example) task() string { return cmp.Or(e.Row.Task, e.Row.Group) }
 
-// Complete returns the row in the form for a trainer, in which each trained token has the weight scale.
+// Complete returns the row as a trainer takes it; each trained token has the weight scale.
 func (e *Example) Complete(scale float64) rl.Row {
 	row := e.Row
 	row.Logprobs, row.Advantage, row.Scale, row.Trained = make([]float64, len(row.IDs)), 1, scale, true

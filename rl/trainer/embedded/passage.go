@@ -137,5 +137,5 @@ func rebase(of, starts []int32, cut int) ([]int32, []int32) {
 	return of, starts
 }
 
-// share is the weight of a word in a sum of n words. It keeps the size of the sum.
+// share is the weight of a word in a sum of n words: the more words, the smaller, so that the sum keeps its size.
 func share(n int) float64 { return 1 / math.Sqrt(float64(n)) }

@@ -20,7 +20,7 @@ import (
 //go:embed page.html
 var pageTemplate string
 
-// PageStyle is what the page's style has besides that of package plot.
+// PageStyle is the page's own CSS, which comes after that of package plot.
 //
 //go:embed page.css
 var PageStyle string

@@ -84,7 +84,7 @@ func cached(model string) {
 	}
 }
 
-// skyrl serves the trainer, the replicas below their names, and how many replies of theirs each adapter has given.
+// skyrl serves the trainer, each replica below its name, and counts of the replies that each adapter has given.
 func skyrl(base, loraSync string) http.Handler {
 	var speech trainertest.Speech
 	must(0, json.Unmarshal(must(os.ReadFile(filepath.Join(modelDir, "speech.json"))), &speech))
