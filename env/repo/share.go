@@ -48,7 +48,7 @@ func (s *Snapshot) share(ctx context.Context, repository bool, l *listing) error
 	if err := borrow(s.git, s.Checkout.Objects); err != nil {
 		return err
 	}
-	if err := s.commitTree(ctx, g, tree, head); err != nil {
+	if err := commitTree(ctx, g, tree, head); err != nil {
 		return err
 	}
 	return s.settle()
@@ -163,7 +163,7 @@ func copyFile(from, to string) error {
 }
 
 // commitTree commits the difference between the work tree and the last commit.
-func (s *Snapshot) commitTree(ctx context.Context, g git, tree, head string) error {
+func commitTree(ctx context.Context, g git, tree, head string) error {
 	args := []string{"commit-tree", tree, "-m", "State of the work tree at the start"}
 	if head != "" {
 		was, err := g.line(ctx, nil, "rev-parse", "--verify", "-q", head+"^{tree}")
@@ -171,7 +171,6 @@ func (s *Snapshot) commitTree(ctx context.Context, g git, tree, head string) err
 			return context.Cause(ctx)
 		}
 		if err == nil && was == tree {
-			s.Head = head
 			_, err := g.run(ctx, nil, "update-ref", "HEAD", head)
 			return err
 		}
@@ -181,7 +180,6 @@ func (s *Snapshot) commitTree(ctx context.Context, g git, tree, head string) err
 	if err != nil {
 		return err
 	}
-	s.Head = head
 	_, err = g.run(ctx, nil, "update-ref", "HEAD", commit)
 	return err
 }

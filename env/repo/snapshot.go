@@ -32,8 +32,6 @@ type Snapshot struct {
 	Checkout *env.Checkout
 	// Source is the directory that was copied: the root of the work tree, if it is in one.
 	Source string
-	// Head is the source's current commit; empty outside a repository or before the first commit.
-	Head string
 	// Omitted lists files that this process may not read and that are therefore missing from the copy.
 	Omitted []Omission
 	// Aside lists paths that the sandbox has although the repository ignores them. They are never part of a patch.
