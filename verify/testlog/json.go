@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"deepswe/env"
 )
 
 // prismCommand precedes each JSON report in the shell's trace.
@@ -101,4 +103,4 @@ func readJSON(text string) (any, error) {
 }
 
 // jsonWord matches a string, or a number that only Python knows.
-var jsonWord = expression(`"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)`)
+var jsonWord = env.Pattern(`"(?:[^"\\]|\\.)*"|-?(?:NaN|Infinity)`)

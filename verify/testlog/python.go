@@ -8,6 +8,8 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"deepswe/env"
 )
 
 // Decode converts a log to text like the harness: as UTF-8, where each maximal part of an ill-formed sequence
@@ -129,7 +131,7 @@ func collapse(s string) string {
 }
 
 // escape matches a terminal's escape sequence, with or without parameters.
-var escape = expression(`\x1B(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])`)
+var escape = env.Pattern(`\x1B(?:[@-Z\\-_]|\[[0-?]*[ -/]*[@-~])`)
 
 // stripEscapes removes escape sequences.
 func stripEscapes(s string) string {
@@ -142,11 +144,6 @@ func stripEscapes(s string) string {
 // Expression is a regular expression that is compiled at its first use, so that programs do not compile at their
 // start what they may not need.
 type Expression func() *regexp.Regexp
-
-// expression returns an Expression for a pattern that means the same in Go and Python.
-func expression(expr string) Expression {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
-}
 
 // Pattern returns an Expression in which \s \S \d \w have Python's meaning: Unicode classes rather than ASCII. \b
 // is not converted and must not be used. Go's tables determine what digits and letters are; those of a particular

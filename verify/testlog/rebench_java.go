@@ -1,6 +1,10 @@
 package testlog
 
-import "strings"
+import (
+	"strings"
+
+	"deepswe/env"
+)
 
 // surefire reads Maven's log of the tests of whole classes and of single failures, JUnit's reports if the log contains
 // any, and the verdicts of builds of single tests. What is read first counts, except for failures of single tests.
@@ -170,7 +174,7 @@ func junitFragments(log string, _ Task) (*Results, error) {
 }
 
 var (
-	junitCase      = expression(`<testcase((?:[^\p{L}\p{N}_>][^>]*)?)>`)
+	junitCase      = env.Pattern(`<testcase((?:[^\p{L}\p{N}_>][^>]*)?)>`)
 	junitAttribute = Pattern(`(\w+)="([^"]*)"`)
 )
 
