@@ -179,13 +179,10 @@ func Create(path string, m Manifest) (*Dir, error) {
 }
 
 func create(path string, l *disk.Lock, m Manifest) (*Dir, error) {
-	// Older versions wrote runs of solve without a manifest.
-	for _, name := range []string{manifestFile, rolloutsDir} {
-		if _, err := os.Lstat(filepath.Join(path, name)); err == nil {
-			return nil, ErrExists
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
+	if _, err := os.Lstat(filepath.Join(path, manifestFile)); err == nil {
+		return nil, ErrExists
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
 	log, err := disk.OpenLog(filepath.Join(path, eventsFile), nil)
 	if err != nil {

@@ -192,14 +192,6 @@ func TestOtherRuns(t *testing.T) {
 	if _, err := Read(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("read nothing: %v", err)
 	}
-	// A run of solve from before there were manifests.
-	old := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(old, rolloutsDir, "t", "0"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Create(old, Manifest{Kind: Solve}); !errors.Is(err, ErrExists) {
-		t.Errorf("created over a run without a manifest: %v", err)
-	}
 }
 
 func TestAttemptDirsInOrder(t *testing.T) {
