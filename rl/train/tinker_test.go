@@ -13,7 +13,6 @@ import (
 	"deepswe/rl"
 	"deepswe/rl/frozenlake"
 	"deepswe/rl/metrics"
-	"deepswe/rl/train/backend"
 	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/part"
@@ -195,7 +194,6 @@ func TestTinkerConfiguration(t *testing.T) {
 	t.Parallel()
 	const on = "environment: {name: residue}\ntrainer: {name: tinker, base_url: 'http://a', model: m%s}\n"
 	for settings, want := range map[string]string{
-		", loss: ppo":          "leave it out",
 		", normalisation: all": "probe, sum or mean",
 		", rank: -1":           "rank is -1",
 		", max_length: 3":      "max_length is 3",
@@ -205,9 +203,5 @@ func TestTinkerConfiguration(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", settings, err)
 		}
-	}
-	// What an earlier version wrote is the same configuration.
-	if c := mustLoad(t, fmt.Sprintf(on, ", loss: custom")); c.Trainer.(*backend.Tinker).Loss != "" {
-		t.Error("trainer.loss is kept")
 	}
 }

@@ -28,8 +28,6 @@ type Tinker struct {
 	Rank  int    `yaml:"rank" least:"0"`
 	// Start is a run of this trainer, or a checkpoint's address, whose weights the policy begins with.
 	Start string `yaml:"start"`
-	// Loss is what runs of earlier versions wrote: custom, which is what all do now.
-	Loss string `yaml:"loss,omitempty"`
 	// Normalisation says whether the server sums gradients or averages them over tokens and sequences; probe finds out.
 	Normalisation string `yaml:"normalisation"`
 	// Tokenizer is the directory of the base model's tokenizer.json. If it is empty, the model is searched for on this
@@ -76,9 +74,6 @@ func (s *Tinker) Complete(c *config.Config) error {
 		if s.Rank == 0 {
 			c.Optimizer.LearningRate = 1e-6
 		}
-	}
-	if s.Loss == "custom" {
-		s.Loss = ""
 	}
 	if s.MaxLength == 0 {
 		s.MaxLength = max(c.Algorithm.MaxLength, c.Longest(func(g config.Stage) int { return g.Context }))
@@ -138,9 +133,6 @@ func (s *Tinker) validate(c *config.Config) error {
 	}
 	o := c.Optimizer
 	several := o.Minibatches > 1 || o.Epochs > 1
-	if s.Loss != "" {
-		loss = fmt.Errorf("loss is %q: every server is sent the gradient of the objective; to fix: leave it out", s.Loss)
-	}
 	if o.Minibatches > 1 && c.Rollouts.MaxStaleness > 0 && !s.sampled() {
 		loss = errors.New("the server samples nothing between the optimizer steps of an update, so the groups of later " +
 			"minibatches would never be complete; to fix: set optimizer.minibatches to 1, rollouts.max_staleness to 0, or " +

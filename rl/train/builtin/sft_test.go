@@ -22,7 +22,6 @@ func TestConfigurationOfImitation(t *testing.T) {
 		least + "sft: {rows: x}\n":              "sft applies to objective sft only",
 		"objective: sft\ntrainer: {name: rows}\nsft: {rows: x}\n": "changes no weight",
 		least + "objective: dpo\n":                                `objective is "dpo": want one of rl, sft`,
-		"objective: sft\ntrainer: {name: tinker, base_url: 'http://a', model: m, loss: ppo}\nsft: {rows: x}\n": "leave it",
 	} {
 		if _, err := config.Load([]byte(text), Parts()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s%v; want %q in it", text, err, want)
