@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -97,9 +98,7 @@ func (r *reference) add(t *trial, gold bool) {
 	maps.Copy(r.found.passed, t.found.passed)
 	maps.Copy(r.found.other, t.found.other)
 	maps.Copy(r.tampered, t.tampered)
-	if r.found.ended == "" {
-		r.found.ended = t.found.ended
-	}
+	r.found.ended = cmp.Or(r.found.ended, t.found.ended)
 	if r.real == "" && t.v.Reward < 1 && t.task.Tests.RewardFile == "" {
 		r.real = unmet(t)
 	}

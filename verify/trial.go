@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"errors"
@@ -272,9 +273,7 @@ func (t *trial) outOfDisk() {
 	if !v.OutOfDisk {
 		return
 	}
-	if v.Status == "" {
-		v.Status = Unresolved
-	}
+	v.Status = cmp.Or(v.Status, Unresolved)
 	v.Reward, v.Detail = 0, "the tests wrote more to the disk than a sandbox may (see --disk), and were ended"
 }
 

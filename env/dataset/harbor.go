@@ -100,9 +100,7 @@ func (h *harborReader) task() env.Task {
 			Network: h.network(), Prepare: []string{harborLogs},
 		},
 	}
-	if t.ID == "" {
-		t.ID = filepath.Base(absolute(h.folder))
-	}
+	t.ID = cmp.Or(t.ID, filepath.Base(absolute(h.folder)))
 	if !usable(t.ID) {
 		h.fail("task.toml", "task.name", fmt.Errorf("%q cannot be used as a path below a run directory", t.ID))
 	}

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -54,10 +55,7 @@ func WriteStream(path string, write func(io.Writer) error) (err error) {
 
 // syncDir makes a rename in dir durable.
 func syncDir(dir string) error {
-	if dir == "" {
-		dir = "."
-	}
-	d, err := os.Open(dir)
+	d, err := os.Open(cmp.Or(dir, "."))
 	if err != nil {
 		return err
 	}

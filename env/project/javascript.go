@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 
 	"deepswe/env"
@@ -79,12 +80,9 @@ var (
 // nodeModules reports whether packages are installed: other tools keep caches there, too, in hidden directories.
 func (t tree) nodeModules() bool {
 	entries, _ := os.ReadDir(t.path("node_modules")) // a missing one has none
-	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), ".") || e.Name() == ".pnpm" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		return !strings.HasPrefix(e.Name(), ".") || e.Name() == ".pnpm"
+	})
 }
 
 // modernYarn reports whether the project uses Yarn 2 or later, which has settings and a lock file of another kind.

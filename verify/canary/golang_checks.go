@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"cmp"
 	"go/ast"
 	"go/constant"
 	"go/token"
@@ -35,10 +36,8 @@ func (n *goNames) literal(e ast.Expr) (v literal.Value, empty string, ok bool) {
 	case *ast.CallExpr:
 		empty = `[]byte("")`
 	default:
-		empty = map[constant.Kind]string{constant.String: `""`, constant.Bool: "false"}[n.Types[e].Value.Kind()]
-		if empty == "" {
-			empty = "0"
-		}
+		words := map[constant.Kind]string{constant.String: `""`, constant.Bool: "false"}
+		empty = cmp.Or(words[n.Types[e].Value.Kind()], "0")
 	}
 	return v, empty, err == nil
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"html/template"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -16,7 +17,7 @@ import (
 //go:embed page.html
 var pageTemplate string
 
-// PageStyle is what the page's style has besides that of package plot.
+// PageStyle is the page's own CSS, which comes after that of package plot.
 //
 //go:embed page.css
 var PageStyle string
@@ -78,12 +79,7 @@ func (rep *Report) Stops() []string {
 			sum[name] += n
 		}
 	}
-	names := make([]string, 0, len(sum))
-	for name := range sum {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int { return cmp.Or(sum[b]-sum[a], strings.Compare(a, b)) })
-	return names
+	return slices.SortedFunc(maps.Keys(sum), func(a, b string) int { return cmp.Or(sum[b]-sum[a], strings.Compare(a, b)) })
 }
 
 // charts are those that the runs have values for: the score against the model's size, against k, and against the

@@ -3,6 +3,7 @@
 package inside
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -52,10 +53,7 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 	} else if !filepath.IsAbs(r.Dir) {
 		r.Dir = filepath.Join(p.options.dir, r.Dir)
 	}
-	if r.Shell == "" {
-		r.Shell = p.shell
-	}
-	r.Shell = lookPath(r.Shell, p.options.environment)
+	r.Shell = lookPath(cmp.Or(r.Shell, p.shell), p.options.environment)
 	killed, _ := p.oom.count()
 	filled := p.disk.beginCommand(r.AsGuest)
 	var result guest.Result
