@@ -153,7 +153,11 @@ func readable(line string) (runner, bool) {
 		{sign: " vitest run", instead: " vitest run --typecheck.enabled=false", parser: "parse_log_vitest"},
 		{sign: " mocha ", instead: " mocha --reporter tap ", parser: "parse_log_tap"},
 		{sign: " _mocha ", instead: " _mocha --reporter tap ", parser: "parse_log_tap"},
-		{sign: "node --test", instead: "node --test --test-reporter=tap", parser: "parse_log_tap"},
+		{sign: " ava --tap", instead: " ava --tap", parser: "parse_log_tap"},
+		{sign: "node --test", instead: "node --test --test-reporter=tap", parser: "tap"},
+		{sign: " tsx --test", instead: " tsx --test --test-reporter=tap", parser: "tap"},
+		{sign: " tape ", instead: " tape ", parser: "tap"},
+		{sign: project.Programs, instead: project.Programs, parser: "tap"},
 		{sign: "cargo test", instead: "cargo test --offline --no-fail-fast", parser: "parse_log_cargo"},
 		{sign: " -B test", instead: " -B -o -Denforcer.skip=true test", parser: junitParser, report: surefire},
 		{

@@ -2,8 +2,6 @@ package project
 
 import (
 	"bytes"
-	"encoding/json"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -111,90 +109,6 @@ func named(files []string, endings ...string) string {
 	return env.ShellQuote(slices.DeleteFunc(slices.Clone(files), func(name string) bool {
 		return !slices.ContainsFunc(endings, func(ending string) bool { return strings.HasSuffix(name, ending) })
 	})...)
-}
-
-var (
-	// javaScriptRunner matches the test runners that run the files which follow on their command line.
-	javaScriptRunner = env.Pattern(`\b(vitest|jest|mocha|node\b.* --test)\b`)
-	// mochaLoads matches options of Mocha that load something before the tests.
-	mochaLoads = env.Pattern(`(?:--require|-r|--import|--loader)[ =][\w@./-]+`)
-)
-
-// javaScriptTestsOf returns the command line for some files of a package's tests; empty where the runner is not known.
-func (t tree) javaScriptTestsOf(files []string) string {
-	var manifest struct {
-		Scripts         map[string]string
-		DevDependencies map[string]any
-	}
-	_ = json.Unmarshal(t.read("package.json"), &manifest)                   // without one there are no scripts
-	files = slices.DeleteFunc(slices.Clone(files), func(name string) bool { // data and helpers of tests
-		base := path.Base(name)
-		return !strings.Contains(base, "test") && !strings.Contains(base, "spec") && !InTestFolder(name)
-	})
-	words := named(files, ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
-	if words == "" || t.plugAndPlay() {
-		return ""
-	}
-	scripts := manifest.Scripts["test"]
-	if !javaScriptRunner().MatchString(scripts) { // it may call another script, or a program that calls the runner
-		scripts = strings.Join(slices.Sorted(maps.Values(manifest.Scripts)), "\n")
-	}
-	runner := javaScriptRunner().FindString(scripts)
-	for _, known := range []string{"vitest", "jest", "mocha"} {
-		if _, has := manifest.DevDependencies[known]; runner == "" && has {
-			runner = known
-		}
-	}
-	switch {
-	case runner == "vitest":
-		return "npx --no-install vitest run --reporter=verbose " + words
-	case runner == "jest":
-		return "npx --no-install jest --verbose " + words
-	case runner == "mocha":
-		loads := strings.Join(append(mochaLoads().FindAllString(scripts, -1), words), " ")
-		return "npx --no-install " + t.mocha() + " " + loads
-	case runner != "":
-		return "node --test " + words
-	}
-	return ""
-}
-
-// mocha is the name of Mocha's program. Mocha 1 starts another one, which prints nothing where Node no longer knows the
-// option that shares its output.
-func (t tree) mocha() string {
-	if bytes.Contains(t.read("node_modules/mocha/bin/mocha"), []byte("customFds")) {
-		return "_mocha"
-	}
-	return "mocha"
-}
-
-// builds matches the part of a test script that builds the package.
-var builds = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)? (build[\w:.-]*)`)
-
-// Build returns the commands that build a package before its tests run, with their output discarded; none if its test
-// scripts do not build it.
-func Build(dir, language string) []string {
-	var manifest struct{ Scripts map[string]string }
-	_ = json.Unmarshal(tree(dir).read("package.json"), &manifest) // without one there are no scripts
-	for _, script := range []string{manifest.Scripts["pretest"], manifest.Scripts["test"]} {
-		m := builds().FindStringSubmatch(script)
-		if m != nil && (language == "javascript" || language == "typescript") {
-			return []string{"npm run " + m[1] + " >/dev/null 2>&1"}
-		}
-	}
-	return nil
-}
-
-var (
-	// inTestFolder matches JavaScript directly in a folder of tests, all of which Mocha and Node's runner start.
-	inTestFolder = env.Pattern(`(^|/)(tests?|__tests__|specs?)/[^/]+\.[cm]?[jt]sx?$`)
-	// helps matches the names of what tests load.
-	helps = env.Pattern(`(?i)helper|support|util|setup|fixture|common|mock`)
-)
-
-// InTestFolder reports whether a file of JavaScript is a test because of its folder.
-func InTestFolder(name string) bool {
-	return inTestFolder().MatchString(name) && !helps().MatchString(path.Base(name))
 }
 
 // rubyTest matches the usual names of Ruby's test files. Other files beside them may be tests or helpers.

@@ -72,8 +72,37 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"package.json", `{"scripts": {"test": "ts-scripts test"}, "devDependencies": {"vitest": "^4"}}`},
 			"src/a.spec.ts", "npx --no-install vitest run --reporter=verbose src/a.spec.ts", "",
 		},
+		"node, with what loads TypeScript": {
+			[]string{"package.json", `{"scripts": {"test": "rm -r x && node -C y --import=tsx/esm --test && tsd -r z"}}`},
+			"test/a.ts", "node --test -C y --import=tsx/esm test/a.ts", "",
+		},
+		"tsx": {
+			[]string{"package.json", `{"scripts": {"test": "tsx --test test/*.ts"}}`}, "test/a.ts",
+			"npx --no-install tsx --test test/a.ts", "",
+		},
+		"mocha, loading by what calls it": {
+			[]string{"package.json", `{"scripts": {"test": "nyc -r lcov --require x mocha -r y"}}`}, "test/a.test.js",
+			"npx --no-install mocha --require x -r y test/a.test.js", "",
+		},
+		"ava": {
+			[]string{"package.json", `{"scripts": {"test": "xo && ava"}}`}, "test.js", "npx --no-install ava --tap test.js", "",
+		},
+		"tape": {
+			[]string{"package.json", `{"scripts": {"test": "npm run only", "only": "nyc tape -r x 'test/**' | tap-spec"}}`},
+			"test/a.js test/helper.js", "npx --no-install tape -r x test/a.js", "",
+		},
+		"tap": {
+			[]string{"package.json", `{"scripts": {"test": "tap -R tap"}, "devDependencies": {"tap": "^16"}}`}, "test/a.js",
+			`(status=0; for t in test/a.js; do echo "# Subtest: $t"; if node "$t"; then echo "ok - $t"; ` +
+				`else echo "not ok - $t"; status=1; fi; done; exit $status)`, "",
+		},
+		"tests that are programs": {
+			[]string{"package.json", `{"scripts": {"test": "node -r x test.js"}}`}, "test.js",
+			`(status=0; for t in test.js; do echo "# Subtest: $t"; if node -r x "$t"; then echo "ok - $t"; ` +
+				`else echo "not ok - $t"; status=1; fi; done; exit $status)`, "",
+		},
 		"no runner that is known": {
-			[]string{"package.json", `{"scripts": {"test": "tap"}}`}, "test/a.test.js", "npm test", "npm test",
+			[]string{"package.json", `{"scripts": {"test": "make"}}`}, "test/a.test.js", "npm test", "npm test",
 		},
 		"rspec": {
 			[]string{"Gemfile", "", "spec/x", ""}, "spec/a_spec.rb",
