@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"time"
 )
 
@@ -47,7 +48,7 @@ type Task struct {
 	// Dir is the repository's absolute path in the image.
 	Dir string `json:"dir,omitempty"`
 	// Shows are directories of Repository that hold what the project depends on, and that are in no commit: those of
-	// [Dependencies]. The task's sandboxes have them, read-only.
+	// [Dependencies], and node_modules of its packages. The task's sandboxes have them, read-only.
 	Shows []string `json:"shows,omitempty"`
 	// Installed is the directory on this machine that Shows are in; empty if that is Repository.
 	Installed string `json:"installed,omitempty"`
@@ -73,11 +74,11 @@ func (t Task) Spec() Spec {
 		for _, name := range t.Shows {
 			host := filepath.Join(cmp.Or(t.Installed, t.Repository), name)
 			s.Shown = append(s.Shown, Shown{Host: host, Path: path.Join(t.Dir, name)})
-			if name != path.Dir(ViteScratch) {
+			if path.Base(name) != NodeModules {
 				continue
 			}
-			if info, err := os.Stat(filepath.Join(host, path.Base(ViteScratch))); err == nil && info.IsDir() {
-				s.Shown = append(s.Shown, Shown{Path: path.Join(t.Dir, ViteScratch), Writable: true})
+			if info, err := os.Stat(filepath.Join(host, ViteScratch)); err == nil && info.IsDir() {
+				s.Shown = append(s.Shown, Shown{Path: path.Join(t.Dir, name, ViteScratch), Writable: true})
 			}
 		}
 	}
@@ -89,11 +90,20 @@ func (t Task) Spec() Spec {
 
 // Dependencies returns the names of the directories below a project in which its package managers keep what it depends
 // on. The last one is deepswe's own, for those that keep it elsewhere.
-func Dependencies() []string { return []string{"node_modules", ".venv", "venv", "vendor", Caches} }
+func Dependencies() []string { return []string{NodeModules, ".venv", "venv", "vendor", Caches} }
 
-// ViteScratch is the directory below a project in which Vite writes what it makes of its settings. Vite and Vitest do
+// NodeModules is the name of the directories with packages of JavaScript. Each package of a repository may have one.
+const NodeModules = "node_modules"
+
+// Depends reports whether a path below a project is one of [Dependencies], or NodeModules of a package.
+func Depends(name string) bool {
+	return slices.Contains(Dependencies(), name) || filepath.IsLocal(name) && path.Clean(name) == name &&
+		path.Base(name) == NodeModules
+}
+
+// ViteScratch is the directory in NodeModules in which Vite writes what it makes of its settings. Vite and Vitest do
 // not start where they cannot.
-const ViteScratch = "node_modules/.vite-temp"
+const ViteScratch = ".vite-temp"
 
 // Caches is the directory below a project that holds the caches of its package managers.
 const Caches = ".deps"

@@ -79,7 +79,7 @@ func (f *fieldReader) complete(t *env.Task) {
 			"base_commit", "is not a full hash: repository needs one",
 		},
 		{
-			slices.ContainsFunc(t.Shows, func(s string) bool { return !slices.Contains(env.Dependencies(), s) }),
+			slices.ContainsFunc(t.Shows, func(s string) bool { return !env.Depends(s) }),
 			"shows", "has a directory that is not one of " + strings.Join(env.Dependencies(), ", "),
 		},
 		{len(t.Shows) > 0 && (t.Repository == "" || t.Dir == ""), "shows", "goes with repository and dir"},

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -62,7 +63,13 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 			s.After = append(s.After, "test ! -d "+name+" || cp -a "+name+" "+Kept+"/")
 		}
 	}
-	s.After = append(s.After, "test ! -d "+Kept+"/node_modules || mkdir -p "+Kept+"/"+env.ViteScratch,
+	const below = "find . -name .git -prune -o -path ./" + env.NodeModules + " -prune -o -type d -name " + env.NodeModules
+	var there strings.Builder // the repository's own, such as those that its tests read
+	for _, name := range project.NodeModules(dir) {
+		there.WriteString(" ! -path " + env.ShellQuote("./"+name))
+	}
+	s.After = append(s.After, below+" -prune"+there.String()+" -exec cp -a --parents {} "+Kept+`/ \;`,
+		"find "+Kept+" -type d -name "+env.NodeModules+" -prune -exec mkdir -p {}/"+env.ViteScratch+` \;`,
 		"rmdir "+caches+" 2>/dev/null || :") // where no tool has a cache
 	return s, nil
 }
@@ -71,11 +78,17 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 // installed for it or, without these, the repository's. So its tests are looked for as they will run. An environment of
 // Python that is active is found without that.
 func (b Builder) shows(dir, language, installed string) (names []string, err error) {
-	for _, name := range env.Dependencies() {
-		host := filepath.Join(cmp.Or(installed, b.Packages, b.Repository), name)
+	root := cmp.Or(installed, b.Packages, b.Repository)
+	all := env.Dependencies()
+	if installed != "" || b.owns(env.NodeModules, language) {
+		all = append(all, project.NodeModules(root)...)
+	}
+	for _, name := range all {
+		host := filepath.Join(root, name)
 		_, absent := os.Stat(host)
 		_, there := os.Lstat(filepath.Join(dir, name))
-		if absent != nil || there == nil || installed == "" && !b.owns(name, language) {
+		_, without := os.Stat(filepath.Join(dir, filepath.Dir(name))) // a package that the commit does not have
+		if absent != nil || there == nil || without != nil || installed == "" && !b.owns(filepath.Base(name), language) {
 			continue
 		}
 		if err := os.Symlink(host, filepath.Join(dir, name)); err != nil {
@@ -90,7 +103,7 @@ func (b Builder) shows(dir, language, installed string) (names []string, err err
 // no other source for them.
 func (b Builder) owns(name, language string) bool {
 	switch name {
-	case "node_modules":
+	case env.NodeModules:
 		return b.Image == "" && (language == "javascript" || language == "typescript")
 	case "vendor":
 		return b.Image == "" && language == "php"

@@ -431,7 +431,9 @@ func TestShows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(dir, ".venv/bin/python"), "")
-	testkit.WriteFile(t, filepath.Join(dir, "node_modules/a/index.js"), "")
+	testkit.WriteFile(t, filepath.Join(dir, "node_modules/a/node_modules/b/index.js"), "")
+	testkit.WriteFile(t, filepath.Join(dir, "packages/c/node_modules/d/index.js"), "")
+	testkit.WriteFile(t, filepath.Join(dir, "packages/new/node_modules/d/index.js"), "")
 	for name, tc := range map[string]struct {
 		b        Builder
 		language string
@@ -443,8 +445,12 @@ func TestShows(t *testing.T) {
 		"an active one":  {Builder{Machine: project.Machine{VirtualEnv: "/v"}}, "python", nil},
 		"in the commit":  {Builder{}, "javascript", nil},
 		"other packages": {Builder{Machine: project.Machine{VirtualEnv: "/v"}}, "javascript", []string{"node_modules"}},
+		"a workspace":    {Builder{}, "typescript", []string{"node_modules", "packages/c/node_modules"}},
 	} {
 		base := t.TempDir()
+		if name == "a workspace" {
+			testkit.WriteFile(t, filepath.Join(base, "packages/c/package.json"), "{}")
+		}
 		if name == "in the commit" {
 			testkit.WriteFile(t, filepath.Join(base, "node_modules/b.js"), "")
 		}

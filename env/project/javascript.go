@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -83,6 +85,35 @@ func (t tree) nodeModules() bool {
 	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
 		return !strings.HasPrefix(e.Name(), ".") || e.Name() == ".pnpm"
 	})
+}
+
+// Limits of the search for packages below a directory.
+const (
+	deepestPackage = 3
+	mostPackages   = 50
+)
+
+// NodeModules returns the paths of the directories node_modules of packages below a directory. Package managers fill
+// those of a workspace.
+func NodeModules(dir string) (names []string) {
+	_ = filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error { // what cannot be read has none
+		name, _ := filepath.Rel(dir, at) // at is below dir
+		switch {
+		case err != nil || !d.IsDir() || name == ".":
+			return nil
+		case len(names) == mostPackages:
+			return fs.SkipAll
+		case filepath.Base(name) == env.NodeModules:
+			if name != env.NodeModules {
+				names = append(names, filepath.ToSlash(name))
+			}
+			return fs.SkipDir
+		case strings.HasPrefix(filepath.Base(name), ".") || strings.Count(name, string(filepath.Separator)) == deepestPackage:
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return names
 }
 
 // modernYarn reports whether the project uses Yarn 2 or later, which has settings and a lock file of another kind.
