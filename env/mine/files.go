@@ -39,7 +39,7 @@ func languageOf(name string) string { return languages[strings.ToLower(path.Ext(
 var (
 	testFolder = env.Pattern(`(^|/)(tests?|__tests__|specs?|testing|unittests?|integration[-_]tests?|e2e)/`)
 	dataFolder = env.Pattern(
-		`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|snapshots|golden)/|\.snap$`)
+		`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|(tap-)?snapshots|golden)/|\.snap$`)
 	testName = env.Pattern(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
 		`spec_.*|Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
 	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|dist|build|generated)/|` +

@@ -27,7 +27,7 @@ var (
 func (t tree) javaScriptTestsOf(files []string) string {
 	files = slices.DeleteFunc(slices.Clone(files), func(name string) bool { // data and helpers of tests
 		base := path.Base(name)
-		return !strings.Contains(base, "test") && !strings.Contains(base, "spec") && !InTestFolder(name)
+		return ofTypes().MatchString(name) || !strings.Contains(base, "test") && !strings.Contains(base, "spec") && !InTestFolder(name)
 	})
 	words := named(files, ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
 	if words == "" || t.plugAndPlay() {
@@ -135,13 +135,19 @@ func Build(dir, language string) []string {
 }
 
 var (
-	// inTestFolder matches JavaScript directly in a folder of tests, all of which Mocha and Node's runner start.
-	inTestFolder = env.Pattern(`(^|/)(tests?|__tests__|specs?)/[^/]+\.[cm]?[jt]sx?$`)
+	// inTestFolder matches JavaScript below a folder of tests, all of which most runners start.
+	inTestFolder = env.Pattern(`(?:^|/)(?:tests?|__tests__|specs?)/(?:(.*)/)?([^/]+)\.[cm]?[jt]sx?$`)
 	// helps matches the names of what tests load.
 	helps = env.Pattern(`(?i)helper|support|util|setup|fixture|common|mock`)
+	// mayHelp matches those of them that are also common names of what is tested.
+	mayHelp = env.Pattern(`(?i)^(util|common)s?$`)
+	// ofTypes matches the names of files that are compiled, and not run.
+	ofTypes = env.Pattern(`[.-]d\.[cm]?ts$`)
 )
 
 // InTestFolder reports whether a file of JavaScript is a test because of its folder.
 func InTestFolder(name string) bool {
-	return inTestFolder().MatchString(name) && !helps().MatchString(path.Base(name))
+	m := inTestFolder().FindStringSubmatch(name)
+	return m != nil && !helps().MatchString(m[1]) && (!helps().MatchString(m[2]) || mayHelp().MatchString(m[2])) &&
+		!ofTypes().MatchString(name)
 }

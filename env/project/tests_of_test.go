@@ -170,3 +170,16 @@ func TestTestCommandsOf(t *testing.T) {
 		})
 	}
 }
+
+// Files below a folder of tests are tests unless they, or their folders, are named like what tests load.
+func TestInTestFolder(t *testing.T) {
+	for name, want := range map[string]bool{
+		"test/parse.js": true, "test/functions/inc.mjs": true, "packages/a/__tests__/b/c.tsx": true, "test/utils.js": true,
+		"test/common.js": true, "test/helper.js": false, "test/support/env.js": false, "test/test-utils.js": false,
+		"test/index.test-d.ts": false, "test/types.d.ts": false, "test/data.json": false, "lib/parse.js": false,
+	} {
+		if got := InTestFolder(name); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
+	}
+}
