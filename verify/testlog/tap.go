@@ -4,7 +4,8 @@ import "strings"
 
 // tapGroups reads the Test Anything Protocol by its groups, unlike SWE-bench's parser, for which each point is a test.
 // The name of a test in a group has those of the groups around it. Where a log has "# Subtest: name", the point of that
-// name is a test, and the other points in the group are only its assertions. Elsewhere, as in Tape's output, a comment
+// name is a test, and the other points in the group are only its assertions; a group of tests is none itself, unless it
+// has assertions, too. Elsewhere, as in Tape's output, a comment
 // begins a test, which passes if all points up to the next comment do. A group that the log breaks off in has failed.
 func tapGroups(log string, _ Task) (*Results, error) {
 	var t tapReader
@@ -16,7 +17,7 @@ func tapGroups(log string, _ Task) (*Results, error) {
 		case m != nil:
 			t.point(indent, m)
 		case strings.HasPrefix(text, tapSubtest):
-			t.open = append(t.open, tapGroup{tapName(text[len(tapSubtest):]), indent})
+			t.open = append(t.open, tapGroup{name: tapName(text[len(tapSubtest):]), indent: indent})
 		case t.nested:
 		case tapPlan().MatchString(line):
 			t.open = nil
@@ -51,6 +52,8 @@ type tapReader struct {
 type tapGroup struct {
 	name   string
 	indent int
+	// tests and asserts say which points it has.
+	tests, asserts bool
 }
 
 func (t *tapReader) known(name string) bool {
@@ -64,18 +67,32 @@ func (t *tapReader) point(indent int, m []string) {
 	if directive := strings.ToLower(m[3]); directive == "skip" || directive == "todo" {
 		status = Skipped
 	}
-	own := len(t.open) - 1
-	for t.nested && own >= 0 && (t.open[own].name != name || indent > t.open[own].indent) {
+	last := len(t.open) - 1
+	if !t.nested || last < 0 {
+		if last >= 0 {
+			name = t.open[last].name
+		}
+		t.add(name, status)
+		return
+	}
+	own := last
+	for own >= 0 && (t.open[own].name != name || indent > t.open[own].indent) {
 		own--
 	}
 	switch {
 	case own >= 0:
-		t.add(tapPath(t.open[:own+1], ""), status)
-		if t.nested {
-			t.open = t.open[:own]
+		if g := t.open[own]; !g.tests || g.asserts {
+			t.add(tapPath(t.open[:own+1], ""), status)
 		}
-	case len(t.open) == 0, m[4] != "":
+		t.open = t.open[:own]
+		if own > 0 {
+			t.open[own-1].tests = true
+		}
+	case m[4] != "":
 		t.add(tapPath(t.open, name), status)
+		t.open[last].tests = true
+	case status != Skipped: // a test that is left out has no group
+		t.open[last].asserts = true
 	}
 }
 
