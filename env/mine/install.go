@@ -55,6 +55,9 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 		Image: b.Image, Dir: testbed, CopyIn: b.Repository, Commit: c.Needs(), Rollout: b.ID(c),
 	}}
 	s.Commands, s.Variables = project.Install(dir, testbed, c.Language(), b.Machine)
+	if line := newerJava(dir); line != "" && c.Language() == "java" {
+		s.Before = append(s.Before, line)
+	}
 	for _, copied := range project.Copies(dir) {
 		s.After = append(s.After, "find . -path "+env.ShellQuote(copied)+" -prune -exec rm -rf {} +")
 	}

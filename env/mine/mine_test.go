@@ -427,6 +427,45 @@ change go.mod 'module a.org/calc'; change calc.go '// M'; commit modules`)
 	}
 }
 
+// Compilers of today know no version of Java before 8, which is asked for in its place.
+func TestNewerJava(t *testing.T) {
+	t.Parallel()
+	const old = "<project><properties><version.jdk>1.6</version.jdk>\n<javax.inject.version>1</javax.inject.version>\n" +
+		"<java.ee.version>7</java.ee.version><version>1.5</version></properties>" +
+		"<source>${version.jdk}</source><target> 1.7 </target><maven.compiler.testRelease>5</maven.compiler.testRelease></project>"
+	const young = "<project><source>1.8</source><version.jdk>11</version.jdk></project>"
+	dir := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(dir, "pom.xml"), young)
+	if line := newerJava(dir); line != "" {
+		t.Errorf("nothing is old, but %s", line)
+	}
+	testkit.WriteFile(t, filepath.Join(dir, "a/b/pom.xml"), old)
+	run := exec.CommandContext(t.Context(), "sh", "-ec", newerJava(dir))
+	run.Dir = dir
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	want := strings.NewReplacer("k>1.6<", "k>8<", "> 1.7 <", ">8<", "testRelease>5<", "testRelease>8<").Replace(old)
+	for name, want := range map[string]string{"pom.xml": young, "a/b/pom.xml": want} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s is %s, %v, want %s", name, got, err, want)
+		}
+	}
+}
+
+// A commit that compilers of today do not build is mended where its dependencies are installed, and in its task.
+func TestDraftOldJava(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change pom.xml '<source>1.5</source>'; change src/main/java/A.java 'class A {}'; commit root
+change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; commit 'two is missing'`)
+	d, newest := drafted(t, dir)
+	s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: newest})
+	if err != nil || len(d.Task.Prepare) != 1 || !slices.Contains(s.Before, d.Task.Prepare[0]) ||
+		!slices.Equal(d.Task.Tests.Prepare, d.Task.Prepare) || d.Task.Labels["mended"] != "java" {
+		t.Errorf("%q in the task, %q ahead of the set-up, %v", d.Task.Prepare, s.Before, err)
+	}
+}
+
 // What the repository has installed is shown, unless an image or an active environment has it.
 func TestShows(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,112 @@
+package mine
+
+import (
+	"context"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+	"deepswe/env/disk"
+	"deepswe/env/repo"
+)
+
+// Old commits meet a toolchain of today. What is known to help is done to their tasks; the label mended says what.
+
+var (
+	// addopts matches options of pytest that need a plugin, or that it no longer has.
+	addopts = env.Pattern(`(?s)addopts\s*=.{0,400}?` +
+		`(--(cov|flake8|black|isort|mypy|pylint|timeout|benchmark|dist|randomly)|-n\s*\w|--strict\b[^-])`)
+	module = env.Pattern(`(?m)^module\s+(\S+)`)
+	// versionFile matches the name of the module into which a build writes the version, and which git ignores.
+	versionFile = env.Pattern(`["']?\b(?:version[-_]file|write_to)["']?\s*[=:]\s*["']([\w./-]+\.py)["']`)
+)
+
+// mend changes the draft of a task whose base commit is checked out in dir. homes are the directories of its packages.
+func (b Builder) mend(ctx context.Context, dir string, homes []string, t *env.Task, language string) error {
+	var mended []string
+	has := func(pattern string) func(home string) bool {
+		return func(home string) bool {
+			return len(disk.Glob(filepath.Join(dir, home), pattern)) > 0
+		}
+	}
+	if i := slices.IndexFunc(homes, has("src/*/__init__.py")); i >= 0 {
+		t.Env = append(t.Env, "PYTHONPATH="+path.Join(testbed, homes[i], "src"))
+	}
+	switch language {
+	case "python":
+		mended = mendPython(dir, t)
+	case "java":
+		if line := newerJava(dir); line != "" {
+			t.Prepare, t.Tests.Prepare, mended = []string{line}, []string{line}, []string{"java"}
+		}
+	}
+	if language == "go" && !slices.ContainsFunc(homes, has("go.mod")) {
+		name := "example.com/" + b.Name
+		if data, err := repo.Blob(ctx, b.Repository, "HEAD:go.mod"); err == nil {
+			if m := module().FindSubmatch(data); m != nil {
+				name = string(m[1])
+			}
+		}
+		init := "test -f go.mod || printf 'module %s\\n' " + env.ShellQuote(name) + " >go.mod"
+		t.Prepare, t.Tests.Prepare, mended = []string{init}, []string{init}, append(mended, "go.mod")
+		// Without requirements no module is needed, and the machine's may be later versions of this one.
+		t.Env = append(t.Env, "GOMODCACHE="+path.Join(testbed, env.Caches, "go"))
+		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+name+"\n"), 0o600); err != nil {
+			return err
+		}
+	}
+	if len(mended) > 0 {
+		t.Labels["mended"] = strings.Join(mended, " ")
+	}
+	return nil
+}
+
+// mendPython takes out options of pytest that may not be had, and writes the version that a build would write.
+func mendPython(dir string, t *env.Task) (mended []string) {
+	for _, name := range []string{"pyproject.toml", "setup.cfg", "setup.py", "pytest.ini", "tox.ini"} {
+		data, _ := os.ReadFile(filepath.Join(dir, name)) // what is missing has no options
+		if addopts().Match(data) && !slices.Contains(mended, "addopts") {
+			t.Env, mended = append(t.Env, "PYTEST_ADDOPTS=-o addopts="), append(mended, "addopts")
+		}
+		m := versionFile().FindSubmatch(data)
+		if m == nil || slices.Contains(mended, "version") || !filepath.IsLocal(string(m[1])) {
+			continue
+		}
+		const version = `version = __version__ = "0.0.0"\nversion_tuple = __version_tuple__ = (0, 0, 0)\n`
+		quoted := env.ShellQuote(string(m[1]))
+		line := "test -e " + quoted + " || printf '" + version + "' >" + quoted
+		t.Prepare, t.Tests.Prepare = append(t.Prepare, line), append(t.Tests.Prepare, line)
+		mended = append(mended, "version")
+	}
+	return mended
+}
+
+// oldJava matches where a pom.xml asks for a version of Java that the compilers of today no longer know: 20 does not know
+// 7. The names of properties differ, but consist of the same words.
+var oldJava = env.Pattern(`(?i)<((?:(?:maven|project|build|version)\.)*(?:(?:compiler?|javac?|jdk|src|source|target|release|` +
+	`test)[.-]?)+(?:version|level)?)>\s*(?:1\.)?[1-7]\s*</`)
+
+// newerJava returns a command line that lets a project of Maven have Java 8 in place of an older one; empty where it asks
+// for none.
+func newerJava(dir string) string {
+	var names []string
+	for _, pattern := range []string{"pom.xml", "*/pom.xml", "*/*/pom.xml"} {
+		for _, file := range disk.Glob(dir, pattern) {
+			data, _ := os.ReadFile(file) // what cannot be read is left as it is
+			for _, m := range oldJava().FindAllSubmatch(data, -1) {
+				if name := regexp.QuoteMeta(string(m[1])); !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	edit := `s#<(` + strings.Join(names, "|") + `)>\s*(1\.)?[1-7]\s*</#<\1>8</#g`
+	return "find . -name pom.xml -exec sed -Ei " + env.ShellQuote(edit) + " {} +"
+}
