@@ -317,6 +317,7 @@ var (
 	// to the result that follows.
 	symptom = env.Pattern(`^(?:E {3,12}(\S.*)|(panic: .*\S)|\s*(AssertionError.*\S)|` +
 		`([\w:\\]*(?:Error|Exception): .*\S)|` + // Ruby, PHP, JavaScript
+		`((?:[a-z]\w*\.)+[\w$]*(?:Error|Exception|Failure)(?:: .*\S|$))|` + // Java
 		`\s*((?i:expected|actual|received|got|left|right): .*\S)|` + // Minitest, RSpec, Jest, Rust
 		`(<.*> expected but was)|(<[^/\w].*>|<\d.*>)$|` + // test-unit
 		`(Failed asserting that .*\S)|([-+](?:'.*'|\d+|true|false|null))$)`) // PHPUnit

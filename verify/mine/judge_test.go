@@ -150,6 +150,9 @@ func TestSymptoms(t *testing.T) {
 		"Failed asserting that two strings are equal.\n--- Expected\n+++ Actual\n-'a'\n+'b'\n": "Failed asserting that two strings are equal.|-'a'|+'b'",
 		"assertion `left == right` failed\n  left: 1\n right: 2\n":                             "left: 1|right: 2",
 		"<testcase name=\"a\">\n</testcase>\n+ exit 1\n":                                       "",
+		"a.ATest.b -- 1 s <<< ERROR!\njava.lang.StackOverflowError\n\tat a.A.b(A.java:1)\n":    "java.lang.StackOverflowError",
+		"org.opentest4j.AssertionFailedError: expected: <1> but was: <2>\n": "org.opentest4j.AssertionFailedError: " +
+			"expected: <1> but was: <2>",
 	} {
 		if got := strings.Join(runs{before: []testRun{{log: log}}}.symptoms(), "|"); got != want {
 			t.Errorf("%q shows %q, want %q", log, got, want)
