@@ -57,6 +57,10 @@ func TestExplain(t *testing.T) {
 			reason: "Failed to execute goal org.apache.maven.plugins:maven-enforcer-plugin:3.6.3:enforce (x) on project a:",
 			next:   "mvn -B test -Denforcer.skip=true",
 		},
+		"maven, a compiler": {
+			line: "mvn -B test", stdout: "[ERROR] COMPILATION ERROR : \n[INFO] -----\n[ERROR] /a/A.java:[3,8] cannot find symbol\n",
+			reason: "/a/A.java:[3,8] cannot find symbol",
+		},
 		"composer, an older PHP": {
 			line: "composer install --no-scripts",
 			stderr: "Your requirements could not be resolved to an installable set of packages.\n\n  Problem 1\n" +
