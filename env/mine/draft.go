@@ -94,14 +94,15 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 		d.Task.Installed = cmp.Or(in.Dir, b.Packages)
 	}
 	homes := project.Homes(dir, c.TestFiles())
-	if err := b.mend(ctx, dir, homes, &d.Task, c.Language()); err != nil {
+	build, err := b.mend(ctx, dir, homes, &d.Task, c.Language())
+	if err != nil {
 		return Draft{}, "", err
 	}
 	patched, base := project.TestCommandsOf(dir, b.Machine, nil, c.TestFiles())
 	if patched == "" {
 		return Draft{}, NoRunner, nil
 	}
-	build := project.Build(dir, c.Language())
+	build = append(build, project.Build(dir, c.Language())...)
 	how, ok := readable(patched)
 	if !ok {
 		return Draft{}, NoReader, nil

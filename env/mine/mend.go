@@ -26,7 +26,10 @@ var (
 )
 
 // mend changes the draft of a task whose base commit is checked out in dir. homes are the directories of its packages.
-func (b Builder) mend(ctx context.Context, dir string, homes []string, t *env.Task, language string) error {
+// build are command lines that come ahead of the tests, once the change is there.
+func (b Builder) mend(
+	ctx context.Context, dir string, homes []string, t *env.Task, language string,
+) (build []string, err error) {
 	var mended []string
 	has := func(pattern string) func(home string) bool {
 		return func(home string) bool {
@@ -40,9 +43,7 @@ func (b Builder) mend(ctx context.Context, dir string, homes []string, t *env.Ta
 	case "python":
 		mended = mendPython(dir, t)
 	case "java":
-		if line := newerJava(dir); line != "" {
-			t.Prepare, t.Tests.Prepare, mended = []string{line}, []string{line}, []string{"java"}
-		}
+		build, mended = mendJava(dir, t)
 	}
 	if language == "go" && !slices.ContainsFunc(homes, has("go.mod")) {
 		name := "example.com/" + b.Name
@@ -56,13 +57,13 @@ func (b Builder) mend(ctx context.Context, dir string, homes []string, t *env.Ta
 		// Without requirements no module is needed, and the machine's may be later versions of this one.
 		t.Env = append(t.Env, "GOMODCACHE="+path.Join(testbed, env.Caches, "go"))
 		if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+name+"\n"), 0o600); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if len(mended) > 0 {
 		t.Labels["mended"] = strings.Join(mended, " ")
 	}
-	return nil
+	return build, nil
 }
 
 // mendPython takes out options of pytest that may not be had, and writes the version that a build would write.
@@ -89,6 +90,22 @@ func mendPython(dir string, t *env.Task) (mended []string) {
 // 7. The names of properties differ, but consist of the same words.
 var oldJava = env.Pattern(`(?i)<((?:(?:maven|project|build|version)\.)*(?:(?:compiler?|javac?|jdk|src|source|target|release|` +
 	`test)[.-]?)+(?:version|level)?)>\s*(?:1\.)?[1-7]\s*</`)
+
+// mendJava asks for a newer Java. A change of a pom.xml applies only to one that is as it was, so there the tests ask for
+// it afterwards.
+func mendJava(dir string, t *env.Task) (build, mended []string) {
+	line := newerJava(dir)
+	if line == "" {
+		return nil, nil
+	}
+	t.Prepare = []string{line}
+	if strings.Contains(t.Tests.GoldPatch, "pom.xml\n") {
+		build = t.Prepare
+	} else {
+		t.Tests.Prepare = t.Prepare
+	}
+	return build, []string{"java"}
+}
 
 // newerJava returns a command line that lets a project of Maven have Java 8 in place of an older one; empty where it asks
 // for none.

@@ -453,16 +453,23 @@ func TestNewerJava(t *testing.T) {
 	}
 }
 
-// A commit that compilers of today do not build is mended where its dependencies are installed, and in its task.
+// A commit that compilers of today do not build is mended where its dependencies are installed, and in its task: after
+// the change, where that is one of the same file.
 func TestDraftOldJava(t *testing.T) {
 	t.Parallel()
-	dir := history(t, `change pom.xml '<source>1.5</source>'; change src/main/java/A.java 'class A {}'; commit root
-change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; commit 'two is missing'`)
-	d, newest := drafted(t, dir)
-	s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: newest})
-	if err != nil || len(d.Task.Prepare) != 1 || !slices.Contains(s.Before, d.Task.Prepare[0]) ||
-		!slices.Equal(d.Task.Tests.Prepare, d.Task.Prepare) || d.Task.Labels["mended"] != "java" {
-		t.Errorf("%q in the task, %q ahead of the set-up, %v", d.Task.Prepare, s.Before, err)
+	for change, after := range map[string]bool{"change src/main/java/B.java '//'": false, "change pom.xml '<!-- -->'": true} {
+		dir := history(t, `change pom.xml '<source>1.5</source>'; change src/main/java/A.java 'class A {}'; commit root
+change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; `+change+`; commit 'two is missing'`)
+		d, newest := drafted(t, dir)
+		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: newest, Labels: d.Task.Labels})
+		if err != nil || len(d.Task.Prepare) != 1 || d.Task.Labels["mended"] != "java" {
+			t.Fatalf("%q, %v, %v", d.Task.Prepare, d.Task.Labels, err)
+		}
+		line := d.Task.Prepare[0]
+		if slices.Contains(d.Task.Tests.Prepare, line) == after || strings.Contains(d.Task.Tests.Script, line) != after ||
+			!slices.Contains(s.Before, line) {
+			t.Errorf("%s: %q and\n%s\nset-up: %q", change, d.Task.Tests.Prepare, d.Task.Tests.Script, s.Before)
+		}
 	}
 }
 
