@@ -3,6 +3,8 @@ package mine
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/xml"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -18,6 +20,8 @@ func installs(name string, data []byte) []byte {
 		return installsJSON(data, base == "package.json")
 	case base == "pyproject.toml" || base == "setup.cfg" || base == "Cargo.toml":
 		data = installsSections(data)
+	case base == "pom.xml":
+		data = installsXML(data)
 	case path.Ext(base) == ".gemspec":
 		data = aboutGem().ReplaceAll(data, nil)
 	default: // lock files have the project's own version, too; those of packages they pin by hashes as well
@@ -116,4 +120,42 @@ func started(scripts map[string]string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// untoldMaven are the elements of a project in a pom.xml that tell about it.
+func untoldMaven() []string {
+	return strings.Fields(`version name description url inceptionYear licenses developers contributors organization scm
+		mailingLists issueManagement ciManagement distributionManagement`)
+}
+
+// installsXML is installs for a pom.xml, whose comments and layout it leaves out as well.
+func installsXML(data []byte) []byte {
+	var kept bytes.Buffer
+	d, to := xml.NewDecoder(bytes.NewReader(data)), xml.NewEncoder(&kept)
+	for depth := 0; ; {
+		token, err := d.Token()
+		if err == io.EOF && to.Flush() == nil {
+			return kept.Bytes()
+		}
+		switch t := token.(type) {
+		case xml.StartElement:
+			if depth == 1 && slices.Contains(untoldMaven(), t.Name.Local) {
+				token, err = nil, d.Skip()
+				break
+			}
+			depth++
+		case xml.EndElement:
+			depth--
+		case xml.CharData:
+			token = xml.CharData(bytes.TrimSpace(t))
+		default:
+			token = nil
+		}
+		if token != nil && err == nil {
+			err = to.EncodeToken(token)
+		}
+		if err != nil { // it is not for us to say what it installs
+			return data
+		}
+	}
 }

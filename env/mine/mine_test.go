@@ -331,6 +331,12 @@ func TestInstalls(t *testing.T) {
 		{"Cargo.toml", "[package]\nversion = \"1\"\n", "[package]\nversion = \"2\"\n", true},
 		{"Cargo.toml", "[dependencies.a]\nversion = \"1\"\n", "[dependencies.a]\nversion = \"2\"\n", false},
 		{"Cargo.toml", "[dependencies]\nurl = \"1\"\n", "[dependencies]\nurl = \"2\"\n", false},
+		{"pom.xml", "<project><!-- a --><version>1</version>\n<scm><tag>v1</tag></scm><parent><version>1</version></parent></project>",
+			"<project>\n<version>2</version><name>A</name><parent>\n<version>1</version></parent></project>", true},
+		{"pom.xml", "<project><parent><version>1</version></parent></project>",
+			"<project><parent><version>2</version></parent></project>", false},
+		{"pom.xml", "<project><a x='1'/></project>", "<project><a x='2'/></project>", false},
+		{"pom.xml", "<project><version>1", "<project><version>2", false},
 		{"a.gemspec", "  s.version = A\n  s.add_dependency 'b'\n", "  s.summary = 'x'\n  s.add_dependency 'b'\n", true},
 		{"a.gemspec", "  s.add_dependency 'b'\n", "  s.add_dependency 'c'\n", false},
 	} {
