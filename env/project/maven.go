@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 type pom struct {
@@ -62,8 +63,12 @@ func java(t tree, m Machine) (Step, bool) {
 	return Step{Command: command, Lock: "pom.xml", Missing: missing}, true
 }
 
-// maven is how Maven is called: by the project's own script where the machine does not have it.
+// maven is how Maven is called: as the one that a set-up has installed because the machine's is too old, and by the
+// project's own script where the machine does not have it.
 func (m Machine) maven(t tree) string {
+	for _, installed := range disk.Glob(t.path(env.Caches), "apache-maven-*/bin/mvn") {
+		return strings.TrimPrefix(installed, t.path("")+"/")
+	}
 	if m.lacks("mvn") && t.has("mvnw") {
 		return "./mvnw"
 	}

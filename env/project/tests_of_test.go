@@ -132,6 +132,10 @@ func TestTestCommandsOf(t *testing.T) {
 			"mvn -B test -Dtest=ATest,BTest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false -am -pl core",
 			"mvn -B test -Dtest=ATest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false",
 		},
+		"maven, newer than the machine's": {
+			[]string{"pom.xml", "", ".deps/apache-maven-3.9.11/bin/mvn", ""}, "src/test/java/a/ATest.java",
+			".deps/apache-maven-3.9.11/bin/mvn -B test -Dtest=ATest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false", "",
+		},
 		"phpunit": {
 			[]string{"composer.json", "", "vendor/bin/phpunit", "", "tests/ATest.php", ""}, "tests/ATest.php tests/BTest.php",
 			"vendor/bin/phpunit --colors=never", "vendor/bin/phpunit --colors=never tests/ATest.php",

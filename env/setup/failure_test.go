@@ -57,6 +57,15 @@ func TestExplain(t *testing.T) {
 			reason: "Failed to execute goal org.apache.maven.plugins:maven-enforcer-plugin:3.6.3:enforce (x) on project a:",
 			next:   "mvn -B test -Denforcer.skip=true",
 		},
+		"maven, too old": {
+			line: "mvn -B test", stdout: "[ERROR] Failed to execute goal a:b:0.18:check (c) on project d: The plugin a:b:0.18 " +
+				"requires Maven version 3.9 -> [Help 1]\n",
+			reason: "Failed to execute goal a:b:0.18:check (c) on project d: The plugin a:b:0.18 requires Maven version 3.9 -> " +
+				"[Help 1]",
+			next: "mvn -B -N org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack " +
+				"-Dartifact=org.apache.maven:apache-maven:3.9.11:tar.gz:bin -DoutputDirectory=.deps && " +
+				".deps/apache-maven-3.9.11/bin/mvn -B test",
+		},
 		"maven, a compiler": {
 			line: "mvn -B test", stdout: "[ERROR] COMPILATION ERROR : \n[INFO] -----\n[ERROR] /a/A.java:[3,8] cannot find symbol\n",
 			reason: "/a/A.java:[3,8] cannot find symbol",
