@@ -32,7 +32,7 @@ var remedies = []struct {
 	{env.Pattern(`lockfile needs to be updated`), " --frozen-lockfile", ""},
 	{env.Pattern(`YN0028`), "--immutable", "--no-immutable"},
 	{env.Pattern(`--locked was passed`), " --locked", ""},
-	{env.Pattern(`maven-enforcer-plugin.*enforce`), "", " -Denforcer.skip=true"},
+	{env.Pattern(`Failed to execute goal .*maven-enforcer-plugin.*enforce`), "", " -Denforcer.skip=true"},
 	// A plugin is too new for this Maven, which then gets the one that the tests are run with, too.
 	{env.Pattern(`The plugin \S+ requires Maven version`), "mvn -B", "mvn -B -N " +
 		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack -Dartifact=org.apache.maven:apache-maven:3.9.11:tar.gz:bin " +

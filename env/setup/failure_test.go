@@ -58,7 +58,8 @@ func TestExplain(t *testing.T) {
 			next:   "mvn -B test -Denforcer.skip=true",
 		},
 		"maven, too old": {
-			line: "mvn -B test", stdout: "[ERROR] Failed to execute goal a:b:0.18:check (c) on project d: The plugin a:b:0.18 " +
+			line: "mvn -B test", stdout: "[INFO] --- maven-enforcer-plugin:3.6:enforce (c) @ d ---\n" +
+				"[ERROR] Failed to execute goal a:b:0.18:check (c) on project d: The plugin a:b:0.18 " +
 				"requires Maven version 3.9 -> [Help 1]\n",
 			reason: "Failed to execute goal a:b:0.18:check (c) on project d: The plugin a:b:0.18 requires Maven version 3.9 -> " +
 				"[Help 1]",

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"deepswe/agent/cli"
 	"deepswe/env"
+	"deepswe/env/disk"
 	history "deepswe/env/mine"
 	"deepswe/env/setup"
 )
@@ -86,7 +88,8 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 // mostTries is how often a set-up is tried, with what the tools suggest where it fails.
 const mostTries = 3
 
-// fill runs a set-up in a sandbox, and keeps what it installs in dir.
+// fill runs a set-up in a sandbox, and keeps what it installs in dir. Each try begins with nothing: the user of its sandbox
+// cannot change what that of another one has left.
 func (m *Miner) fill(ctx context.Context, s history.SetUp, dir string) (err error) {
 	s.Spec.Run = m.name()
 	s.Spec.Shown = []env.Shown{{Host: dir, Path: history.Kept, Writable: true}}
@@ -105,6 +108,9 @@ func (m *Miner) fill(ctx context.Context, s history.SetUp, dir string) (err erro
 			return err
 		}
 		commands[i] = next
+		if err := errors.Join(disk.RemoveScratch(dir), os.Mkdir(dir, 0o755)); err != nil {
+			return err
+		}
 	}
 	return err
 }
