@@ -88,11 +88,11 @@ func mendPython(dir string, t *env.Task) (mended []string) {
 
 // oldJava matches where a pom.xml asks for a version of Java that the compilers of today no longer know: 20 does not know
 // 7. The names of properties differ, but consist of the same words.
-var oldJava = env.Pattern(`(?i)<((?:(?:maven|project|build|version)\.)*(?:(?:compiler?|javac?|jdk|src|source|target|release|` +
-	`test)[.-]?)+(?:version|level)?)>\s*(?:1\.)?[1-7]\s*</`)
+var oldJava = env.Pattern(`(?i)<((?:(?:maven|project|build|version)\.)*` +
+	`(?:(?:compiler?|javac?|jdk|src|source|target|release|test)[.-]?)+(?:version|level)?)>\s*(?:1\.)?[1-7]\s*</`)
 
-// mendJava asks for a newer Java. A change of a pom.xml applies only to one that is as it was, so there the tests ask for
-// it afterwards.
+// mendJava asks for a newer Java. A change of a pom.xml applies only to one that is as it was, so there the tests ask
+// for it afterwards.
 func mendJava(dir string, t *env.Task) (build, mended []string) {
 	line := newerJava(dir)
 	if line == "" {
@@ -107,8 +107,8 @@ func mendJava(dir string, t *env.Task) (build, mended []string) {
 	return build, []string{"java"}
 }
 
-// newerJava returns a command line that lets a project of Maven have Java 8 in place of an older one; empty where it asks
-// for none.
+// newerJava returns a command line that lets a project of Maven have Java 8 in place of an older one; empty where it
+// asks for none.
 func newerJava(dir string) string {
 	var names []string
 	for _, pattern := range []string{"pom.xml", "*/pom.xml", "*/*/pom.xml"} {

@@ -27,7 +27,8 @@ var (
 func (t tree) javaScriptTestsOf(files []string) string {
 	files = slices.DeleteFunc(slices.Clone(files), func(name string) bool { // data and helpers of tests
 		base := path.Base(name)
-		return ofTypes().MatchString(name) || !strings.Contains(base, "test") && !strings.Contains(base, "spec") && !InTestFolder(name)
+		return ofTypes().MatchString(name) ||
+			!strings.Contains(base, "test") && !strings.Contains(base, "spec") && !InTestFolder(name)
 	})
 	words := named(files, ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
 	if words == "" || t.plugAndPlay() {

@@ -31,7 +31,7 @@ var ErrArchive = errors.New("the adapter's archive cannot be used")
 var ErrMerged = errors.New("the archive has all weights of the model, and no adapter")
 
 // Unpack unpacks an adapter's archive, a tar file that may be compressed by gzip, into a new directory. It may contain
-// regular files only, without directories in their names. Otherwise, the error wraps ErrArchive, or it is ErrMerged, and
+// regular files only, without directories in their names. Otherwise, the error wraps ErrArchive or ErrMerged, and
 // nothing is left behind.
 func Unpack(in io.Reader, dir string) error {
 	return receive(dir, func(scratch string) error { return extract(in, scratch) })

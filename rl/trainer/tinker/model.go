@@ -275,8 +275,8 @@ func (m *Model) export(ctx context.Context, name string) (address string, err er
 	return address, err
 }
 
-// takeAdapter writes the adapter with the current weights to the new directory dir. name and number belong to no earlier
-// publication.
+// takeAdapter writes the adapter with the current weights to the new directory dir. name and number belong to no
+// earlier publication.
 func (m *Model) takeAdapter(ctx context.Context, name string, number int64, dir string) error {
 	if from := m.client.loraSync; from != "" {
 		if _, err := m.publish(ctx, number); err != nil {
