@@ -138,7 +138,7 @@ func TestSnapshotOfAnotherUsersRepository(t *testing.T) {
 	commit(t, source)
 	shell(t, source, "chown -R 12345 .")
 	s := took(t, source)
-	if got := shell(t, source, "git --git-dir='"+s.git+"' log --format=%s"); got != "start\n" {
+	if got := shell(t, s.Dir, "git log --format=%s"); got != "start\n" {
 		t.Errorf("history = %q", got)
 	}
 }
