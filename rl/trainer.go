@@ -41,6 +41,12 @@ type Policy struct {
 	Gap Gap
 }
 
+// Held is the model of a policy that is kept only while it is the newest, or is held: until release is called, it
+// answers as itself. It is held before another policy is published.
+type Held interface {
+	Hold() (release func())
+}
+
 // Gap compares the log-probabilities that a sampler and a trainer give to the same tokens: the mean and the largest of
 // their absolute differences. It was not measured where Tokens is 0.
 type Gap struct {

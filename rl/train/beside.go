@@ -28,8 +28,9 @@ type validator struct {
 
 // measurement is the policy after a step.
 type measurement struct {
-	step   int
-	policy rl.Policy
+	step    int
+	policy  rl.Policy
+	release func() // the policy is needed no longer
 }
 
 // waiting is the maximum number of policies that wait to be measured.
@@ -72,6 +73,7 @@ func (v *validator) work(ctx context.Context) {
 		case !errors.Is(err, run.ErrInterrupted):
 			v.err = err
 		}
+		m.release()
 		v.queue = v.queue[1:]
 		v.changed.Broadcast()
 		if err != nil {
@@ -82,6 +84,10 @@ func (v *validator) work(ctx context.Context) {
 
 // queueMeasurement queues a policy, and waits as long as too many are queued.
 func (v *validator) queueMeasurement(ctx context.Context, m measurement) error {
+	m.release = func() {}
+	if held, ok := m.policy.Model.(rl.Held); ok {
+		m.release = held.Hold()
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for len(v.queue) > waiting && v.err == nil && ctx.Err() == nil {
@@ -131,5 +137,8 @@ func (v *validator) close() {
 	if v != nil {
 		v.stop()
 		v.done.Wait()
+		for _, m := range v.queue {
+			m.release()
+		}
 	}
 }

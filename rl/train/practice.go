@@ -182,7 +182,7 @@ func (p *practice) measure(ctx context.Context, step int, values map[string]floa
 		return nil
 	}
 	if p.validator != nil {
-		return p.validator.queueMeasurement(ctx, measurement{step, p.publisher.policy})
+		return p.validator.queueMeasurement(ctx, measurement{step: step, policy: p.publisher.policy})
 	}
 	measured, err := p.examiner.validate(ctx, step, p.publisher.policy, p.rollouts.Workers)
 	maps.Copy(values, measured)
@@ -194,7 +194,7 @@ func (p *practice) remeasure(ctx context.Context, s state, history []metrics.Poi
 	if p.validator == nil {
 		return nil
 	}
-	done := map[int]bool{}
+	done, moved := map[int]bool{}, false
 	for _, at := range history {
 		if _, ok := at.Values["time/evaluate"]; ok {
 			done[at.Step] = true
@@ -204,6 +204,7 @@ func (p *practice) remeasure(ctx context.Context, s state, history []metrics.Poi
 		if !p.examiner.due(step) || done[step] || !slices.Contains(s.Kept, checkpointName(step)) {
 			continue
 		}
+		moved = true
 		if err := p.trainer.Load(ctx, checkpointName(step)); err != nil {
 			// The state may name checkpoints that were removed after it was written.
 			p.log.Warn("not measured: the policy cannot be loaded any more", "step", step, "error", err)
@@ -213,9 +214,12 @@ func (p *practice) remeasure(ctx context.Context, s state, history []metrics.Poi
 		if err != nil {
 			return err
 		}
-		if err := p.validator.queueMeasurement(ctx, measurement{step, policy}); err != nil {
+		if err := p.validator.queueMeasurement(ctx, measurement{step: step, policy: policy}); err != nil {
 			return err
 		}
+	}
+	if !moved {
+		return nil
 	}
 	return p.trainer.Load(ctx, s.Checkpoint)
 }

@@ -104,6 +104,47 @@ func TestRunOutlivesSamplers(t *testing.T) {
 	}
 }
 
+// Validation beside the training measures the same versions as validation between steps, also where the run was stopped
+// and resumed meanwhile.
+func TestValidationBesideTheTrainingOfSamplers(t *testing.T) {
+	t.Parallel()
+	measured := func(stop int, set ...string) string {
+		t.Helper()
+		_, vllms, text := residueOnVLLM(t)
+		c := mustLoad(t, text, append(append(on(vllms...), "evaluate.every=1", "evaluate.attempts=8"), set...)...)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		o := Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)}
+		if stop > 0 {
+			o.Observer = func(string, int) Observer { return &stopAt{step: stop, stop: cancel} }
+			if _, err := Start(ctx, c, o); !errors.Is(err, run.ErrInterrupted) {
+				t.Fatal(err)
+			}
+			o.Resume, o.Observer = true, nil
+		}
+		got, err := Start(t.Context(), c, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scores := map[int]float64{}
+		for _, p := range got.Points {
+			if v, ok := p.Values["val/pass@1"]; ok {
+				scores[p.Step] = v
+			}
+		}
+		return fmt.Sprint(scores)
+	}
+	want := measured(0, "evaluate.workers=0")
+	for _, stop := range []int{0, 3} {
+		if got := measured(stop, besides); got != want {
+			t.Errorf("stopped after step %d, the scores beside the training are %s, and between steps %s", stop, got, want)
+		}
+	}
+	if strings.Count(want, ":") != 7 {
+		t.Errorf("scores of all steps: %s", want)
+	}
+}
+
 // A run two updates ahead ends by itself while its samplers are killed, hang, are slow, refuse and are restarted at
 // random, and with DEEPSWE_TEST_FULL its trainer, too. It plays each rollout once and learns from every group once, and
 // each version follows the one before.

@@ -113,9 +113,9 @@ func (s *Tinker) validate(c *config.Config) error {
 	if templates := append(modelfiles.Templates(), modelfiles.TemplateServer); !slices.Contains(templates, s.Template) {
 		template = fmt.Errorf("template is %q: want one of %s", s.Template, strings.Join(templates, ", "))
 	}
-	if c.Evaluate.Workers > 0 {
+	if c.Evaluate.Workers > 0 && !s.sampled() {
 		beside = fmt.Errorf("evaluate.workers is %d, but the server samples the newest policy only, and a policy that is "+
-			"measured beside the training is an older one; to fix: set it to 0", c.Evaluate.Workers)
+			"measured beside the training is an older one; to fix: set it to 0, or name trainer.samplers", c.Evaluate.Workers)
 	}
 	switch {
 	case len(s.Samplers) > 0 && s.SamplersFile != "":

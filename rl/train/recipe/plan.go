@@ -26,6 +26,8 @@ type Plan struct {
 	Colocated                                                               bool
 	// Replicas are vLLM servers of Tensor GPUs each, PerNode of them on a node.
 	Replicas, PerNode int
+	// Adapters is how many of them sample at once: the newest, the one before it, and one that is validated beside them.
+	Adapters int
 	// Rollouts is how many of full length sample at once without losing their cache.
 	Rollouts int
 	// Update is the trainer's time for the rollouts of a step, and Forward the part of it that is the forward pass.
@@ -60,7 +62,10 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 	for p.Tensor < gpus && weights > memory/4*float64(p.Tensor) {
 		p.Tensor *= 2
 	}
-	p.TrainerNodes, p.TrainerGPUs = nodes, gpus
+	p.TrainerNodes, p.TrainerGPUs, p.Adapters = nodes, gpus, 2
+	if c.Evaluate.Workers > 0 {
+		p.Adapters++
+	}
 	sampling := p.split(state)
 	train := p.TrainerNodes * p.TrainerGPUs
 	p.RayNodes, p.RayGPUs = p.TrainerNodes, p.TrainerGPUs

@@ -69,7 +69,8 @@ type adapter struct {
 	of        *adapters
 	name, dir string
 	models    map[*replica]*llm.Client
-	calls     int // under way; guarded by of.mu
+	calls     int // under way; guarded by of.mu, as is what follows
+	holds     int // how many need it although it may not be the newest any more
 	unloaded  bool
 }
 
@@ -219,11 +220,23 @@ func (a *adapters) gauges() map[string]float64 {
 	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(len(a.replicas) - ready)}
 }
 
-// takeIdle takes the versions that are not sampled and have no turns under way from all servers, which may still have
+// Hold keeps a version on the servers until it is released and another one is published. Turns of it are sampled from
+// it alone, and wait until a server has it.
+func (v *adapter) Hold() (release func()) {
+	count := func(n int) {
+		v.of.mu.Lock()
+		defer v.of.mu.Unlock()
+		v.holds += n
+	}
+	count(1)
+	return func() { count(-1) }
+}
+
+// takeIdle takes the versions that are not sampled, are not held, and have no turns under way from all servers, which may still have
 // them loaded. The caller holds a.mu.
 func (a *adapters) takeIdle() (idle []*adapter) {
 	a.versions = slices.DeleteFunc(a.versions, func(v *adapter) bool {
-		v.unloaded = v != a.current && v.calls == 0
+		v.unloaded = v != a.current && v.calls == 0 && v.holds == 0
 		if v.unloaded {
 			idle = append(idle, v)
 		}
@@ -346,4 +359,7 @@ func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, 
 	return rows, errors.Join(failed...), errors.Join(errs...)
 }
 
-var _ sampler = (*adapters)(nil)
+var (
+	_ sampler = (*adapters)(nil)
+	_ rl.Held = (*adapter)(nil)
+)

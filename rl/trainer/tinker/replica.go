@@ -196,7 +196,7 @@ func (a *adapters) join(ctx context.Context, s *replica) error {
 		a.mu.Lock()
 		// The last is the newest, which may be about to be published.
 		i := slices.IndexFunc(a.versions, func(v *adapter) bool {
-			return !s.has[v] && (v == a.current || v == a.versions[len(a.versions)-1])
+			return !s.has[v] && (v == a.current || v.holds > 0 || v == a.versions[len(a.versions)-1])
 		})
 		if i < 0 && (sampled || a.current == nil) {
 			a.admit(s)

@@ -225,6 +225,46 @@ func TestSamplersOfAFile(t *testing.T) {
 	}
 }
 
+// A version that is held answers as itself after others were published, also on servers that were restarted. Once it is
+// released and another one is published, the newest answers in its place.
+func TestHeldVersion(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms, _ := samplers(t, 2)
+	version := func(m agent.Model) int64 {
+		t.Helper()
+		reply, err := ask(t, m, "a rollout")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *reply.Tokens.PolicyVersion
+	}
+	next := func() rl.Policy {
+		t.Helper()
+		if err := learn(t, trainer); err != nil {
+			t.Fatal(err)
+		}
+		return publish(t, trainer)
+	}
+	first := publish(t, trainer)
+	release := first.Model.(rl.Held).Hold()
+	second, third := next(), next()
+	for _, v := range vllms {
+		v.Restart()
+	}
+	if v := version(first.Model); v != first.Version {
+		t.Errorf("the version that is held answers as %d", v)
+	}
+	if v := version(second.Model); v != third.Version {
+		t.Errorf("the one that is not answers as %d", v)
+	}
+	release()
+	last := next()
+	if v := version(first.Model); v != last.Version {
+		t.Errorf("the one that was released answers as %d", v)
+	}
+	testkit.Eventually(t, "it is unloaded", func() bool { return len(vllms[0].Loaded()) == 1 && len(vllms[1].Loaded()) == 1 })
+}
+
 // Samplers that are all busy for four seconds at a publication cost nothing but time.
 func TestBusySamplers(t *testing.T) {
 	t.Parallel()

@@ -161,8 +161,8 @@ func (t *Trainer) clear(ctx context.Context) error {
 }
 
 // Publish makes the current weights the policy, checks that sampler and trainer agree on log-probabilities, and lets
-// turns begin again. Only the newest policy can be sampled: turns that began with an older one are sampled from it too,
-// as their versions show.
+// turns begin again. Only the newest policy can be sampled, and with samplers those that are held: other turns that
+// began with an older one are sampled from the newest, too, as their versions show.
 func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if t.policy != nil && !t.moved {
 		return *t.policy, nil

@@ -238,15 +238,20 @@ const (
 	reluctance = 1e6 // how much longer a silent server may take
 )
 
-// pick returns the server for a turn of a version, or of the current one where no server has it; nil if there is none.
-// The caller holds a.mu.
+// pick returns the server for a turn of a version; nil if there is none. Where no server has it, the turn is one of the
+// current version or, of a version that is held, is given to a server that has yet to load it. The caller holds a.mu.
 func (a *adapters) pick(v *adapter, rollout string) (*adapter, *replica) {
-	if !slices.ContainsFunc(a.replicas, func(s *replica) bool { return s.ready(v) }) {
+	ready := func(s *replica) bool { return s.ready(v) }
+	switch {
+	case slices.ContainsFunc(a.replicas, ready):
+	case v.holds > 0:
+		ready = func(s *replica) bool { return s.down == nil }
+	default:
 		v = a.current
 	}
 	fastest := math.Inf(1)
 	for _, s := range a.replicas {
-		if s.ready(v) && s.pace > 0 {
+		if ready(s) && s.pace > 0 {
 			fastest = min(fastest, s.pace)
 		}
 	}
@@ -254,7 +259,7 @@ func (a *adapters) pick(v *adapter, rollout string) (*adapter, *replica) {
 		fastest = leastPace
 	}
 	delay := func(s *replica) float64 {
-		if !s.ready(v) {
+		if !ready(s) {
 			return math.Inf(1)
 		}
 		d := max(cmp.Or(s.pace, fastest), leastPace) * float64(s.calls+slack)
