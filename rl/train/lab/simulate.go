@@ -95,6 +95,9 @@ func Simulate(ctx context.Context, c config.Config, m *Measured) (Simulated, err
 	if err != nil {
 		return Simulated{}, err
 	}
+	if err := s.fits(); err != nil {
+		return Simulated{}, err
+	}
 	if err := s.takeSteps(ctx); err != nil {
 		return Simulated{}, fmt.Errorf("simulate: %w", err)
 	}
@@ -144,6 +147,25 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 		s.sums.check = time.Duration(rounds * float64(l.Grading))
 	}
 	return s, nil
+}
+
+// mostRollouts is the most rollouts at once that a simulation keeps track of, which takes a few hundred bytes each.
+const mostRollouts = 1_000_000
+
+// fits returns an error for more rollouts at once than a simulation keeps track of.
+func (s *schedule) fits() error {
+	r, e := s.config.Rollouts, s.config.Evaluate
+	steps := min(float64(r.MaxStaleness), float64(s.config.Steps)) + 1
+	if n := float64(r.Tasks) * float64(r.Group) * steps; n > mostRollouts {
+		return fmt.Errorf("simulate: %.3g rollouts would be under way or waiting at once, and %d can be simulated; to fix: "+
+			"lower rollouts.tasks, rollouts.group or rollouts.max_staleness", n, mostRollouts)
+	}
+	tasks := min(cmp.Or(e.Tasks, s.latencies.Validation), s.latencies.Validation)
+	if n := float64(tasks) * float64(e.Attempts); n > mostRollouts && e.Every > 0 {
+		return fmt.Errorf("simulate: a validation has %.3g rollouts, and %d can be simulated; to fix: lower evaluate.tasks "+
+			"or evaluate.attempts", n, mostRollouts)
+	}
+	return nil
 }
 
 func (s *schedule) result() Simulated {

@@ -97,6 +97,14 @@ func TestOddClusters(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "longer environment.timeout") {
 		t.Errorf("a time limit that every rollout exceeds: %v", err)
 	}
+	for name, set := range map[string]string{
+		"too many tasks": "rollouts.tasks=1000000000", "too large groups": "rollouts.group=4611686018427387904",
+		"too long a validation": "evaluate={every: 1, attempts: 1000000000}",
+	} {
+		if _, err := Simulate(t.Context(), heavy(t, set), nil); err == nil || !strings.Contains(err.Error(), "can be simulated") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	c := heavy(t, "simulate.update=9000h", "steps=1000000", "rollouts.tasks=1", "rollouts.group=2")
 	if _, err := Simulate(t.Context(), c, nil); err == nil || !strings.Contains(err.Error(), "years") {
 		t.Errorf("a run without end: %v", err)
