@@ -199,7 +199,7 @@ const (
 )
 
 // prepare leaves out unsound training tasks: those whose tests pass without a change, or fail with the reference
-// solution. Results are cached.
+// solution.
 func (e *sweEnvironment) prepare(ctx context.Context, dir *run.Dir) error {
 	e.dir, e.attempt.Run = dir, filepath.Base(dir.Path())
 	if e.settings.Census == censusOff {
@@ -249,11 +249,5 @@ func (e *sweEnvironment) census(ctx context.Context) (*swe.Soundness, error) {
 		}
 		return &s, err
 	}
-	check := swe.Evaluation{
-		IDs: e.ids[part.Train], Runner: &swe.Runner{Tasks: e.tasks, Dir: e.dir.Attempt, Attempt: e.attempt},
-		Evaluator: e.evaluator(part.Train), Dir: e.dir, Workers: e.options.Workers,
-		Mutants: e.settings.CensusMutants, Log: e.options.World.Logger(),
-	}
-	check.Log.Info("checking the tasks", "tasks", len(check.IDs), "kept in", filepath.Base(swe.SoundnessFile))
-	return check.CheckSoundness(ctx, swe.Watch{})
+	return e.check(ctx)
 }

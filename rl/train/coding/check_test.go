@@ -1,0 +1,104 @@
+package coding
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deepswe/agent/cli"
+	"deepswe/agent/run"
+	"deepswe/env"
+	"deepswe/env/disk"
+	"deepswe/rl/train/part"
+	"deepswe/verify/swe"
+)
+
+// checking is an environment with a task, whose caches are below home.
+func checking(t *testing.T, home string, out io.Writer) *sweEnvironment {
+	t.Helper()
+	dir, err := run.Create(filepath.Join(t.TempDir(), "run"), run.Manifest{Kind: run.Train})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	return &sweEnvironment{
+		settings: *NewSettings(), dir: dir,
+		options: part.EnvironmentOptions{World: cli.World{
+			Err: out, Version: "1", Getenv: func(name string) string { return map[string]string{"HOME": home}[name] },
+		}},
+		chosenTasks: chosenTasks{
+			tasks: map[string]env.Task{"a": {ID: "a", Image: "image:1"}},
+			ids:   map[part.Split][]string{part.Train: {"a"}},
+		},
+	}
+}
+
+// A check is taken from an earlier run with the same tasks, images and settings, and from no other.
+func TestCheckOfAnEarlierRun(t *testing.T) {
+	t.Parallel()
+	home := t.TempDir()
+	first := checking(t, home, nil)
+	kept, err := first.keptCheck(first.ids[part.Train])
+	if err != nil || kept == "" {
+		t.Fatalf("kept in %q: %v", kept, err)
+	}
+	found := swe.Soundness{Version: 1, Results: []swe.TaskSoundness{{Task: "a", Verdict: swe.Sound}}}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(kept), 0o755), disk.WriteJSON(kept, found)); err != nil {
+		t.Fatal(err)
+	}
+	second := checking(t, home, nil)
+	got, err := second.check(t.Context())
+	if err != nil || len(got.Results) != 1 || got.Results[0].Verdict != swe.Sound {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	var written swe.Soundness
+	if err := disk.ReadJSON(second.dir.Path(swe.SoundnessFile), &written); err != nil || len(written.Results) != 1 {
+		t.Errorf("the run's own file: %+v, %v", written, err)
+	}
+	for name, change := range map[string]func(e *sweEnvironment){
+		"another image":    func(e *sweEnvironment) { e.tasks["a"] = env.Task{ID: "a", Image: "image:2"} },
+		"no image":         func(e *sweEnvironment) { e.tasks["a"] = env.Task{ID: "a"} },
+		"other grading":    func(e *sweEnvironment) { e.settings.Canary = "off" },
+		"another version":  func(e *sweEnvironment) { e.options.World.Version = "2" },
+		"nobody's machine": func(e *sweEnvironment) { e.options.World.Getenv = func(string) string { return "" } },
+	} {
+		other := checking(t, home, nil)
+		change(other)
+		if at, err := other.keptCheck(other.ids[part.Train]); err != nil || at == kept {
+			t.Errorf("%s has the same file: %v", name, err)
+		}
+	}
+}
+
+// It is said how many gradings there are, how far they have come, and how long the rest may take.
+func TestCheckIsShown(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	lines := checking(t, t.TempDir(), &out).checkLines()
+	now := time.Now()
+	lines.now = func() time.Time { return now }
+	w := lines.watch()
+	plan := run.Plan([]string{"a", "b", "c"}, 2)
+	w.Begin("soundness check", plan)
+	for _, j := range plan {
+		now = now.Add(10 * time.Minute)
+		w.Observe(run.Event{Kind: run.Started, Job: j})
+		w.Observe(run.Event{Kind: run.Finished, Job: j})
+	}
+	got := out.String()
+	for _, want := range []string{
+		"soundness check of the tasks: 6 gradings before the first step\n",
+		"soundness check of the tasks: 2 of 6, about 40m0s left\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it is said %q, want %q", got, want)
+		}
+	}
+	if n := strings.Count(got, "\n"); n != 6 {
+		t.Errorf("%d lines: %s", n, got)
+	}
+}
