@@ -31,8 +31,9 @@ the command that fixes it. A cluster is checked when it is named with
 --kube-context or --kube-namespace, and the server of a trainer when it is named
 with --trainer: models, ranks, losses, how it treats gradients and repeated
 requests, and whether its model and tokenizer are those of the endpoint, which
-samples. It is tried with a small model that is unloaded again. With --agent, an
-agent that is not ours is installed and asks a stand-in for a model.
+samples. It is tried with a small model that is unloaded again; --trainer-rows
+measures the seconds that a step takes there. With --agent, an agent that is not
+ours is installed and asks a stand-in for a model.
 
 EXIT STATUS
   0 nothing failed · 3 something failed`
@@ -67,6 +68,8 @@ func newDoctor(d Deps) *cobra.Command {
 	f.StringVar(&o.trainer.Model, "trainer-model", "", "try it with the base model `NAME` (default: its first)")
 	f.IntVar(&o.trainer.Rank, "trainer-rank", 32, "try it with an adapter of rank `N`")
 	f.StringVar(&o.trainer.Tokenizer, "trainer-tokenizer", "", "`DIR` of that model's tokenizer.json and config.json")
+	f.IntVar(&o.trainer.Rows, "trainer-rows", 0, "measure how long it takes for a step of `N` rows (rollouts)")
+	f.IntVar(&o.trainer.Length, "trainer-length", 32768, "with --trainer-rows: rows of `N` tokens")
 	return cmd
 }
 
@@ -77,6 +80,9 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 	}
 	if err := o.agent.Check(); err != nil {
 		return err
+	}
+	if o.trainer.Rows < 0 || o.trainer.Length < 3 {
+		return cli.Usagef("--trainer-rows must not be negative, and --trainer-length must be at least 3")
 	}
 	o.Pods = c.Kubernetes
 	r := newReport(d.Out, o.json)

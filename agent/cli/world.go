@@ -240,6 +240,8 @@ type TrainerCheck struct {
 	Rank int
 	// Tokenizer is the directory of the base model's tokenizer; empty finds it where Model is a directory.
 	Tokenizer string
+	// Rows and Length are the size of a step to measure: its rows, and the tokens of each; nothing is measured for 0.
+	Rows, Length int
 	// BaseURL and Sampler are the endpoint to compare it with and its model; empty takes the user's own.
 	BaseURL, Sampler string
 }

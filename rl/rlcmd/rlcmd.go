@@ -37,7 +37,9 @@ func InspectTrainer(w cli.World) func(ctx context.Context, c cli.TrainerCheck) [
 			return []env.Finding{env.FindingOf("trainer", err)}
 		}
 		defer client.Close()
-		i := tinker.Inspection{Client: client, Base: c.Model, Rank: c.Rank, Tokenizer: c.Tokenizer}
+		i := tinker.Inspection{
+			Client: client, Base: c.Model, Rank: c.Rank, Tokenizer: c.Tokenizer, Rows: c.Rows, Length: c.Length,
+		}
 		sampler, err := samplerOf(ctx, w, c)
 		if err == nil && sampler != nil {
 			i.Sampler = sampler

@@ -146,3 +146,28 @@ func TestTrainerAndSampler(t *testing.T) {
 		client.Close()
 	}
 }
+
+// A step is measured by a few of its rows, whose gradient does not stay.
+func TestSpeedOfATrainer(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	i := tinker.Inspection{Client: client, Base: s.Base(), Rank: 8, Rows: 20, Length: 6}
+	before := s.Count("forward_backward")
+	said := ""
+	for _, f := range i.Inspect(t.Context()) {
+		if f.Check == "trainer speed" {
+			said = string(f.Status) + ": " + f.Detail
+		}
+	}
+	if !strings.HasPrefix(said, "ok: a step of 20 rows of 6 tokens takes about ") || !strings.Contains(said, "with 8 of") {
+		t.Errorf("it is said %q", said)
+	}
+	if steps, passes := s.Count("optim_step"), s.Count("forward_backward")-before; steps < passes {
+		t.Errorf("%d passes, and %d steps that clear them", passes, steps)
+	}
+}

@@ -22,6 +22,8 @@ type Inspection struct {
 	// Tokenizer is the directory with the base model's tokenizer.json and config.json; empty means Base, if that is a
 	// directory.
 	Tokenizer string
+	// Rows and Length are the size of a step to measure: its rows, and the tokens of each; nothing is measured for 0.
+	Rows, Length int
 	// Sampler is the endpoint that rollouts are sampled from, unless it is the server itself. It is compared with the
 	// trainer.
 	Sampler Endpoint
@@ -98,6 +100,10 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 	}
 	detail, err := m.losses(ctx)
 	add("losses", err, detail, "")
+	if i.Rows > 0 {
+		detail, err := m.speed(ctx, i.Rows, i.Length)
+		add("speed", err, detail, "try fewer tokens with --trainer-length, or give the server more memory")
+	}
 	return append(out, i.compare(ctx, m)...)
 }
 
