@@ -125,5 +125,6 @@ func (c *checkLines) observe(e run.Event) {
 	}
 	c.last = at
 	still := at.Sub(c.begun) / time.Duration(c.done) * time.Duration(c.left)
-	fmt.Fprintf(c.out, "%s of the tasks: %d of %d, about %s left\n", c.part, c.done, c.done+c.left, still.Round(time.Minute))
+	fmt.Fprintf(c.out, "%s of the tasks: %d of %d, about %s left\n", c.part, c.done, c.done+c.left,
+		still.Round(time.Minute))
 }

@@ -232,8 +232,8 @@ func (v *adapter) Hold() (release func()) {
 	return func() { count(-1) }
 }
 
-// takeIdle takes the versions that are not sampled, are not held, and have no turns under way from all servers, which may still have
-// them loaded. The caller holds a.mu.
+// takeIdle takes the versions that are not sampled, are not held, and have no turns under way from all servers, which
+// may still have them loaded. The caller holds a.mu.
 func (a *adapters) takeIdle() (idle []*adapter) {
 	a.versions = slices.DeleteFunc(a.versions, func(v *adapter) bool {
 		v.unloaded = v != a.current && v.calls == 0 && v.holds == 0

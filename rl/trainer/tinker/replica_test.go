@@ -262,7 +262,9 @@ func TestHeldVersion(t *testing.T) {
 	if v := version(first.Model); v != last.Version {
 		t.Errorf("the one that was released answers as %d", v)
 	}
-	testkit.Eventually(t, "it is unloaded", func() bool { return len(vllms[0].Loaded()) == 1 && len(vllms[1].Loaded()) == 1 })
+	testkit.Eventually(t, "it is unloaded", func() bool {
+		return len(vllms[0].Loaded()) == 1 && len(vllms[1].Loaded()) == 1
+	})
 }
 
 // Samplers that are all busy for four seconds at a publication cost nothing but time.
