@@ -128,6 +128,27 @@ func TestServersThatCannotExtend(t *testing.T) {
 	}
 }
 
+// Where a template leaves out the text of a reply with calls, nothing shows where the reply ends.
+func TestTemplateWithoutTheTextOfCalls(t *testing.T) {
+	fake := &llmtest.Server{TakesTokens: true, DropsText: true, Answer: func(llmtest.Request) llmtest.Reply {
+		return llmtest.Reply{Calls: []llmtest.Call{{Name: "search", Arguments: `{"search_term": "x"}`}}}
+	}}
+	r := ask("issue")
+	r.Tokens, r.Tools = true, []tools.Spec{{Name: "search", Parameters: []byte(`{}`)}}
+	c := dial(t, fake, llm.Options{Continue: llm.Extend})
+	reply, err := c.Complete(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Messages = append(r.Messages, reply.Message, agent.Message{Role: agent.RoleTool, Content: "result",
+		ToolCallID: reply.Message.ToolCalls[0].ID, Name: "search"})
+	r.Sampled, r.Fresh = reply.Tokens, len(r.Messages)-1
+	_, err = c.Complete(t.Context(), r)
+	if !errors.Is(err, llm.ErrNoExtension) || !strings.Contains(err.Error(), "leaves out the text") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
 // A prompt of the context's length leaves no room for a reply, and is not sent.
 func TestExtendedPromptThatFillsTheContext(t *testing.T) {
 	r := ask("issue")

@@ -28,7 +28,7 @@ func (s *Server) serveTokens(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) serveTokenize(w http.ResponseWriter, _ *http.Request, raw []byte) {
-	req := Request{Body: raw, dropsThoughts: s.DropsThoughts}
+	req := Request{Body: raw, dropsThoughts: s.DropsThoughts, dropsText: s.DropsText}
 	var more struct {
 		AddGenerationPrompt bool    `json:"add_generation_prompt"`
 		Prompt              *string `json:"prompt"`

@@ -28,8 +28,9 @@ type Request struct {
 	ReturnTokenIDs      bool `json:"return_token_ids"`
 
 	// PromptIDs is a prompt given in tokens. Messages are then what it says.
-	PromptIDs     []int32 `json:"-"`
-	dropsThoughts bool
+	PromptIDs []int32 `json:"-"`
+
+	dropsThoughts, dropsText bool
 }
 
 // Message is a message of the conversation. Content is nil if the member is missing or null.

@@ -43,6 +43,8 @@ type Server struct {
 	TakesTokens bool
 	// DropsThoughts is a chat template that shows no thoughts from before the user's last message.
 	DropsThoughts bool
+	// DropsText is a chat template that leaves out the text of a reply that has calls.
+	DropsText bool
 	// WeightVersion, if not nil, is returned by /weight_info.
 	WeightVersion func() string
 	// Without names request members that are refused as unknown, as hosted services do.
@@ -116,7 +118,7 @@ func (s *Server) serveCompletion(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "body is not JSON: "+err.Error(), "BadRequestError")
 		return
 	}
-	req.dropsThoughts = s.DropsThoughts
+	req.dropsThoughts, req.dropsText = s.DropsThoughts, s.DropsText
 	s.answer(w, r, req)
 }
 

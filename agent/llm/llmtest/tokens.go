@@ -85,7 +85,11 @@ func (r Request) conversation() []int32 {
 		if r.dropsThoughts && i < asked {
 			thoughts = ""
 		}
-		segment(m.Role, rendered(thoughts, m.text(), m.ToolCalls)...)
+		content := m.text()
+		if r.dropsText && len(m.ToolCalls) > 0 {
+			content = ""
+		}
+		segment(m.Role, rendered(thoughts, content, m.ToolCalls)...)
 	}
 	return ids
 }
