@@ -17,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"deepswe/agent/run"
+	"deepswe/rl"
 	"deepswe/rl/metrics"
 	"deepswe/rl/report"
 	"deepswe/rl/train/config"
@@ -178,6 +179,9 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 	if err := fits(c, l.trainer); err != nil {
 		return nil, err
 	}
+	if text := expertsWarning(l.trainer, c.RL().Objective); text != "" {
+		o.World.Log.Warn(text, "experts", l.trainer.Experts)
+	}
 	p := player{in.environment, in.gates, c.Rollouts, o.World.Log, o.World.Abandon}
 	taught, err := openTeacher(c.Teacher, o.World)
 	if err != nil {
@@ -189,6 +193,17 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 		seed: c.Seed,
 	}.beginCourse
 	return l, in.watch(l)
+}
+
+// expertsWarning returns a warning for a mixture of experts whose sampler nothing corrects for: no trainer here can be told
+// which experts the sampler chose.
+func expertsWarning(t part.Trainer, o rl.Objective) string {
+	if t.Experts < 2 || o.Corrections != (rl.Corrections{}) {
+		return ""
+	}
+	return "the model is a mixture of experts: sampler and trainer choose them separately, and their log-probabilities " +
+		"part by more than those of dense models; watch mismatch/kl_k3; to fix: correct for it in algorithm.set, with " +
+		"decoupled=true, corrections.token_min=0.5, corrections.token_max=5 and corrections.truncate_token=5"
 }
 
 // fits refuses contexts that are longer than the sampler's.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/rl"
 	"deepswe/rl/metrics"
@@ -471,10 +472,11 @@ func TestEntropyOfThePolicyToBeginWith(t *testing.T) {
 // pretrained are the settings of counting with a language model.
 type pretrained struct {
 	counted `yaml:"-"`
+	experts int
 }
 
 func (p *pretrained) Open(context.Context, part.TrainerOptions) (part.Trainer, error) {
-	return part.Trainer{Trainer: p.t, Pretrained: true}, nil
+	return part.Trainer{Trainer: p.t, Pretrained: true, Experts: p.experts}, nil
 }
 
 // A coin has an entropy of 1. A run that the guard ends goes on when it is resumed, and one with an entropy term is not
@@ -486,7 +488,7 @@ func TestEntropyStopsTheRun(t *testing.T) {
 			"coin": func() config.EnvironmentSettings { return &coin{Reward: heads} },
 		},
 		Trainers: map[string]func() config.TrainerSettings{
-			"counting": func() config.TrainerSettings { return &pretrained{counted{&counting{}}} },
+			"counting": func() config.TrainerSettings { return &pretrained{counted: counted{&counting{}}} },
 		},
 	}
 	for _, c := range []struct {
@@ -504,6 +506,41 @@ func TestEntropyStopsTheRun(t *testing.T) {
 		o.Resume = true
 		if _, err := Start(t.Context(), cfg, o); err != nil {
 			t.Errorf("%q, resumed: %v", c.set, err)
+		}
+	}
+}
+
+// A run with a mixture of experts warns unless something corrects for the sampler.
+func TestMixtureOfExperts(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		experts int
+		set     []string
+		warns   bool
+	}{
+		{0, nil, false}, {1, nil, false}, {8, nil, true}, {8, []string{"decoupled=true"}, true},
+		{8, []string{"decoupled=true", "corrections.token_min=0.5", "corrections.token_max=5",
+			"corrections.truncate_token=5"}, false},
+		{8, []string{"corrections.geometric_min=0.99", "corrections.geometric_max=1.01"}, false},
+	} {
+		cfg, err := config.Load([]byte(coins), config.Parts{
+			Environments: map[string]func() config.EnvironmentSettings{
+				"coin": func() config.EnvironmentSettings { return &coin{Reward: heads} },
+			},
+			Trainers: map[string]func() config.TrainerSettings{
+				"counting": func() config.TrainerSettings { return &pretrained{counted{&counting{}}, c.experts} },
+			},
+		}, append(c.set, "steps=1")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		o := Options{Dir: filepath.Join(t.TempDir(), "run"), World: cli.World{Log: slog.New(slog.NewTextHandler(&log, nil))}}
+		if _, err := Start(t.Context(), cfg, o); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Count(log.String(), "the model is a mixture of experts") == 1; got != c.warns {
+			t.Errorf("%d experts, %q: it warns is %t in %s", c.experts, c.set, got, &log)
 		}
 	}
 }

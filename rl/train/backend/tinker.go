@@ -197,8 +197,8 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 		return part.Trainer{}, err
 	}
 	return part.Trainer{
-		Pretrained: true,
-		Trainer:    trainer, MaxContext: trainer.MaxContext(), Gauges: trainer.Gauges, Accepts: trainer.Accepts,
+		Pretrained: true, Experts: modelfiles.Experts(cmp.Or(dir, s.Model)),
+		Trainer: trainer, MaxContext: trainer.MaxContext(), Gauges: trainer.Gauges, Accepts: trainer.Accepts,
 		Imitate: trainer.Imitate,
 	}, nil
 }

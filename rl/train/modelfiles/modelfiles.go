@@ -69,18 +69,37 @@ func Find(given, model string, getenv func(string) string) (string, error) {
 
 // Vocabulary returns the number of ids of a model whose files are in dir.
 func Vocabulary(dir string) (int, error) {
-	var config struct {
-		Size int `json:"vocab_size"`
+	if size := number(dir, "vocab_size"); size > 0 {
+		return size, nil
 	}
+	return 0, errors.New("the vocabulary of the model is not known; to fix: set trainer.vocabulary to the " +
+		"vocab_size of its config.json")
+}
+
+// Experts returns how many experts the layers of a model choose from whose files are in dir; 0 if it has none, or if
+// that is not known.
+func Experts(dir string) int {
+	return number(dir, "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+}
+
+// number returns the first of the keys in a model's config.json that has a positive whole number: of the model, or of
+// the language model within it. It is 0 if there is none.
+func number(dir string, keys ...string) int {
 	data, err := os.ReadFile(filepath.Join(dir, modelConfigFile))
-	if err == nil {
-		err = json.Unmarshal(data, &config)
+	for err == nil && len(data) > 0 {
+		var config map[string]json.RawMessage
+		if err = json.Unmarshal(data, &config); err != nil {
+			break
+		}
+		for _, key := range keys {
+			var n int
+			if json.Unmarshal(config[key], &n) == nil && n > 0 {
+				return n
+			}
+		}
+		data = config["text_config"]
 	}
-	if err != nil || config.Size < 1 {
-		return 0, errors.New("the vocabulary of the model is not known; to fix: set trainer.vocabulary to the " +
-			"vocab_size of its config.json")
-	}
-	return config.Size, nil
+	return 0
 }
 
 // Codec returns the codec of a model whose files are in dir, with one of [Templates]. The error wraps [fs.ErrNotExist]

@@ -103,3 +103,26 @@ func TestTokenizerOfAModel(t *testing.T) {
 		}
 	}
 }
+
+// What a model's configuration says of itself or of the language model within it counts, and nothing else does.
+func TestNumbersOfAModel(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]int{
+		`{"vocab_size": 7}`:                                                       {7, 0},
+		`{"vocab_size": 7, "num_experts": 8}`:                                     {7, 8},
+		`{"vocab_size": 7, "num_experts": null, "n_routed_experts": 256}`:         {7, 256},
+		`{"text_config": {"vocab_size": 9, "num_local_experts": 32}}`:             {9, 32},
+		`{"vocab_size": 7, "num_experts": [4, 8], "text_config": null}`:           {7, 0},
+		`{"vision_config": {"vocab_size": 9, "num_experts": 8}, "vocab_size": 7}`: {7, 0},
+		`{"vocab_size": 7, "num_experts": 8`:                                      {0, 0},
+	} {
+		dir := t.TempDir()
+		testkit.WriteFile(t, filepath.Join(dir, modelConfigFile), text)
+		if n, err := Vocabulary(dir); n != want[0] || (err == nil) != (n > 0) || Experts(dir) != want[1] {
+			t.Errorf("%s: a vocabulary of %d (%v) and %d experts, want %v", text, n, err, Experts(dir), want)
+		}
+	}
+	if n := Experts(t.TempDir()); n != 0 {
+		t.Errorf("%d experts without a file", n)
+	}
+}

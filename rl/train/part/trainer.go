@@ -12,6 +12,8 @@ type Trainer struct {
 	rl.Trainer
 	// Pretrained is set for a policy that begins as a language model, not with random weights.
 	Pretrained bool
+	// Experts is how many experts the layers of a mixture choose from; 0 for other models, and where it is not known.
+	Experts int
 	// MaxContext is the maximum context of the sampler, in tokens of prompt and reply together.
 	MaxContext int
 	// Gauges returns metrics of the trainer's servers.
