@@ -50,6 +50,9 @@ func (x *export) writeWeights(ctx context.Context, changed func(string) bool) (e
 	if name := trained.Keys["trainer.name"]; name != "tinker" {
 		return cli.Usagef("the run's trainer is %s, and only those of the trainer tinker have an adapter", name)
 	}
+	if trained.Keys["trainer.rank"] == "0" {
+		return cli.Usagef("the run trains all weights (trainer.rank 0), and has no adapter; its checkpoints are the server's")
+	}
 	card := weights.Card{Base: cmp.Or(x.weights.baseName, trained.Keys["trainer.model"])}
 	if card.Training, err = trained.Facts(); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 
 	"deepswe/env/hub/testdata/hubtest"
 	"deepswe/rl/frozenlake"
+	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
 )
@@ -28,6 +29,7 @@ environment: {name: frozenlake, max_size: 3, radius: 3, max_tokens: 2, max_turns
 trainer: {name: tinker, base_url: %s, model: tiny, rank: 8, vocabulary: %d}
 rollouts: {tasks: 2, group: 4, keep_logs: false}
 evaluate: {every: 2}
+algorithm: {set: {uniform: drop}}
 `, s.URL(), s.Vocabulary())
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -54,7 +56,7 @@ evaluate: {every: 2}
 	}
 	for _, want := range []string{
 		"base_model_relation: adapter\n", "library_name: peft\n", `Run "lake" of `, "step 2.", "Environment frozenlake; 2 groups of 4",
-		"Algorithm grpo++", "LoRA of rank 8", "Mean reward of the last step: ", "Last validation: pass@1 ", "rank 8 and alpha 32",
+		"Algorithm grpo++", "uniform=drop", "LoRA of rank 8", "Mean reward of the last step: ", "Last validation: pass@1 ", "rank 8 and alpha 32",
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)
@@ -68,6 +70,12 @@ evaluate: {every: 2}
 		h.Files["README.md"] != string(page) {
 		t.Errorf("%v; the hub has %d files of %s", err, len(h.Files), h.Repo)
 	}
+	refuses := func(says string, args ...string) {
+		t.Helper()
+		if _, err := export(args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", args, err, says)
+		}
+	}
 	for _, tc := range []struct {
 		args []string
 		says string
@@ -79,8 +87,14 @@ evaluate: {every: 2}
 		{[]string{"--format", "adapter"}, "--out DIR for what is made"},
 		{[]string{"--format", "adapter", "--out", out + "2", "--min-reward", "1"}, "--min-reward does not apply"},
 	} {
-		if _, err := export(tc.args...); err == nil || !strings.Contains(err.Error(), tc.says) {
-			t.Errorf("%q: %v, want %q", tc.args, err, tc.says)
-		}
+		refuses(tc.says, tc.args...)
 	}
+	inForce := filepath.Join(made, record.ConfigFile)
+	data, err := os.ReadFile(inForce)
+	if all := bytes.Replace(data, []byte("rank: 8"), []byte("rank: 0"), 1); err != nil || bytes.Equal(all, data) {
+		t.Fatalf("%v: no rank in %s", err, data)
+	} else if err := os.WriteFile(inForce, all, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	refuses("the run trains all weights", "--format", "adapter", "--out", out+"2")
 }

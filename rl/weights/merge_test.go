@@ -520,6 +520,15 @@ func TestRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 		}},
+		"a truncated tensor": {f: fixture{add: lora("model.q", 4, 3)}, want: "truncated in the tensor model.",
+			damage: func(t *testing.T, o Options) {
+				path := filepath.Join(o.Base, singleName)
+				data, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				put(t, path, data[:len(data)-1])
+			}},
 		"a full name": {f: fixture{add: lora("model.q", 4, 3)}, want: "exists already", damage: func(t *testing.T, o Options) {
 			put(t, o.Out, nil)
 		}},

@@ -112,10 +112,12 @@ func parseHeader(header []byte, size int64) (map[string]tensor, map[string]strin
 			return nil, nil, fmt.Errorf("tensor %s begins at byte %d, want %d: tensors overlap or have gaps",
 				name, t.Offsets[0], at)
 		}
-		at = t.Offsets[1]
+		if at = t.Offsets[1]; at > size {
+			return nil, nil, fmt.Errorf("truncated in the tensor %s: it ends at byte %d, and there are %d", name, at, size)
+		}
 	}
 	if at != size {
-		return nil, nil, fmt.Errorf("truncated: its tensors have %d bytes, the header says %d", size, at)
+		return nil, nil, fmt.Errorf("its tensors have %d bytes, and the header says %d", size, at)
 	}
 	return tensors, metadata, nil
 }

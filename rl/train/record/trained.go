@@ -7,7 +7,9 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"deepswe/agent/run"
@@ -74,6 +76,7 @@ func (t Trained) Facts() ([]string, error) {
 		fmt.Sprintf("Algorithm %s, learning rate %s, LoRA of rank %s.", k["algorithm.preset"], k["optimizer.learning_rate"],
 			k["trainer.rank"]),
 	}
+	facts = append(facts, t.choices()...)
 	points, err := metrics.ReadJSONL(filepath.Join(t.dir, MetricsFile))
 	if err != nil {
 		return nil, err
@@ -93,4 +96,23 @@ func (t Trained) Facts() ([]string, error) {
 			last["val/pass@1_low"], last["val/pass@1_high"]))
 	}
 	return facts, nil
+}
+
+// choices are the tasks of a run and the switches of its algorithm that its configuration sets.
+func (t Trained) choices() (facts []string) {
+	for _, set := range []struct{ key, name string }{{"train", "Tasks"}, {"validation", "Tasks of the validation"}} {
+		if path := t.Keys["environment."+set.key+".path"]; path != "" {
+			facts = append(facts, set.name+": "+filepath.Base(path)+".")
+		}
+	}
+	var switches []string
+	for _, key := range slices.Sorted(maps.Keys(t.Keys)) {
+		if name, ok := strings.CutPrefix(key, "algorithm.set."); ok {
+			switches = append(switches, name+"="+t.Keys[key])
+		}
+	}
+	if len(switches) > 0 {
+		facts = append(facts, "Switches of the algorithm: "+strings.Join(switches, ", ")+".")
+	}
+	return facts
 }
