@@ -60,8 +60,8 @@ func (s *serverCodec) nextIDs(ctx context.Context, r agent.Request) ([]int32, er
 	}
 	next := commonEnd(both[0], both[1])
 	if len(next) == len(both[0]) {
-		return nil, s.c.noExtension("the chat template leaves out the text of a reply with calls, so that nothing shows where " +
-			"the reply ends")
+		return nil, s.c.noExtension("the chat template leaves out the text of a reply with calls, so that nothing shows " +
+			"where the reply ends")
 	}
 	at := slices.Index(next, s.end)
 	if at < 0 {

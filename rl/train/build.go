@@ -195,8 +195,8 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 	return l, in.watch(l)
 }
 
-// expertsWarning returns a warning for a mixture of experts whose sampler nothing corrects for: no trainer here can be told
-// which experts the sampler chose.
+// expertsWarning returns a warning for a mixture of experts whose sampler nothing corrects for: no trainer here can be
+// told which experts the sampler chose.
 func expertsWarning(t part.Trainer, o rl.Objective) string {
 	if t.Experts < 2 || o.Corrections != (rl.Corrections{}) {
 		return ""
