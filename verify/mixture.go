@@ -94,7 +94,7 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 func (t *trial) mixOptions(ctx context.Context, w canary.Writer, tests map[string]file) (o canary.Options, err error) {
 	t.mixed.record = "/tmp/deepswe-" + crand.Text()
 	o = canary.Options{
-		Tests: t.toChange(), Excluded: t.mixing.excluded, Most: mostChanged, Thorough: thorough, Record: t.mixed.record,
+		Tests: t.toChange(), Excluded: t.mixing.excluded, Thorough: thorough, Record: t.mixed.record,
 		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)), Variants: t.mixing.variants,
 		Only: canary.Kind(t.Canary),
 	}
@@ -118,6 +118,7 @@ func (t *trial) mixOptions(ctx context.Context, w canary.Writer, tests map[strin
 	t.mixed.fixes, t.mixed.told = fixesOf(t.task, t.mixing.before, o.Tests)
 	rest := slices.DeleteFunc(slices.Clone(o.Tests), func(id string) bool { return t.mixed.fixes[id] })
 	fixes := slices.DeleteFunc(o.Tests, func(id string) bool { return !t.mixed.fixes[id] })
+	o.Most = max(mostChanged, len(fixes)+thorough)
 	if o.Tests, o.Fixes = slices.Concat(fixes, rest), len(fixes); !t.mixed.told {
 		o.Fixes = -1
 	}
@@ -188,7 +189,7 @@ func (t *trial) lookFor(ctx context.Context) error {
 }
 
 const (
-	// mostChanged is the maximum number of test functions that are changed.
+	// mostChanged is the maximum number of test functions that are changed, if there are not more to fix.
 	mostChanged = 40
 	// thorough is the number of tests that pass without the patch and get the strongest canary they can have.
 	thorough = 12

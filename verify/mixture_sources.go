@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"unicode/utf8"
 
 	"deepswe/env"
 	"deepswe/verify/canary"
@@ -130,9 +131,10 @@ func (s *testSources) read(ctx context.Context, names []string) error {
 	return nil
 }
 
-// add adds a file. It leaves out what is not a regular file, and a source with zero bytes.
+// add adds a file. It leaves out what is not a regular file, what is no text, such as compressed data, and a source
+// with zero bytes.
 func (s *testSources) add(name string, data []byte, regular bool) {
-	if !regular || s.writer.Holds(name) && bytes.ContainsRune(data, 0) {
+	if !regular || !utf8.Valid(data) || s.writer.Holds(name) && bytes.ContainsRune(data, 0) {
 		s.all = false
 		return
 	}
