@@ -207,7 +207,7 @@ func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
 			one.plain = one.plain || tells(data, one.ways[0], titles, known.imported) || m.told[key] ||
-				odd(data, one, titles) || measures(data, one, t) || !r.fits(data, one.ways[0])
+				odd(data, one, titles) || measures(data, one, t) || disagrees(data, one, t) || !r.fits(data, one.ways[0])
 			one.unplaced = fixes && !m.placed(at, t, one.ways[0][0])
 		}
 		switch {

@@ -167,7 +167,7 @@ func (t *pyFunction) wrong(code string, r *chance) []pyWrong {
 		return t.wrongAssert(rest, r)
 	}
 	if m := pyRaises().FindStringSubmatch(code); m != nil {
-		return []pyWrong{{texts: mapped(t.pyOtherErrors(m[2]), func(s string) string { return m[1] + s + code[len(m[0]):] })}}
+		return t.wrongError(m[1], m[2], code[len(m[0]):], r)
 	}
 	m, arguments := pyCalled(code)
 	if m == nil {
@@ -176,7 +176,9 @@ func (t *pyFunction) wrong(code string, r *chance) []pyWrong {
 	lower := strings.ToLower(m[2])
 	switch {
 	case pyOpposites[m[2]] != "" && len(arguments) > 0:
-		return []pyWrong{pyText(m[1] + pyOpposites[m[2]] + code[len(m[1]+m[2]):])}
+		opposite := pyText(m[1] + pyOpposites[m[2]] + code[len(m[1]+m[2]):])
+		opposite.plain = strings.Contains(m[2], "Greater") || strings.Contains(m[2], "Less")
+		return []pyWrong{opposite}
 	case strings.HasSuffix(lower, "notequal"), strings.Contains(lower, "notalmost"), len(arguments) < 2:
 		return nil
 	case !strings.Contains(lower, "assert") && !strings.HasPrefix(lower, "eq"),
@@ -188,6 +190,22 @@ func (t *pyFunction) wrong(code string, r *chance) []pyWrong {
 	wrapped[1] = pyWrapped(wrapped[1])
 	return t.wrongSide(arguments, call, pyPlain(call(wrapped)), r)
 }
+
+// wrongError makes a statement that expects an error expect another one, or another text of it. before, name and rest
+// are the statement. A text says which error has it: what must not be a str is a TypeError.
+func (t *pyFunction) wrongError(before, name, rest string, r *chance) []pyWrong {
+	others := mapped(t.pyOtherErrors(name), func(s string) string { return before + s + rest })
+	all := []pyWrong{{texts: others, plain: strings.ContainsAny(rest, `"'`)}}
+	if text := pyErrorText().FindStringSubmatchIndex(rest); text != nil {
+		all = append(all, pyWrong{texts: mapped(otherTexts(rest[text[2]:text[3]], r), func(s string) string {
+			return before + name + rest[:text[2]] + s + rest[text[3]:]
+		})})
+	}
+	return all
+}
+
+// pyErrorText matches the text that an error must have, behind the error's name.
+var pyErrorText = env.Pattern(`^,\s*(?:match=|expected_regex=|expected_message=)?[rRuU]?["']([^"'\\\n]+)["']\s*\)`)
 
 // wrongSide makes one of the two sides of a comparison wrong: the second or, if that is not possible, the first.
 // otherwise is returned if neither can be changed, and as a second way if the side is an object.

@@ -81,6 +81,16 @@ func measures(data []byte, m mutation, t test) bool {
 	return measured().MatchString(line) && len(t.checks()) > 1
 }
 
+// disagrees reports whether a mutation makes a value wrong that another check of the test has as well: if all checks
+// but one expect the same, that one is the wrong one.
+func disagrees(data []byte, m mutation, t test) bool {
+	at := m.ways[0][0].at
+	_, value, _ := replaced(data, m.ways[0][0], nil)
+	return value != "" && slices.ContainsFunc(t.checks(), func(c check) bool {
+		return (at < c.from || c.to <= at) && countWords(data[c.from:c.to])[value] > 0
+	})
+}
+
 // measured matches comparisons with a length.
 var measured = env.Pattern(`\b[lL]en\(|\.length\b|\b(toHaveLength|lengthOf)\b`)
 

@@ -41,6 +41,12 @@ func TestGivesItselfAway(t *testing.T) {
 		{"def test_units():\n    assert not is_valid('a')\n", Expectation},
 		{"def test_units():\n    assert f('a') == [None]\n", Telling},
 		{"def test_a():\n    x = f('a')\n    assert len(x) == 5\n    assert 3 not in x\n", Expectation},
+		{"def test_a():\n    assert len(f('a')) > 0\n", Telling},
+		{"def test_a():\n    assert 5 <= f('a')\n", Telling},
+		{"def test_a():\n    self.assertGreater(f('a'), 0)\n", Telling},
+		{"def test_a():\n    assert f('a') == 73\n    assert f('b') == 73\n", Telling},
+		{"def test_a():\n    assert f('a') == 73\n    assert f('b') == 18\n", Expectation},
+		{"def test_a():\n    with raises(TypeError, match=f'{X} is no number'):\n        f('a')\n", Telling},
 		{"def test_missing_key():\n    with raises(KeyError):\n        f('a')\n", Telling},
 	} {
 		set, err := New(Python{}, Options{
@@ -53,6 +59,25 @@ func TestGivesItselfAway(t *testing.T) {
 		}
 		if changed := string(set.Files([]int{0})[0].Data); strings.Contains(tc.test, "len(x)") && !strings.Contains(changed, "== 5") {
 			t.Errorf("the length is wrong beside an element:\n%s", changed)
+		}
+	}
+}
+
+// Where an error must have a text, the text is wrong: it says which error has it.
+func TestTextsOfErrors(t *testing.T) {
+	t.Parallel()
+	for _, check := range []string{`raises(TypeError, match="black chalk")`, `raises(TypeError, match='black chalk')`,
+		`self.assertRaisesRegex(TypeError, "black chalk")`} {
+		source := Source{"test_a.py", []byte("def test_a():\n    with " + check + ":\n        f('a')\n")}
+		for seed := range uint64(20) {
+			set, err := New(Python{}, Options{Tests: []string{"test_a"}, Sources: []Source{source}, Rand: random(seed)})
+			if err != nil || set.Canaries[0].Kind != Expectation {
+				t.Fatalf("%s: %+v, %v", check, set.Canaries, err)
+			}
+			changed := string(set.Files([]int{0})[0].Data)
+			if !strings.Contains(changed, "TypeError") || strings.Contains(changed, "black chalk") {
+				t.Errorf("%s becomes\n%s", check, changed)
+			}
 		}
 	}
 }
