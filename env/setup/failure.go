@@ -36,7 +36,8 @@ var remedies = []struct {
 	// A plugin is too new for this Maven, which then gets the one that the tests are run with, too.
 	{env.Pattern(`The plugin \S+ requires Maven version`), "mvn -B", "mvn -B -N " +
 		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack " +
-		"-Dartifact=org.apache.maven:apache-maven:3.9.11:tar.gz:bin -DoutputDirectory=" + env.Caches + " && " + env.Caches + "/apache-maven-3.9.11/bin/mvn -B"},
+		"-Dartifact=org.apache.maven:apache-maven:3.9.11:tar.gz:bin -DoutputDirectory=" + env.Caches +
+		" && " + env.Caches + "/apache-maven-3.9.11/bin/mvn -B"},
 	// Corepack verifies the signature of the package manager. A company's registry may lack it, and an old corepack lacks
 	// the key. Without that check, the download is as trustworthy as one by npx.
 	{env.Pattern(`No compatible signature found|Cannot find matching keyid`),

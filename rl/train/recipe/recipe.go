@@ -45,8 +45,8 @@ func New(kind string, c config.Config, nodes, gpus int) (*Recipe, error) {
 	case keys["trainer.name"] != "tinker":
 		return nil, fmt.Errorf("trainer.name is %s, which needs no servers; want tinker", keys["trainer.name"])
 	case c.SFT != nil:
-		return nil, errors.New("a run that imitates samples nothing, and needs the trainer alone; to fix: print what starts " +
-			"the run that comes after it, whose trainer does both")
+		return nil, errors.New("a run that imitates samples nothing, and needs the trainer alone; to fix: print what " +
+			"starts the run that comes after it, whose trainer does both")
 	case kind == Compose && nodes > 1:
 		return nil, errors.New("compose is for one node; to fix: choose slurm or kubernetes")
 	}

@@ -47,9 +47,9 @@ func (m *Model) speed(ctx context.Context, rows, length int) (string, error) {
 	}
 	all := func(d time.Duration) time.Duration { return d * time.Duration(rows) / time.Duration(len(some)) }
 	round := func(d time.Duration) time.Duration { return d.Round(max(d/100, time.Millisecond)) }
-	return fmt.Sprintf("a step of %d rows of %d tokens takes about %s: %s forward, %s backward, and %s for the optimizer, "+
-		"as measured with %d of them", rows, length, round(all(forward)+all(backward)+step), round(all(forward)),
-		round(all(backward)), round(step), len(some)), nil
+	return fmt.Sprintf("a step of %d rows of %d tokens takes about %s: %s forward, %s backward, and %s for the "+
+		"optimizer, as measured with %d of them", rows, length, round(all(forward)+all(backward)+step),
+		round(all(forward)), round(all(backward)), round(step), len(some)), nil
 }
 
 // speedRow returns a row of which the last third is trained.
