@@ -41,8 +41,8 @@ type Policy struct {
 	Gap Gap
 }
 
-// Held is the model of a policy that is kept only while it is the newest, or is held: until release is called, it
-// answers as itself. It is held before another policy is published.
+// Held is a model whose version can be kept beyond the next publication. Until release is called, the model samples
+// from its own version. Hold must be called before another policy is published.
 type Held interface {
 	Hold() (release func())
 }

@@ -189,7 +189,8 @@ func (t *trial) lookFor(ctx context.Context) error {
 }
 
 const (
-	// mostChanged is the maximum number of test functions that are changed, if there are not more to fix.
+	// mostChanged is the maximum number of test functions that are changed, unless there are more to fix: these are all
+	// changed.
 	mostChanged = 40
 	// thorough is the number of tests that pass without the patch and get the strongest canary they can have.
 	thorough = 12

@@ -86,8 +86,8 @@ func mendPython(dir string, t *env.Task) (mended []string) {
 	return mended
 }
 
-// oldJava matches where a pom.xml asks for a version of Java that the compilers of today no longer know: 20 does not
-// know 7. The names of properties differ, but consist of the same words.
+// oldJava matches a property of a pom.xml that asks for Java 7 or older, which current compilers reject (JDK 20 has
+// dropped 7). Projects choose different names for it, but put them together from the same words.
 var oldJava = env.Pattern(`(?i)<((?:(?:maven|project|build|version)\.)*` +
 	`(?:(?:compiler?|javac?|jdk|src|source|target|release|test)[.-]?)+(?:version|level)?)>\s*(?:1\.)?[1-7]\s*</`)
 

@@ -96,7 +96,8 @@ const (
 // NodeModules returns the paths of the directories node_modules of packages below a directory. Package managers fill
 // those of a workspace.
 func NodeModules(dir string) (names []string) {
-	_ = filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error { // what cannot be read has none
+	// An unreadable directory counts as having none.
+	_ = filepath.WalkDir(dir, func(at string, d fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(dir, at) // at is below dir
 		switch {
 		case err != nil || !d.IsDir() || name == ".":

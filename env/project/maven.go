@@ -63,11 +63,11 @@ func java(t tree, m Machine) (Step, bool) {
 	return Step{Command: command, Lock: "pom.xml", Missing: missing}, true
 }
 
-// maven is how Maven is called: as the one that a set-up has installed because the machine's is too old, and by the
-// project's own script where the machine does not have it.
+// maven returns the program that runs Maven: the version that a set-up has installed because the machine's is too old,
+// or the project's own script where the machine has none.
 func (m Machine) maven(t tree) string {
-	for _, installed := range disk.Glob(t.path(env.Caches), "apache-maven-*/bin/mvn") {
-		return strings.TrimPrefix(installed, t.path("")+"/")
+	if installed := disk.Glob(t.path(env.Caches), "apache-maven-*/bin/mvn"); len(installed) > 0 {
+		return strings.TrimPrefix(installed[0], t.path("")+"/")
 	}
 	if m.lacks("mvn") && t.has("mvnw") {
 		return "./mvnw"

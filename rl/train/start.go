@@ -92,7 +92,7 @@ func Start(ctx context.Context, c config.Config, o Options) (_ Result, err error
 }
 
 // A run goes on after losing its trainer until it has lost it more than maxLosses times in a row, over lossPatience or
-// longer: a server that is restarted may break off several tries, one that always fails breaks off all.
+// longer: a server that is restarted may fail several tries in a row, and a broken one fails them all.
 const (
 	maxLosses    = 5
 	lossPatience = 10 * time.Minute

@@ -90,7 +90,7 @@ func pyNegation(expr, message string) pyWrong {
 	case !isNot && !compound && len(found) == 1:
 		from, to := found[0][0], found[0][1]
 		text := "assert " + expr[:from] + pyReversed[strings.Join(strings.Fields(mask[from:to]), " ")] + expr[to:] + message
-		// Bounds are those that hold: nobody expects a length of at most 0.
+		// Nobody expects the opposite of a usual bound, such as a length of at most 0.
 		return pyWrong{texts: []string{text}, plain: mask[from:to] == "==" || strings.ContainsAny(mask[from:to], "<>")}
 	}
 	return pyPlain("assert not (" + expr + ")" + message)

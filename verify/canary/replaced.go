@@ -81,8 +81,8 @@ func measures(data []byte, m mutation, t test) bool {
 	return measured().MatchString(line) && len(t.checks()) > 1
 }
 
-// disagrees reports whether a mutation makes a value wrong that another check of the test has as well: if all checks
-// but one expect the same, that one is the wrong one.
+// disagrees reports whether another check of the test has the value that a mutation replaces. Where all other checks
+// expect that value, the altered one stands out.
 func disagrees(data []byte, m mutation, t test) bool {
 	at := m.ways[0][0].at
 	_, value, _ := replaced(data, m.ways[0][0], nil)

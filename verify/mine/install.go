@@ -88,8 +88,8 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 // mostTries is how often a set-up is tried, with what the tools suggest where it fails.
 const mostTries = 3
 
-// fill runs a set-up in a sandbox, and keeps what it installs in dir. Each try begins with nothing: the user of its
-// sandbox cannot change what that of another one has left.
+// fill runs a set-up in a sandbox, and keeps what it installs in dir. Each try begins with an empty
+// directory, because the user of its sandbox cannot change the files that an earlier one has left.
 func (m *Miner) fill(ctx context.Context, s history.SetUp, dir string) (err error) {
 	s.Spec.Run = m.name()
 	s.Spec.Shown = []env.Shown{{Host: dir, Path: history.Kept, Writable: true}}

@@ -18,7 +18,7 @@ type installer struct {
 	env.Provider
 	t   *testing.T
 	dir string
-	// tried are the command lines, found what was there ahead of each of them.
+	// tried are the command lines that were run, and found the files that each of them began with.
 	tried []string
 	found [][]string
 }

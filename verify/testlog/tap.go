@@ -3,10 +3,10 @@ package testlog
 import "strings"
 
 // tapGroups reads the Test Anything Protocol by its groups, unlike SWE-bench's parser, for which each point is a test.
-// The name of a test in a group has those of the groups around it. Where a log has "# Subtest: name", the point of that
-// name is a test, and the other points in the group are only its assertions; a group of tests is none itself, unless it
-// has assertions, too. Elsewhere, as in Tape's output, a comment
-// begins a test, which passes if all points up to the next comment do. A group that the log breaks off in has failed.
+// The name of a test includes those of the groups around it. Where a log has "# Subtest: name", the point of that name
+// is a test, and the other points in its group are assertions; a group of tests is not a test itself, unless it has
+// assertions as well. Elsewhere, as in Tape's output, a comment begins a test, which passes if all points up to the
+// next comment do. A group that the log breaks off in has failed.
 func tapGroups(log string, _ Task) (*Results, error) {
 	var t tapReader
 	t.nested = strings.Contains(log, tapSubtest)

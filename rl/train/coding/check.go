@@ -20,8 +20,8 @@ import (
 	"deepswe/verify/swe"
 )
 
-// check checks the training tasks, or the rest of them if the run was stopped meanwhile. What an earlier run with the
-// same tasks and settings has found is taken from it.
+// check makes the soundness check of the training tasks, or the rest of it if the run was interrupted. It reuses the
+// result of an earlier run with the same tasks and settings.
 func (e *sweEnvironment) check(ctx context.Context) (*swe.Soundness, error) {
 	log, ids := e.options.World.Logger(), e.ids[part.Train]
 	kept, err := e.keptCheck(ids)
@@ -48,8 +48,9 @@ func (e *sweEnvironment) check(ctx context.Context) (*swe.Soundness, error) {
 	return found, nil
 }
 
-// keptCheck returns the file for what a check of the tasks finds, named by all that it depends on. It is empty if there
-// is no place for it, or if a task has no image, so that what is installed on this machine matters.
+// keptCheck returns the file in which the result of a check is cached. Its name is a hash of all that the result
+// depends on. It is empty without a cache directory, or if a task has no image: then, the result depends on what is
+// installed on this machine.
 func (e *sweEnvironment) keptCheck(ids []string) (string, error) {
 	w, s := e.options.World, e.settings
 	if w.Getenv == nil || w.Getenv("HOME") == "" && w.Getenv("XDG_CACHE_HOME") == "" {

@@ -147,7 +147,8 @@ func (r *Recipe) Write(w io.Writer, c config.Config) error {
 	return t.Execute(w, r)
 }
 
-// loraSync is where SkyRL writes adapters, from where deepswe hands them on. Slurm's script replaces its beginning.
+// loraSync is the directory to which SkyRL writes adapters, and from which deepswe copies them. The script for Slurm
+// replaces the leading /shared.
 const loraSync = "/shared/lora"
 
 // backend is SkyRL's configuration.

@@ -57,9 +57,9 @@ type ClientOptions struct {
 	Key string
 	// Patience is how long to wait for a server that does not answer [5m].
 	Patience time.Duration
-	// LoRASync is the directory in which the server writes the adapters of its models, each in one with the model's
-	// name, when it gives them to its sampler, as SkyRL's GPU backends do (trainer.policy.model.lora.lora_sync_path). If
-	// it is empty, adapters are downloaded.
+	// LoRASync is the directory to which the server writes the adapters that it samples with, each in a subdirectory
+	// named after its model. SkyRL's GPU backends call it trainer.policy.model.lora.lora_sync_path. If it is empty,
+	// adapters are downloaded.
 	LoRASync string
 	// OperationTimeout is how long to wait for one operation [2h].
 	OperationTimeout time.Duration

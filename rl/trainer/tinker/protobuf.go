@@ -106,7 +106,7 @@ func (*unread) unmarshalProtobuf(data []byte) error {
 	return wire.Each(data, func(protowire.Number, []byte, uint64) error { return nil })
 }
 
-// stopReasons are the names of what ends a sequence, by their numbers.
+// stopReasons are the names of the protocol's stop reasons, in the order of their numbers.
 var stopReasons = [...]string{"stop", "length"}
 
 // unmarshalProtobuf reads a SampleResponse.

@@ -44,9 +44,8 @@ type serverSampler struct {
 	gate   *gate
 
 	current atomic.Pointer[source]
-	// named is set once the server has shown that its engines know the latest weights by the base model's name alone: with
-	// all weights and engines of their own, SkyRL's GPU backends forward the name of a session to engines that do not have
-	// it.
+	// named is set once sampling by session has failed because the server's engines serve the latest weights under the
+	// base model's name only. SkyRL's GPU backends do that if they train all weights and sample on separate engines.
 	named   atomic.Bool
 	unnamed atomic.Int64 // number of requests so far that named no rollout
 }

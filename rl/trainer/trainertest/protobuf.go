@@ -22,7 +22,7 @@ const (
 	JSON         Wire = iota // SkyRL 0.3.0
 	Either                   // hosted servers, which have clients of all versions
 	Protobuf                 // TuFT
-	OnlyProtobuf             // SkyRL 0.4.0: results of passes and samples are protobuf, too, whatever is asked for
+	OnlyProtobuf             // SkyRL 0.4.0, which also answers passes and samples in protobuf, whatever Accept says
 )
 
 // strict reports whether passes have to be protobuf.
@@ -193,7 +193,7 @@ func (d *datumBody) set(name string, raw []byte, kind uint64) error {
 	return nil
 }
 
-// encoded returns a result as the request accepts it, or the server always encodes it.
+// encoded returns a result in the encoding that the request accepts, or in the only one that the server has.
 func (s *Server) encoded(r *http.Request, f *future) any {
 	result, _ := f.result.(map[string]any)
 	asked := strings.Contains(r.Header.Get("Accept"), kindProtobuf)

@@ -36,11 +36,11 @@ type Options struct {
 	// the number of an operation that has just failed may be skipped. A failed operation is reported with status 422,
 	// adapters are local files, and unloading a model deletes its checkpoints.
 	TuFT bool
-	// LoRASync is the directory in which it writes what it samples with, as SkyRL's GPU backends do: what they save for
-	// other samplers has all weights, merged, and is not compressed.
+	// LoRASync is the directory to which the server writes the adapters that it samples with. With it, archives contain
+	// the merged weights of the whole model, uncompressed. Both are as on SkyRL's GPU backends.
 	LoRASync string
-	// Whole makes it train all weights (rank 0), and sample as SkyRL's GPU backends do with engines of their own: these
-	// have the weights of the last publication, under the name of the base model.
+	// Whole makes it train all weights (rank 0), and serve the last published ones under the base model's name only, as
+	// SkyRL's GPU backends do with separate engines.
 	Whole bool
 	Wire  Wire
 	// Uncompressed makes the server refuse compressed bodies.
