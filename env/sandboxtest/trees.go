@@ -146,10 +146,11 @@ func testBackground(t *testing.T, s *suite) {
 // testBackgroundGoesOn checks that a background process survives although its output is no longer captured.
 func testBackgroundGoesOn(t *testing.T, s *suite) {
 	b := s.sandbox(t)
-	r := b.run(env.Command{Line: "(sleep 0.3; head -c 1000000 /dev/zero; echo still; touch alive) &"})
-	if r.Background == 0 || r.Stdout.Size != 0 {
-		t.Errorf("%+v", r)
+	const line = "(while [ ! -e go ]; do sleep 0.05; done; head -c 1000000 /dev/zero; echo still; touch alive) &"
+	if r := b.run(env.Command{Line: line}); r.Background == 0 || r.Stdout.Size != 0 {
+		t.Errorf("exit code %d, %d in the background, %d bytes of output", r.ExitCode, r.Background, r.Stdout.Size)
 	}
+	b.sh("touch go")
 	eventually(t, "the background process continues after its shell", func() bool {
 		return b.run(env.Command{Line: "test -e alive"}).ExitCode == 0
 	})
