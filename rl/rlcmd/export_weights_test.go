@@ -3,6 +3,7 @@ package rlcmd
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,6 @@ import (
 
 	"deepswe/env/hub/testdata/hubtest"
 	"deepswe/rl/frozenlake"
-	"deepswe/rl/train/record"
 	"deepswe/rl/trainer/embedded"
 	"deepswe/rl/trainer/trainertest"
 )
@@ -83,7 +83,8 @@ algorithm: {set: {uniform: drop}}
 		says string
 	}{
 		{[]string{"--format", "adapter", "--out", out}, "file already exists"},
-		{[]string{"--format", "model", "--out", out + "2"}, "--base DIR goes with --format model"},
+		{[]string{"--format", "adapter", "--base", out, "--out", out + "2"}, "--base DIR goes with --format model"},
+		{[]string{"--format", "model", "--out", out + "2"}, "has an adapter, and not all weights of the model; to fix: give --base"},
 		{[]string{"--format", "rows", "--push", "acme/lake"}, "--push does not apply to --format rows"},
 		{[]string{"--format", "adapter", "--out", out + "2", "--push", "acme/lake"}, "give --hub URL"},
 		{[]string{"--format", "adapter"}, "--out DIR for what is made"},
@@ -91,12 +92,50 @@ algorithm: {set: {uniform: drop}}
 	} {
 		refuses(tc.says, tc.args...)
 	}
-	inForce := filepath.Join(made, record.ConfigFile)
-	data, err := os.ReadFile(inForce)
-	if all := bytes.Replace(data, []byte("rank: 8"), []byte("rank: 0"), 1); err != nil || bytes.Equal(all, data) {
-		t.Fatalf("%v: no rank in %s", err, data)
-	} else if err := os.WriteFile(inForce, all, 0o644); err != nil {
+}
+
+// All weights leave as the folder that the server packs, without a base.
+func TestExportAllWeights(t *testing.T) {
+	s := trainertest.New(t, trainertest.Options{Whole: true, Wire: trainertest.OnlyProtobuf, Dedups: true,
+		Language: embedded.Language{Vocabulary: frozenlake.Vocabulary(), Window: frozenlake.CompactTokens(3), Reply: 2},
+	})
+	dir := t.TempDir()
+	config, made, out := filepath.Join(dir, "lake.yaml"), filepath.Join(dir, "run"), filepath.Join(dir, "model")
+	text := fmt.Sprintf(`
+name: lake
+steps: 1
+environment: {name: frozenlake, max_size: 3, radius: 3, max_tokens: 2, max_turns: 6}
+trainer: {name: tinker, base_url: %s, model: tiny, rank: 0, vocabulary: %d}
+rollouts: {tasks: 2, group: 4, keep_logs: false}
+`, s.URL(), s.Vocabulary())
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	refuses("the run trains all weights", "--format", "adapter", "--out", out+"2")
+	if _, said, err := runTrain(t.Context(), "--config", config, "--out", made); err != nil {
+		t.Fatalf("%v\n%s", err, said)
+	}
+	export := func(args ...string) error {
+		c := newExport(deps(nil, io.Discard, io.Discard))
+		c.SetArgs(append([]string{"--run", made, "--out", out}, args...))
+		c.SilenceUsage, c.SilenceErrors = true, true
+		return c.ExecuteContext(t.Context())
+	}
+	for says, args := range map[string][]string{
+		"has no adapter: give --format model": {"--format", "adapter"},
+		"needs no base: leave out --base":     {"--format", "model", "--base", dir},
+	} {
+		if err := export(args...); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", args, err, says)
+		}
+	}
+	if err := export("--format", "model"); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(out, "README.md"))
+	if want := ", all weights.\n"; err != nil || !strings.Contains(string(page), want) {
+		t.Errorf("%v, no %q in\n%s", err, want, page)
+	}
+	if names, err := os.ReadDir(out); err != nil || len(names) != 4 {
+		t.Errorf("%v, %v", names, err)
+	}
 }

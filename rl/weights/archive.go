@@ -17,24 +17,69 @@ import (
 	"deepswe/env/disk"
 )
 
-// Limits for archives. An adapter of rank 64 on all layers of a 32B model has 2 GB.
-const (
-	maxAdapter      = 64 << 30
-	maxAdapterFiles = 64
-	maxPadding      = 1 << 20 // after the last file
+// An archive's size is limited, and what follows its last file.
+const maxPadding = 1 << 20
+
+// contents says what an archive may contain. An adapter of rank 64 on all layers of a 32B model has 2 GB.
+type contents struct {
+	gigabytes, files int
+	folders          bool
+	needed           []string
+	// other names the file that only the other kind of archive has, and what the error then is.
+	other func(name string) bool
+	is    error
+}
+
+var (
+	adapterContents = contents{
+		gigabytes: 64, files: 64, needed: []string{adapterConfigFile, adapterFile}, other: isModelFile, is: ErrMerged,
+	}
+	modelContents = contents{
+		gigabytes: 8 << 10, files: 4 << 10, folders: true, needed: []string{configName},
+		other: func(name string) bool { return name == adapterFile }, is: ErrAdapter,
+	}
 )
 
-// ErrArchive reports an archive that does not contain a usable adapter.
-var ErrArchive = errors.New("the adapter's archive cannot be used")
+// Errors that say why an archive does not give what was asked of it.
+var (
+	ErrArchive = errors.New("the archive cannot be used")
+	ErrMerged  = errors.New("the archive has all weights of the model, and no adapter")
+	ErrAdapter = errors.New("the archive has an adapter, and not all weights of the model")
+)
 
-// ErrMerged reports an archive of all weights, in which the adapter's are merged.
-var ErrMerged = errors.New("the archive has all weights of the model, and no adapter")
+func isModelFile(name string) bool {
+	return strings.HasPrefix(name, "model") && strings.HasSuffix(name, ".safetensors")
+}
 
 // Unpack unpacks an adapter's archive, a tar file that may be compressed by gzip, into a new directory. It may contain
 // regular files only, without directories in their names. Otherwise, the error wraps ErrArchive or ErrMerged, and
 // nothing is left behind.
 func Unpack(in io.Reader, dir string) error {
-	return receive(dir, func(scratch string) error { return extract(in, scratch) })
+	return receive(dir, func(scratch string) error {
+		if err := extract(in, scratch, adapterContents); err != nil {
+			return err
+		}
+		return completeConfig(scratch)
+	})
+}
+
+// UnpackModel unpacks an archive of all weights in the format of Hugging Face into a new directory, and adds its page.
+// The weights must be complete and finite. Otherwise, the error wraps ErrArchive or ErrAdapter, and nothing is left
+// behind.
+func UnpackModel(in io.Reader, dir string, c Card) error {
+	return receive(dir, func(scratch string) error {
+		if err := extract(in, scratch, modelContents); err != nil {
+			return err
+		}
+		m, err := openModel(scratch)
+		if err == nil {
+			err = m.finite()
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrArchive, err)
+		}
+		return c.writeWhole(scratch)
+	})
 }
 
 // Copy is Unpack for a directory of this machine that has the files of an adapter, itself or in one called adapter, as
@@ -50,31 +95,28 @@ func Copy(from, dir string) error {
 				return err
 			}
 		}
-		return nil
+		return completeConfig(scratch)
 	})
 }
 
-// receive lets fill write an adapter's files into a scratch directory, checks them, and moves them to dir.
+// receive lets fill write the files into a scratch directory, and moves them to dir.
 func receive(dir string, fill func(scratch string) error) (err error) {
 	if _, err := os.Lstat(dir); err == nil {
-		return fmt.Errorf("unpack the adapter: %s: %w", dir, os.ErrExist)
+		return fmt.Errorf("unpack: %s: %w", dir, os.ErrExist)
 	}
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return fmt.Errorf("unpack the adapter: %w", err)
+		return fmt.Errorf("unpack: %w", err)
 	}
-	scratch, err := disk.MakeScratch(filepath.Dir(dir), "adapter")
+	scratch, err := disk.MakeScratch(filepath.Dir(dir), "unpacked")
 	if err != nil {
-		return fmt.Errorf("unpack the adapter: %w", err)
+		return fmt.Errorf("unpack: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("unpack the adapter: %w", err), disk.RemoveScratch(scratch))
+			err = errors.Join(fmt.Errorf("unpack: %w", err), disk.RemoveScratch(scratch))
 		}
 	}()
 	if err := fill(scratch); err != nil {
-		return err
-	}
-	if err := completeConfig(scratch); err != nil {
 		return err
 	}
 	// The server may run as another user.
@@ -85,15 +127,15 @@ func receive(dir string, fill func(scratch string) error) (err error) {
 }
 
 // extract writes the archive's files into a directory. It reads the archive to the end, where its checksum is.
-func extract(in io.Reader, dir string) error {
+func extract(in io.Reader, dir string, may contents) error {
 	plain, err := unzipped(in)
 	if err != nil {
 		return fmt.Errorf("%w: it is truncated or damaged: %w", ErrArchive, err)
 	}
-	left := int64(maxAdapter)
+	left := int64(may.gigabytes) << 30
 	archive := tar.NewReader(plain)
 	var seen []string
-	for first := true; ; first = false {
+	for {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -101,21 +143,21 @@ func extract(in io.Reader, dir string) error {
 		if err != nil {
 			return fmt.Errorf("%w: it is truncated or damaged: %w", ErrArchive, err)
 		}
-		if h.Typeflag == tar.TypeDir && strings.Trim(h.Name, "./") == "" && first {
-			continue // the directory itself
+		if h.Typeflag == tar.TypeDir && (may.folders || strings.Trim(h.Name, "./") == "" && len(seen) == 0) {
+			continue // made with the files in it
 		}
 		name := strings.TrimPrefix(h.Name, "./")
 		switch {
 		case h.Typeflag != tar.TypeReg:
 			return fmt.Errorf("%w: %q is not a file but a link, a directory or a device", ErrArchive, h.Name)
-		case name == "" || name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, "\\\x00"):
+		case !may.allows(name):
 			return fmt.Errorf("%w: %q is outside its directory", ErrArchive, h.Name)
-		case strings.HasPrefix(name, "model") && strings.HasSuffix(name, ".safetensors"):
-			return ErrMerged
+		case may.other(name):
+			return may.is
 		case slices.Contains(seen, name):
 			return fmt.Errorf("%w: it has %q twice", ErrArchive, name)
-		case len(seen) == maxAdapterFiles || h.Size > left:
-			return fmt.Errorf("%w: it is larger than %d files and %d GiB", ErrArchive, maxAdapterFiles, maxAdapter>>30)
+		case len(seen) == may.files || h.Size > left:
+			return fmt.Errorf("%w: it is larger than %d files and %d GiB", ErrArchive, may.files, may.gigabytes)
 		}
 		left -= h.Size
 		seen = append(seen, name)
@@ -129,12 +171,19 @@ func extract(in io.Reader, dir string) error {
 	case n > maxPadding:
 		return fmt.Errorf("%w: there is data after its last file", ErrArchive)
 	}
-	for _, name := range []string{adapterConfigFile, adapterFile} {
+	for _, name := range may.needed {
 		if !slices.Contains(seen, name) {
 			return fmt.Errorf("%w: it has no %s", ErrArchive, name)
 		}
 	}
 	return nil
+}
+
+// allows reports whether a file may have a name: one below the directory, and not hidden.
+func (c contents) allows(name string) bool {
+	hidden := strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
+	return filepath.IsLocal(name) && name == filepath.Clean(name) && !hidden && !strings.ContainsAny(name, "\\\x00") &&
+		(c.folders || name == filepath.Base(name))
 }
 
 // unzipped returns what in has, without its compression if it begins as a gzip file does.
@@ -158,6 +207,9 @@ func (t torn) Read(p []byte) (int, error) {
 }
 
 func writeFile(name string, in io.Reader) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err

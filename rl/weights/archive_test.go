@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"deepswe/rl/weights"
@@ -109,6 +110,63 @@ func TestUnpackUncompressed(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(filepath.Dir(other)); err != nil || len(entries) > 0 {
 		t.Errorf("%v, %v", entries, err)
+	}
+}
+
+// A model of the trainer's server is complete and usable, or it is refused.
+func TestUnpackModel(t *testing.T) {
+	t.Parallel()
+	whole := func(weights string) []member {
+		return []member{
+			{name: "./", kind: tar.TypeDir},
+			{name: "./config.json", kind: tar.TypeReg, data: "{}"},
+			{name: "./model.safetensors", kind: tar.TypeReg, data: weights},
+			{name: "./additional_chat_templates", kind: tar.TypeDir},
+			{name: "./additional_chat_templates/tools.jinja", kind: tar.TypeReg, data: "{{ tools }}"},
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "model")
+	card := weights.Card{Base: "acme/base", Training: []string{"By a test."}}
+	if err := weights.UnpackModel(bytes.NewReader(pack(t, whole(tensors())...)), dir, card); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"model.safetensors": tensors(), "additional_chat_templates/tools.jinja": "{{ tools }}",
+		"README.md": "---\nbase_model: acme/base\nbase_model_relation: finetune\nlibrary_name: transformers\n" +
+			"pipeline_tag: text-generation\ntags:\n    - deepswe\n    - reinforcement-learning\n---\n\n" +
+			"# acme/base, trained with deepswe\n\n- By a test.\n\nAll weights of the model, as its trainer has saved them.\n",
+	} {
+		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != want {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+	infinite := strings.TrimSuffix(tensors(), "12345678") + "1234\x00\x00\x80\x7f"
+	shards := slices.Insert(whole(tensors()), 3, member{name: "./model.safetensors.index.json", kind: tar.TypeReg,
+		data: `{"weight_map": {"a": "model-00001-of-00002.safetensors"}}`})
+	for name, c := range map[string]struct {
+		members []member
+		is      error
+		says    string
+	}{
+		"an adapter":   {good(), weights.ErrAdapter, "has an adapter"},
+		"infinity":     {whole(infinite), weights.ErrArchive, "layers.0.self_attn.q_proj.lora_B.weight is not finite"},
+		"cut":          {whole(tensors()[:len(tensors())-3]), weights.ErrArchive, "truncated in the tensor"},
+		"no weights":   {whole(tensors())[:2], weights.ErrArchive, "model.safetensors: no such file"},
+		"a lost shard": {shards, weights.ErrArchive, "model-00001-of-00002.safetensors: no such file"},
+		"outside":      {append(whole(tensors()), member{name: "a/../../b", kind: tar.TypeReg}), weights.ErrArchive, "outside"},
+		"hidden":       {append(whole(tensors()), member{name: "a/.git", kind: tar.TypeReg}), weights.ErrArchive, "outside"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := filepath.Join(t.TempDir(), "model")
+			err := weights.UnpackModel(bytes.NewReader(pack(t, c.members...)), out, weights.Card{})
+			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+			if left, err := os.ReadDir(filepath.Dir(out)); err != nil || len(left) > 0 {
+				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
 	}
 }
 

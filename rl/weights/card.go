@@ -42,7 +42,7 @@ type front struct {
 func (c Card) write(base, out string, a *adapter, r Report) error {
 	f := readFront(filepath.Join(base, cardName))
 	f.Relation, f.Library = "finetune", "transformers"
-	text, err := c.beginPage(f, a.config)
+	text, err := c.beginPage(f, a.config.Base, "lora")
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func WriteAdapterCard(dir string, c Card) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", adapterConfigFile, err)
 	}
-	text, err := c.beginPage(front{Relation: "adapter", Library: "peft"}, config)
+	text, err := c.beginPage(front{Relation: "adapter", Library: "peft"}, config.Base, "lora")
 	if err != nil {
 		return err
 	}
@@ -79,13 +79,23 @@ func WriteAdapterCard(dir string, c Card) error {
 	return disk.WriteFile(filepath.Join(dir, cardName), text.Bytes())
 }
 
+// writeWhole writes the page of a model that lies in dir as the trainer's server has handed it out.
+func (c Card) writeWhole(dir string) error {
+	text, err := c.beginPage(front{Relation: "finetune", Library: "transformers"}, "")
+	if err != nil {
+		return err
+	}
+	text.WriteString("All weights of the model, as its trainer has saved them.\n")
+	return disk.WriteFile(filepath.Join(dir, cardName), text.Bytes())
+}
+
 // beginPage returns a page's front matter, and how the weights were trained.
-func (c Card) beginPage(f front, a adapterConfig) (*bytes.Buffer, error) {
-	f.Base, f.Task = cmp.Or(c.Base, a.Base), "text-generation"
+func (c Card) beginPage(f front, base string, tags ...string) (*bytes.Buffer, error) {
+	f.Base, f.Task = cmp.Or(c.Base, base), "text-generation"
 	if filepath.IsAbs(f.Base) || strings.HasPrefix(f.Base, ".") {
 		f.Base = "" // a path of the machine that trained
 	}
-	f.Tags = []string{"deepswe", "reinforcement-learning", "lora"}
+	f.Tags = append([]string{"deepswe", "reinforcement-learning"}, tags...)
 	if f.Base == "" {
 		f.Relation = ""
 	}

@@ -83,7 +83,7 @@ func Merge(ctx context.Context, o Options) (r Report, err error) {
 	defer a.Close()
 	base, err := openModel(o.Base)
 	if err != nil {
-		return r, err
+		return r, fmt.Errorf("base: %w", err)
 	}
 	out := filepath.Join(scratch, "model")
 	if err := os.Mkdir(out, 0o755); err != nil {

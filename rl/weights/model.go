@@ -44,11 +44,11 @@ type model struct {
 func openModel(dir string) (*model, error) {
 	m := &model{dir: dir, tensors: map[string]tensor{}, where: map[string]string{}, files: []string{singleName}}
 	if err := disk.ReadJSON(filepath.Join(dir, configName), &m.config); err != nil {
-		return nil, fmt.Errorf("base: %w", err)
+		return nil, err
 	}
 	_ = json.Unmarshal(m.config["model_type"], &m.family) // it may be absent
 	if q, ok := m.config["quantization_config"]; ok && string(q) != "null" {
-		return nil, fmt.Errorf("base %s is quantised (%s in %s): dequantise it first", dir, "quantization_config", configName)
+		return nil, fmt.Errorf("%s is quantised (%s in %s): dequantise it first", dir, "quantization_config", configName)
 	}
 	var index indexFile
 	err := disk.ReadJSON(filepath.Join(dir, indexName), &index)
@@ -57,22 +57,22 @@ func openModel(dir string) (*model, error) {
 		m.indexed = true
 		m.files = slices.Compact(slices.Sorted(maps.Values(index.Map)))
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("base: %w", err)
+		return nil, err
 	}
 	for _, name := range m.files {
 		if name != filepath.Base(name) {
-			return nil, fmt.Errorf("base: %s names the file %q, outside its directory", indexName, name)
+			return nil, fmt.Errorf("%s names the file %q, outside its directory", indexName, name)
 		}
 		f, err := openFile(filepath.Join(dir, name))
 		if err != nil {
-			return nil, fmt.Errorf("base: %w", err)
+			return nil, err
 		}
 		if err := f.Close(); err != nil {
 			return nil, err
 		}
 		for tensor, t := range f.tensors {
 			if m.indexed && index.Map[tensor] != name {
-				return nil, fmt.Errorf("base: %s says that %s is in %q, and it is in %s",
+				return nil, fmt.Errorf("%s says that %s is in %q, and it is in %s",
 					indexName, tensor, index.Map[tensor], name)
 			}
 			m.tensors[tensor], m.where[tensor] = t, name
@@ -80,7 +80,7 @@ func openModel(dir string) (*model, error) {
 		}
 	}
 	for tensor, name := range index.Map {
-		return nil, fmt.Errorf("base: %s has no tensor %s, which %s lists", name, tensor, indexName)
+		return nil, fmt.Errorf("%s has no tensor %s, which %s lists", name, tensor, indexName)
 	}
 	return m, nil
 }
@@ -132,6 +132,46 @@ func (m *model) same(a, b string) (bool, error) {
 		sums = append(sums, sum)
 	}
 	return sums[0] == sums[1] && m.tensors[a].DType == m.tensors[b].DType, nil
+}
+
+// finite returns an error that names a tensor with a value that is not a finite number.
+func (m *model) finite() error {
+	for _, name := range m.files {
+		if err := m.finiteFile(filepath.Join(m.dir, name)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (m *model) finiteFile(path string) error {
+	f, err := openFile(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	for _, name := range inOrder(f.tensors) {
+		t := f.tensors[name]
+		if t.DType.size() == 0 {
+			continue
+		}
+		in := io.NewSectionReader(f, f.data+t.Offsets[0], t.size())
+		for left := t.size(); left > 0; left -= int64(len(block)) {
+			block = block[:min(left, int64(cap(block)))]
+			if _, err := io.ReadFull(in, block); err != nil {
+				return err
+			}
+			values, err := t.DType.decode(block)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(values, func(v float32) bool { return !finite(v) }) {
+				return fmt.Errorf("the tensor %s is not finite", name)
+			}
+		}
+	}
+	return nil
 }
 
 // otherWeights are the endings of files with the same weights in other formats.

@@ -68,13 +68,16 @@ func (t Trained) Checkpoints() string { return filepath.Join(t.dir, CheckpointsD
 // Facts says how the weights were trained, a sentence or a figure each, without paths or names of hosts.
 func (t Trained) Facts() ([]string, error) {
 	k := t.Keys
+	what := "LoRA of rank " + k["trainer.rank"]
+	if k["trainer.rank"] == "0" {
+		what = "all weights"
+	}
 	facts := []string{
 		fmt.Sprintf("Run %q of %s with %s, step %d.", k["name"], t.made.Created.UTC().Format(time.DateOnly), t.made.Program,
 			t.Step),
 		fmt.Sprintf("Environment %s; %s groups of %s rollouts an update.", k["environment.name"], k["rollouts.tasks"],
 			k["rollouts.group"]),
-		fmt.Sprintf("Algorithm %s, learning rate %s, LoRA of rank %s.", k["algorithm.preset"], k["optimizer.learning_rate"],
-			k["trainer.rank"]),
+		fmt.Sprintf("Algorithm %s, learning rate %s, %s.", k["algorithm.preset"], k["optimizer.learning_rate"], what),
 	}
 	facts = append(facts, t.choices()...)
 	points, err := metrics.ReadJSONL(filepath.Join(t.dir, MetricsFile))

@@ -13,6 +13,7 @@ import (
 
 	"deepswe/env/disk"
 	"deepswe/rl"
+	"deepswe/rl/weights"
 )
 
 // checkpoint is the local part of a checkpoint: the address of the weights on the server, and what else is needed to
@@ -95,18 +96,26 @@ func Saved(dir, name string) (string, error) {
 	return k.Address, err
 }
 
-// ErrNoAdapter reports a checkpoint of all weights, which no server hands out.
-var ErrNoAdapter = errors.New("the checkpoint is of all weights, not of an adapter")
-
 // DownloadAdapter downloads the adapter of a checkpoint that a trainer has saved in dir into the new directory out. It
 // loads the checkpoint into a model of its own, because servers hand out only what was saved for sampling.
 func DownloadAdapter(ctx context.Context, c *Client, dir, name, out string) error {
+	return fromCheckpoint(ctx, c, dir, name, func(m *Model) error {
+		return m.takeAdapter(ctx, "export-"+nonce(), 1, out)
+	})
+}
+
+// DownloadModel is DownloadAdapter for all weights, with the card for the model's page.
+func DownloadModel(ctx context.Context, c *Client, dir, name, out string, card weights.Card) error {
+	return fromCheckpoint(ctx, c, dir, name, func(m *Model) error {
+		return m.take(ctx, "export-"+nonce(), modelTo(out, card))
+	})
+}
+
+// fromCheckpoint calls take with a model that has a checkpoint's weights.
+func fromCheckpoint(ctx context.Context, c *Client, dir, name string, take func(*Model) error) error {
 	var k checkpoint
 	if err := disk.ReadJSON(filepath.Join(dir, name+".json"), &k); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", name, err)
-	}
-	if k.Rank == 0 {
-		return fmt.Errorf("checkpoint %s: %w", name, ErrNoAdapter)
 	}
 	m, err := c.Create(ctx, ModelOptions{Base: k.Base, Rank: k.Rank})
 	if err != nil {
@@ -116,7 +125,7 @@ func DownloadAdapter(ctx context.Context, c *Client, dir, name, out string) erro
 	if err := m.load(ctx, k.Address, false); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", name, err)
 	}
-	return m.takeAdapter(ctx, "export-"+nonce(), 1, out)
+	return take(m)
 }
 
 // restore replaces the model by a new one with a checkpoint's weights.

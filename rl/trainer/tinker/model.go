@@ -288,11 +288,16 @@ func (m *Model) takeAdapter(ctx context.Context, name string, number int64, dir 
 		}
 		return nil
 	}
+	return m.take(ctx, name, adapterTo(dir))
+}
+
+// take saves the current weights for sampling elsewhere, downloads them, and deletes them on the server.
+func (m *Model) take(ctx context.Context, name string, to unpacking) error {
 	address, err := m.export(ctx, name)
 	if err != nil {
 		return unpublished(err)
 	}
-	return m.client.takeAdapter(ctx, address, dir)
+	return m.client.take(ctx, address, to)
 }
 
 // tried is the name of a checkpoint that is tried next.

@@ -87,17 +87,41 @@ func (c *Client) Remove(ctx context.Context, address string) error {
 	return err
 }
 
-// downloadTimeout limits the download of an adapter. One of rank 64 on all layers of a 32B model has 2 GB.
-const downloadTimeout = time.Hour
+// unpacking says what to do with the archive of what was saved for sampling.
+type unpacking struct {
+	// unpack reads an archive.
+	unpack func(io.Reader) error
+	// copied is instead called with a directory of this machine, where a server names one.
+	copied func(dir string) error
+	// limit is how long all of it may take.
+	limit time.Duration
+}
 
-// Adapter downloads the adapter that was saved for sampling under an address, and unpacks it into a new directory. If
-// it fails, there is no directory.
-func (c *Client) Adapter(ctx context.Context, address, dir string) error {
+// adapterTo unpacks an adapter into a new directory. One of rank 64 on all layers of a 32B model has 2 GB.
+func adapterTo(dir string) unpacking {
+	return unpacking{
+		unpack: func(in io.Reader) error { return weights.Unpack(in, dir) },
+		copied: func(from string) error { return weights.Copy(from, dir) },
+		limit:  time.Hour,
+	}
+}
+
+// modelTo unpacks all weights into a new directory. A 32B model has 65 GB.
+func modelTo(dir string, card weights.Card) unpacking {
+	return unpacking{
+		unpack: func(in io.Reader) error { return weights.UnpackModel(in, dir, card) },
+		copied: func(string) error { return weights.ErrAdapter },
+		limit:  12 * time.Hour,
+	}
+}
+
+// download unpacks what was saved for sampling under an address. If it fails, there is no directory.
+func (c *Client) download(ctx context.Context, address string, to unpacking) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "tinker" || u.Host == "" {
-		return fmt.Errorf("download the adapter: %q is not the address of a checkpoint", address)
+		return fmt.Errorf("download the weights: %q is not the address of a checkpoint", address)
 	}
-	ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, to.limit)
 	defer cancel()
 	silent := time.AfterFunc(c.patience, cancel)
 	defer silent.Stop()
@@ -112,7 +136,7 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 	}
 	defer resp.Body.Close()
 	if at, err := resp.Location(); err == nil && at.Scheme == "file" {
-		if err := weights.Copy(at.Path, dir); err != nil {
+		if err := to.copied(at.Path); err != nil {
 			return fmt.Errorf("%w; the server names files of its own machine: to fix: run deepswe there, or share its "+
 				"checkpoints under the same path", err)
 		}
@@ -122,7 +146,7 @@ func (c *Client) Adapter(ctx context.Context, address, dir string) error {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // the status says enough
 		return c.refused("archive", answer{status: resp.StatusCode, body: text})
 	}
-	err = weights.Unpack(heard{resp.Body, func() { silent.Reset(min(pollTimeout, c.patience)) }}, dir)
+	err = to.unpack(heard{resp.Body, func() { silent.Reset(min(pollTimeout, c.patience)) }})
 	switch {
 	case errors.Is(err, weights.ErrMerged):
 		return fmt.Errorf("%w; to fix: set trainer.lora_sync_path to the directory in which the server writes adapters "+
@@ -147,9 +171,9 @@ func (h heard) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// takeAdapter downloads what was saved for sampling under an address, and deletes it on the server.
-func (c *Client) takeAdapter(ctx context.Context, address, dir string) error {
-	err := c.downloadAdapter(ctx, address, dir)
+// take downloads what was saved for sampling under an address, and deletes it on the server.
+func (c *Client) take(ctx context.Context, address string, to unpacking) error {
+	err := c.downloadAgain(ctx, address, to)
 	if rerr := c.Remove(ctx, address); rerr != nil {
 		c.log.Debug("the trainer keeps what was saved for sampling", "address", address, "error", rerr)
 	}
@@ -159,11 +183,11 @@ func (c *Client) takeAdapter(ctx context.Context, address, dir string) error {
 // downloads is how often to try to download an archive completely.
 const downloads = 3
 
-// downloadAdapter is Adapter, and tries again where that can help.
-func (c *Client) downloadAdapter(ctx context.Context, address, dir string) error {
+// downloadAgain is download, and tries again where that can help.
+func (c *Client) downloadAgain(ctx context.Context, address string, to unpacking) error {
 	t := c.newTries()
 	for n := 1; ; n++ {
-		err := c.Adapter(ctx, address, dir)
+		err := c.download(ctx, address, to)
 		if n < downloads {
 			t.reset() // one that stalls has used up the patience
 		}
@@ -172,6 +196,6 @@ func (c *Client) downloadAdapter(ctx context.Context, address, dir string) error
 		if !again || ctx.Err() != nil || !t.again(ctx, 0) {
 			return err
 		}
-		c.log.Warn("the adapter is downloaded again", "error", err)
+		c.log.Warn("the weights are downloaded again", "error", err)
 	}
 }

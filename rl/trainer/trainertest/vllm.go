@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -317,27 +318,35 @@ func (s *Server) adapter(address string) (files []adapterFile, ok bool) {
 	}, true
 }
 
-// archive packs an adapter as SkyRL does. The caller holds s.mu.
+// archive packs what was saved for sampling as SkyRL does: an adapter, or without compression the folder of a model of
+// which it has one tensor. The caller holds s.mu.
 func (s *Server) archive(address string) (int, any) {
 	files, ok := s.adapter(address)
 	if !ok {
 		return detail(404, "Checkpoint not found")
 	}
 	var b bytes.Buffer
-	if s.options.LoRASync != "" {
-		out := tar.NewWriter(&b)
-		_ = errors.Join(out.WriteHeader(&tar.Header{Name: "./model.safetensors", Typeflag: tar.TypeReg}), out.Close())
+	if s.options.LoRASync != "" || s.options.Whole {
+		archive(&b, []adapterFile{
+			{"./config.json", []byte("{}")}, {"./model.safetensors", files[1].data},
+			{"./additional_chat_templates/tools.jinja", nil},
+		})
 		return 200, b.Bytes()
 	}
 	zipped := gzip.NewWriter(&b)
-	out := tar.NewWriter(zipped)
+	archive(zipped, files)
+	_ = zipped.Close() // nothing can fail in memory
+	return 200, b.Bytes()
+}
+
+func archive(w io.Writer, files []adapterFile) {
+	out := tar.NewWriter(w)
 	for _, f := range files {
 		// Nothing can fail in memory.
 		_ = out.WriteHeader(&tar.Header{Name: f.name, Typeflag: tar.TypeReg, Size: int64(len(f.data)), Mode: 0o600})
 		_, _ = out.Write(f.data)
 	}
-	_ = errors.Join(out.Close(), zipped.Close())
-	return 200, b.Bytes()
+	_ = out.Close()
 }
 
 // directory writes an adapter to a new directory, and redirects to its file: URL, as TuFT does. The caller holds s.mu.
