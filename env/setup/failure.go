@@ -20,6 +20,9 @@ var telling = env.Patterns(
 	`(?m)^--- ERROR REPORT TEMPLATE -+\s+`+"```"+`\w*\s+(\S.*)$`,                                    // Bundler
 )
 
+// cannotBeHad is in npm's output where a repository, a package or a version of it is gone.
+const cannotBeHad = `(?m)^npm (?:error|ERR!) code (?:128|E404|ETARGET|ENOVERSIONS|EUNSUPPORTEDPROTOCOL)$`
+
 // remedies are what tools suggest where they have failed: what they say, the part of the command, and what to put in
 // its place. Without a part, it is added at the end.
 var remedies = []struct {
@@ -28,6 +31,8 @@ var remedies = []struct {
 }{
 	{env.Pattern(`--legacy-peer-deps`), "", " --legacy-peer-deps"},
 	{env.Pattern(`npm ci.* can only install`), "npm ci", "npm install"},
+	{env.Pattern(cannotBeHad), "npm ci", narrowedInstall},
+	{env.Pattern(cannotBeHad), "npm install --no-package-lock", narrowedInstall},
 	{env.Pattern(`ERR_PNPM_OUTDATED_LOCKFILE`), "--frozen-lockfile", "--no-frozen-lockfile"},
 	{env.Pattern(`lockfile needs to be updated`), " --frozen-lockfile", ""},
 	{env.Pattern(`YN0028`), "--immutable", "--no-immutable"},

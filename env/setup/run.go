@@ -46,7 +46,7 @@ func Run(ctx context.Context, sb Sandbox, how env.Setup, open bool) error {
 		at.Refused = ""
 	}
 	p := newProxy(func(host string) { tell(func(s *env.SetupProgress) { s.Refused = host }) })
-	variables := slices.Clone(how.Env)
+	variables := slices.Concat(how.Env, gitOverHTTPS())
 	if !open {
 		stop, err := p.serve(ctx, sb)
 		if err != nil {
@@ -134,6 +134,16 @@ func proxied() []string {
 	// Maven goes by Java's settings only when asked to: the first is its name since 3.9, the second that since 4.
 	java += "-Daether.connector.http.useSystemProperties=true -Daether.transport.apache.useSystemProperties=true"
 	return append(variables, "NO_PROXY="+local, "no_proxy="+local, "JAVA_TOOL_OPTIONS="+java)
+}
+
+// gitOverHTTPS returns the environment variables with which git fetches over HTTPS what manifests name by SSH, which no
+// proxy carries, and for which nobody has a key.
+func gitOverHTTPS() (variables []string) {
+	for i, prefix := range []string{"ssh://git@github.com/", "git@github.com:", "git://github.com/"} {
+		variables = append(variables, fmt.Sprintf("GIT_CONFIG_KEY_%d=url.https://github.com/.insteadOf", i),
+			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, prefix))
+	}
+	return append(variables, fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(variables)/2))
 }
 
 // Certificates returns the file with the certificate authorities that this machine trusts; empty if there is none. The

@@ -1,0 +1,31 @@
+package setup
+
+import "strings"
+
+// narrowedInstall installs a package of npm without those of its development dependencies that cannot be had: programs
+// that check style, publish or bundle name repositories and versions that are gone, and tests rarely need them. Those
+// that can are found by halves; then nothing is fetched twice.
+var narrowedInstall = oneLine(`node -e '
+const fs = require("fs"), run = require("child_process").spawnSync, at = "package.json";
+const text = fs.readFileSync(at, "utf8"), all = JSON.parse(text), wanted = all.devDependencies || {};
+const fits = (names, ...options) => {
+	const devDependencies = Object.fromEntries(names.map((n) => [n, wanted[n]]));
+	fs.writeFileSync(at, JSON.stringify({ ...all, devDependencies }));
+	const npm = ["install", "--no-package-lock", "--prefer-offline", ...options];
+	return run("npm", npm, { stdio: ["ignore", "ignore", "inherit"] }).status === 0;
+};
+const asking = ["--dry-run", "--ignore-scripts"], kept = [];
+const keep = (names) => {
+	const middle = names.length / 2;
+	if (fits([...kept, ...names], ...asking)) kept.push(...names);
+	else if (middle < 1) console.log("left out: " + names);
+	else { keep(names.slice(0, middle)); keep(names.slice(middle)); }
+};
+let done = fits([], ...asking);
+if (done) { keep(Object.keys(wanted)); done = fits(kept) || fits(kept, "--ignore-scripts"); }
+fs.writeFileSync(at, text);
+process.exit(done ? 0 : 1);
+'`)
+
+// oneLine joins the lines of a command, which is shown as one.
+func oneLine(command string) string { return strings.Join(strings.Fields(command), " ") }

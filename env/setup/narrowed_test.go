@@ -1,0 +1,70 @@
+package setup
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Development dependencies that cannot be had are left out, alone, and the manifest is as it was.
+func TestNarrowedInstall(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not installed")
+	}
+	// An npm that lacks the packages called gone, and notes what it has installed.
+	const npm = "#!/bin/sh\nif grep -q gone package.json; then exit 1; fi\n" +
+		`case "$*" in *--dry-run*) ;; *) cp package.json installed ;; esac` + "\n"
+	for name, c := range map[string]struct {
+		manifest, installed string
+		fails               bool
+	}{
+		"two of seven": {
+			manifest:  `{"dependencies": {"x": "1"}, "devDependencies": {"a": "1", "gone-b": "1", "c": "~2", "d": "1", "e": "1", "f": "1", "gone-g": "1"}}`,
+			installed: `{"dependencies":{"x":"1"},"devDependencies":{"a":"1","c":"~2","d":"1","e":"1","f":"1"}}`,
+		},
+		"all":             {manifest: `{"devDependencies": {"gone": "1"}}`, installed: `{"devDependencies":{}}`},
+		"one that counts": {manifest: `{"dependencies": {"gone": "1"}, "devDependencies": {"a": "1"}}`, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, programs := t.TempDir(), t.TempDir()
+			manifest := filepath.Join(dir, "package.json")
+			if err := os.WriteFile(manifest, []byte(c.manifest), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(programs, "npm"), []byte(npm), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			run := exec.CommandContext(t.Context(), "sh", "-c", narrowedInstall)
+			run.Dir, run.Env = dir, append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+			if out, err := run.CombinedOutput(); (err != nil) != c.fails {
+				t.Errorf("%v: %s", err, out)
+			}
+			installed, _ := os.ReadFile(filepath.Join(dir, "installed")) // absent where nothing was
+			if string(installed) != c.installed {
+				t.Errorf("installed %s, want %s", installed, c.installed)
+			}
+			if after, err := os.ReadFile(manifest); err != nil || string(after) != c.manifest {
+				t.Errorf("the manifest is %s, %v", after, err)
+			}
+		})
+	}
+}
+
+func TestGitOverHTTPS(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"ssh://git@github.com/a/b.git": "https://github.com/a/b.git\n",
+		"git@github.com:a/b":           "https://github.com/a/b\n",
+		"git://github.com/a/b":         "https://github.com/a/b\n",
+		"https://gitlab.com/a/b":       "https://gitlab.com/a/b\n",
+	} {
+		run := exec.CommandContext(t.Context(), "git", "ls-remote", "--get-url", address)
+		run.Env = append(os.Environ(), append(gitOverHTTPS(), "GIT_CONFIG_GLOBAL=/dev/null")...)
+		if got, err := run.Output(); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v, want %q", address, got, err, want)
+		}
+	}
+}
