@@ -108,6 +108,7 @@ func TestSWE(t *testing.T) {
 	v := r.Points[len(r.Points)-1].Values
 	for name, want := range map[string]float64{
 		"reward/mean": 0.5, "groups/effective": 2, "rollout/steps": 1.5, "val/pass@1": 0.5, "splits/total": 0,
+		"sandboxes/failed": 0, "sandboxes/starting": 0,
 	} {
 		if v[name] != want {
 			t.Errorf("%s is %v, want %v", name, v[name], want)

@@ -284,6 +284,9 @@ func (u *update) values(ctx context.Context) (map[string]float64, error) {
 	}
 	values := batch.Metrics(rl.VersionNumber(u.publisher.policy.Version))
 	describe(values, outcomes, u.source)
+	if gauges := u.examiner.environment.Gauges; gauges != nil {
+		maps.Copy(values, gauges())
+	}
 	entropy(values, rollouts)
 	maps.Copy(values, u.stats.Metrics())
 	if u.updates > 0 && !math.IsNaN(u.norms) {

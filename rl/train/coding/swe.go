@@ -212,7 +212,7 @@ type sweEnvironment struct {
 	dir      *run.Dir        // set by Prepare
 	attempt  attempt.Attempt // without its model
 	chosenTasks
-	provider env.Provider
+	provider *env.Meter
 	graders  graders
 	// scores are the mutation scores of the training tasks that have one; set by Prepare.
 	scores map[string]float64
@@ -248,9 +248,11 @@ func (s *Settings) Open(ctx context.Context, o part.EnvironmentOptions) (part.En
 		}
 		pack = &own
 	}
-	if e.provider, err = s.open(ctx, o.World, e.image); err != nil {
+	provider, err := s.open(ctx, o.World, e.image)
+	if err != nil {
 		return part.Environment{}, err
 	}
+	e.provider = env.NewMeter(provider)
 	format, _ := agent.FormatNamed(s.Format) // checked by validate
 	e.attempt = attempt.Attempt{
 		Settings: agent.Settings{
@@ -270,6 +272,7 @@ func (s *Settings) Open(ctx context.Context, o part.EnvironmentOptions) (part.En
 	}
 	opened := part.Environment{
 		Player: e, Source: e.source, Prepare: e.prepare, Close: e.provider.Close, Beginning: e.beginning,
+		Gauges: e.provider.Gauges,
 	}
 	for _, suite := range s.Suites {
 		opened.Suites = append(opened.Suites, part.Split(suite.Name))

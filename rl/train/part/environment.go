@@ -35,6 +35,8 @@ type Environment struct {
 	// number of its replies. It is called only if the settings say that rollouts can go on from others.
 	Beginning func(j run.Job, path string) (replies int, err error)
 	Language  Language
+	// Gauges returns metrics of the sandboxes since its last call.
+	Gauges func() map[string]float64
 	// Close releases what the environment has opened. No other call follows it.
 	Close func() error
 }

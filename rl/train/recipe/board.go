@@ -19,6 +19,8 @@ var panels = []struct {
 	{"Rollouts that end for other reasons", []string{"stop/max_steps", "stop/max_context", "stop/timeout"}},
 	{"Failures", []string{"rollouts/no_reward", "samplers/aside"}},
 	{"Samplers", []string{"samplers/ready"}},
+	{"Seconds until a sandbox is ready", []string{"sandboxes/start_mean", "sandboxes/start_max"}},
+	{"Sandboxes that start", []string{"sandboxes/starting", "sandboxes/failed"}},
 	{"Age of rollouts", []string{"staleness/mean", "staleness/max"}},
 	{"Sampler against trainer", []string{"publish/gap_mean", "mismatch/kl_k3", "off_policy/kl_k3"}},
 	{"Optimizer", []string{"optim/grad_norm", "optim/skipped"}},

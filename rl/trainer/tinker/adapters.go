@@ -140,7 +140,7 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 		of: a, name: fmt.Sprintf("%s@%d", name, version), // llm reads the version from what follows the @
 		dir: filepath.Join(a.dir, name), models: map[*replica]*llm.Client{},
 	}
-	if err := m.takeAdapter(ctx, name, number, v.dir); err != nil {
+	if err := m.takeAdapter(ctx, number, v.dir); err != nil {
 		return nil, err
 	}
 	a.mu.Lock()

@@ -100,14 +100,14 @@ func Saved(dir, name string) (string, error) {
 // loads the checkpoint into a model of its own, because servers hand out only what was saved for sampling.
 func DownloadAdapter(ctx context.Context, c *Client, dir, name, out string) error {
 	return fromCheckpoint(ctx, c, dir, name, func(m *Model) error {
-		return m.takeAdapter(ctx, "export-"+nonce(), 1, out)
+		return m.takeAdapter(ctx, 1, out)
 	})
 }
 
 // DownloadModel is DownloadAdapter for all weights, with the card for the model's page.
 func DownloadModel(ctx context.Context, c *Client, dir, name, out string, card weights.Card) error {
 	return fromCheckpoint(ctx, c, dir, name, func(m *Model) error {
-		return m.take(ctx, "export-"+nonce(), modelTo(out, card))
+		return m.take(ctx, 1, modelTo(out, card))
 	})
 }
 

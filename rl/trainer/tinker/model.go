@@ -275,9 +275,9 @@ func (m *Model) export(ctx context.Context, name string) (address string, err er
 	return address, err
 }
 
-// takeAdapter writes the adapter with the current weights to the new directory dir. name and number belong to no
-// earlier publication.
-func (m *Model) takeAdapter(ctx context.Context, name string, number int64, dir string) error {
+// takeAdapter writes the adapter with the current weights to the new directory dir. number is that of no earlier
+// publication of the model.
+func (m *Model) takeAdapter(ctx context.Context, number int64, dir string) error {
 	if from := m.client.loraSync; from != "" {
 		if _, err := m.publish(ctx, number); err != nil {
 			return unpublished(err)
@@ -288,12 +288,12 @@ func (m *Model) takeAdapter(ctx context.Context, name string, number int64, dir 
 		}
 		return nil
 	}
-	return m.take(ctx, name, adapterTo(dir))
+	return m.take(ctx, number, adapterTo(dir))
 }
 
 // take saves the current weights for sampling elsewhere, downloads them, and deletes them on the server.
-func (m *Model) take(ctx context.Context, name string, to unpacking) error {
-	address, err := m.export(ctx, name)
+func (m *Model) take(ctx context.Context, number int64, to unpacking) error {
+	address, err := m.export(ctx, fmt.Sprintf("deepswe-%d", number))
 	if err != nil {
 		return unpublished(err)
 	}

@@ -1,0 +1,62 @@
+package env
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Meter is a provider that measures how long the sandboxes of another one take to start. What a cluster makes wait,
+// for room, for a quota or for an image, is part of that.
+type Meter struct {
+	Provider
+
+	mu       sync.Mutex
+	starting map[*time.Time]bool // when each start began that is under way
+	started  int
+	failed   int
+	sum, max time.Duration
+}
+
+// NewMeter returns a meter for a provider, which it closes.
+func NewMeter(p Provider) *Meter { return &Meter{Provider: p, starting: map[*time.Time]bool{}} }
+
+// Start starts a sandbox, and counts it.
+func (m *Meter) Start(ctx context.Context, s Spec) (Sandbox, error) {
+	begun := time.Now()
+	m.mu.Lock()
+	m.starting[&begun] = true
+	m.mu.Unlock()
+	sandbox, err := m.Provider.Start(ctx, s)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.starting, &begun)
+	if err != nil {
+		m.failed++
+		return sandbox, err
+	}
+	took := time.Since(begun)
+	m.started++
+	m.sum, m.max = m.sum+took, max(m.max, took)
+	return sandbox, nil
+}
+
+// Gauges returns metrics of the starts since its last call, of which a longest one that is under way counts for the
+// maximum, and how many are under way.
+func (m *Meter) Gauges() map[string]float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	longest := m.max
+	for begun := range m.starting {
+		longest = max(longest, time.Since(*begun))
+	}
+	values := map[string]float64{
+		"sandboxes/started": float64(m.started), "sandboxes/failed": float64(m.failed),
+		"sandboxes/starting": float64(len(m.starting)), "sandboxes/start_max": longest.Seconds(),
+	}
+	if m.started > 0 {
+		values["sandboxes/start_mean"] = m.sum.Seconds() / float64(m.started)
+	}
+	m.started, m.failed, m.sum, m.max = 0, 0, 0, 0
+	return values
+}
