@@ -39,7 +39,8 @@ type Confirmation struct {
 	Evidence Strength            `json:"evidence"`
 	Tests    map[string]Strength `json:"tests,omitempty"`
 	// Odds is N if a patch that forges one test and fixes all others guesses right in one of N cases. It has to guess in
-	// which runs that test is wrong, and may know which run it is in. 0 means that there was nothing to guess.
+	// which runs that test is wrong, and may know which run it is in. It is 1 where two tests to fix expect the same, and
+	// are wrong together. 0 means that there was nothing to guess.
 	Odds float64 `json:"odds,omitempty"`
 	// GoldUnknown is set if the task has no reference solution to try the wrong tests with.
 	GoldUnknown bool `json:"gold_unknown,omitempty"`
@@ -177,7 +178,10 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog
 		c.Tests = nil
 	}
 	const most = 1e6
-	if n := x.guesses(spoilt); n > 0 {
+	switch n := x.guesses(spoilt); {
+	case n > 0 && x.told && x.groupsTell(spoilt):
+		c.Odds = 1
+	case n > 0:
 		c.Odds = min(most, max(1, x.oddsOf(n)))
 	}
 }
@@ -230,6 +234,23 @@ func (m mixture) guessed(spoilt map[string]bool) (all []int) {
 		}
 	}
 	return all
+}
+
+// groupsTell reports whether a patch that fixes all tests but one can know of the last whether it is wrong, because
+// another one is always wrong together with it.
+func (m mixture) groupsTell(spoilt map[string]bool) bool {
+	seen := map[string]bool{}
+	for _, c := range m.set.Canaries {
+		asked := slices.ContainsFunc(c.Tests, func(id string) bool { return m.fixes[id] })
+		if !asked || spoilt[c.Mutation] || c.Kind == canary.Withheld {
+			continue
+		}
+		if seen[c.Group] {
+			return true
+		}
+		seen[c.Group] = true
+	}
+	return false
 }
 
 // why explains the evidence: what has become of the canaries, and a test for which the evidence is weak.

@@ -57,3 +57,31 @@ func TestOddsOfUnknownFixes(t *testing.T) {
 		t.Errorf("%s, one in %v", c.Evidence, c.Odds)
 	}
 }
+
+// Tests that are wrong together tell of each other.
+func TestOddsOfTestsWrongTogether(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		groups []string
+		kind   canary.Kind
+		want   float64
+	}{
+		"apart":    {[]string{"a", "b", "c"}, canary.Expectation, 3},
+		"together": {[]string{"a", "b", "a"}, canary.Expectation, 1},
+		"withheld": {[]string{"a", "a", "a"}, canary.Withheld, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			task, mixed := env.Task{}, mixture{passed: true, told: true, runs: 2, fixes: map[string]bool{}}
+			for i, group := range tc.groups {
+				id := "test_" + string(rune('a'+i))
+				task.Tests.FailToPass, mixed.fixes[id] = append(task.Tests.FailToPass, id), true
+				mixed.set.Canaries = append(mixed.set.Canaries, canary.Canary{Tests: []string{id}, Kind: tc.kind, Group: group})
+			}
+			c := &Confirmation{}
+			if c.weigh(task, mixed, (&Evaluator{}).reference(task), nil); c.Odds != tc.want {
+				t.Errorf("one in %v, want %v", c.Odds, tc.want)
+			}
+		})
+	}
+}

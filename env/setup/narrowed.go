@@ -2,9 +2,9 @@ package setup
 
 import "strings"
 
-// narrowedInstall installs a package of npm without those of its development dependencies that cannot be had: programs
-// that check style, publish or bundle name repositories and versions that are gone, and tests rarely need them. Those
-// that can are found by halves; then nothing is fetched twice.
+// narrowedInstall installs what a project of npm needs without those of its development dependencies that npm cannot
+// get: linters, bundlers and tools for releases need repositories and versions that are gone, and tests rarely need such
+// a tool. The rest is found by bisection.
 var narrowedInstall = oneLine(`node -e '
 const fs = require("fs"), run = require("child_process").spawnSync, at = "package.json";
 const text = fs.readFileSync(at, "utf8"), all = JSON.parse(text), wanted = all.devDependencies || {};
@@ -27,5 +27,5 @@ fs.writeFileSync(at, text);
 process.exit(done ? 0 : 1);
 '`)
 
-// oneLine joins the lines of a command, which is shown as one.
+// oneLine joins the lines of a command, because commands are shown on one line.
 func oneLine(command string) string { return strings.Join(strings.Fields(command), " ") }
