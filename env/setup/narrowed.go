@@ -3,8 +3,8 @@ package setup
 import "strings"
 
 // narrowedInstall installs what a project of npm needs without those of its development dependencies that npm cannot
-// get: linters, bundlers and tools for releases need repositories and versions that are gone, and tests rarely need such
-// a tool. The rest is found by bisection.
+// get: linters, bundlers and tools for releases need repositories and versions that are gone, and tests rarely need
+// such a tool. The rest is found by bisection.
 var narrowedInstall = oneLine(`node -e '
 const fs = require("fs"), run = require("child_process").spawnSync, at = "package.json";
 const text = fs.readFileSync(at, "utf8"), all = JSON.parse(text), wanted = all.devDependencies || {};
