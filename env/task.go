@@ -77,8 +77,10 @@ func (t Task) Spec() Spec {
 			if path.Base(name) != NodeModules {
 				continue
 			}
-			if info, err := os.Stat(filepath.Join(host, ViteScratch)); err == nil && info.IsDir() {
-				s.Shown = append(s.Shown, Shown{Path: path.Join(t.Dir, name, ViteScratch), Writable: true})
+			for _, scratch := range NodeScratch() {
+				if info, err := os.Stat(filepath.Join(host, scratch)); err == nil && info.IsDir() {
+					s.Shown = append(s.Shown, Shown{Path: path.Join(t.Dir, name, scratch), Writable: true})
+				}
 			}
 		}
 	}
@@ -101,9 +103,9 @@ func Depends(name string) bool {
 		path.Base(name) == NodeModules
 }
 
-// ViteScratch is the directory in NodeModules in which Vite writes what it makes of its settings. Vite and Vitest do
-// not start where they cannot.
-const ViteScratch = ".vite-temp"
+// NodeScratch returns the names of the directories in NodeModules into which tools write. Vite does not start where it
+// cannot write what it makes of its settings, nor does AVA without its cache.
+func NodeScratch() []string { return []string{".vite-temp", ".vite", ".cache"} }
 
 // Caches is the directory below a project that holds the caches of its package managers.
 const Caches = ".deps"

@@ -2,6 +2,7 @@ package env_test
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"deepswe/env"
@@ -20,11 +21,12 @@ func TestDepends(t *testing.T) {
 	}
 }
 
-// Vite may write into each package's node_modules that has a place for it, and nothing else is writable.
+// Vite and AVA may write into each package's node_modules that has a place for it, and nothing else is writable.
 func TestSpecShows(t *testing.T) {
 	t.Parallel()
 	installed := t.TempDir()
-	testkit.WriteFile(t, filepath.Join(installed, "p/a/node_modules", env.ViteScratch, "x"), "")
+	testkit.WriteFile(t, filepath.Join(installed, "p/a/node_modules/.vite-temp/x"), "")
+	testkit.WriteFile(t, filepath.Join(installed, "p/a/node_modules/.cache/x"), "")
 	task := env.Task{
 		Repository: "/r", BaseCommit: "c", Dir: "/testbed", Installed: installed, Shows: []string{"node_modules", "p/a/node_modules"},
 	}
@@ -36,7 +38,8 @@ func TestSpecShows(t *testing.T) {
 			t.Errorf("%s is at %s", s.Path, s.Host)
 		}
 	}
-	if want := "/testbed/p/a/node_modules/.vite-temp"; len(got) != 1 || got[0] != want {
+	want := []string{"/testbed/p/a/node_modules/.vite-temp", "/testbed/p/a/node_modules/.cache"}
+	if !slices.Equal(got, want) {
 		t.Errorf("writable are %q, want %q", got, want)
 	}
 }

@@ -72,7 +72,8 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 		there.WriteString(" ! -path " + env.ShellQuote("./"+name))
 	}
 	s.After = append(s.After, below+" -prune"+there.String()+" -exec cp -a --parents {} "+Kept+`/ \;`,
-		"find "+Kept+" -type d -name "+env.NodeModules+" -prune -exec mkdir -p {}/"+env.ViteScratch+` \;`,
+		"find "+Kept+" -type d -name "+env.NodeModules+" -prune -exec mkdir -p {}/"+
+			strings.Join(env.NodeScratch(), " {}/")+` \;`,
 		"rmdir "+caches+" 2>/dev/null || :") // where no tool has a cache
 	return s, nil
 }

@@ -14,7 +14,8 @@ const fits = (names, ...options) => {
 	const npm = ["install", "--no-package-lock", "--prefer-offline", ...options];
 	return run("npm", npm, { stdio: ["ignore", "ignore", "inherit"] }).status === 0;
 };
-const asking = ["--dry-run", "--ignore-scripts"], kept = [];
+const soon = ["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000"];
+const asking = ["--dry-run", "--ignore-scripts", ...soon], kept = [];
 const keep = (names) => {
 	const middle = names.length / 2;
 	if (fits([...kept, ...names], ...asking)) kept.push(...names);
