@@ -284,12 +284,13 @@ var lacks = env.Patterns(
 	`(?:no required module provides|cannot find module providing|cannot find) package "?([\w./-]+)`,
 	`([\w./-]+@v[\w.+-]+): module lookup disabled`,
 	`Cannot find (?:module|package) '([\w@/-]+)'`,
+	`request to https?://[^/\s]+/(\S+) failed: cache mode is 'only-if-cached'`, // npx
 	`^SKIPPED \[\d+\] \S+ (.*\S)`, // pytest, where that is all there is
 	`(requires go >= [\d.]+|cannot import name '\w+' from '[\w.]+'|\S+: (?:command )?not found)`,
 )
 
 // failure matches lines that say why a program or a compiler gave up.
-var failure = env.Pattern(`^(?:E\s+)?((?:[\w.]*(?:Error|Exception)|(?:fatal )?error(?:\[\w+\])?): .*\S|` +
+var failure = env.Pattern(`^(?:E\s+|not ok \d+ - )?((?:[\w.]*(?:Error|Exception)|(?:fatal )?error(?:\[\w+\])?): .*\S|` +
 	`\S+:\d+:\d+: .*\S)`)
 
 // missing returns the name of what a log reports as not installed. If it reports nothing of the kind, missing returns

@@ -82,6 +82,9 @@ func TestMissing(t *testing.T) {
 			"f-string: expecting '}'",
 		"error[E0432]: unresolved import `a`\nerror: could not compile `b`\n": "error[E0432]: unresolved import `a`",
 		"# a\n./a.go:3:5: undefined: half\nFAIL\ta [build failed]\n":          "./a.go:3:5: undefined: half",
+		"npm error code ENOTCACHED\nnpm error request to https://registry.npmjs.org/ava failed: cache mode is 'only-if-cached' " +
+			"but no cached response is available.\nnpm error A complete log of this run can be found in: /x\n": "ava",
+		"not ok 1 - Error: ENOENT: no such file\n1..0\n# fail 1\n": "Error: ENOENT: no such file",
 		"one\n  the last \n\n": "the last",
 		"":                     "",
 	} {
