@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -39,6 +41,9 @@ func (x *export) writeWeights(ctx context.Context, changed func(string) bool) er
 	}
 	if x.run == "" || x.out == "-" {
 		return cli.Usagef("--format %s takes the weights of a run: give --run DIR, and --out DIR for what is made", x.format)
+	}
+	if _, err := os.Lstat(x.out); err == nil {
+		return cli.Usagef("--out %s: %w", x.out, fs.ErrExist)
 	}
 	trained, err := record.ReadTrained(x.run)
 	if err != nil {

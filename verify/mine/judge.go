@@ -285,7 +285,7 @@ var lacks = env.Patterns(
 	`([\w./-]+@v[\w.+-]+): module lookup disabled`,
 	`Cannot find (?:module|package) '([\w@/-]+)'`,
 	`request to https?://[^/\s]+/(\S+) failed: cache mode is 'only-if-cached'`, // npx
-	`^SKIPPED \[\d+\] \S+ (.*\S)`, // pytest, where that is all there is
+	`^SKIPPED \[\d+\] \S+ (.*\S)`,                                              // pytest, where that is all there is
 	`(requires go >= [\d.]+|cannot import name '\w+' from '[\w.]+'|\S+: (?:command )?not found)`,
 )
 
