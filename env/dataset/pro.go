@@ -33,7 +33,7 @@ func (f *fieldReader) sweBenchPro() env.Task {
 			statement += "\n\n" + part.heading + "\n" + text
 		}
 	}
-	// Both programs are in the memory of their interpreters, where tests cannot change them.
+	// The interpreters get both programs as text rather than as files, so that tests cannot change them.
 	selected := strings.Join(f.pythonList("selected_test_files_to_run"), ",")
 	test := strings.Join([]string{
 		"(", "{ set +ux +o pipefail; } 2>/dev/null", "logs=$(mktemp -d)",
@@ -58,7 +58,8 @@ func (f *fieldReader) sweBenchPro() env.Task {
 // proHeading precedes the tests in the log.
 const proHeading = "===== tests of SWE-bench Pro ====="
 
-// proParser returns the parser of the report. Those of languages whose tests can be changed have names of their own.
+// proParser returns the name of the report's parser. Python and Go, in which failing tests can be made out of the
+// hidden ones, have names of their own.
 func proParser(language string) string {
 	switch strings.ToLower(language) {
 	case "python":

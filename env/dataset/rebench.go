@@ -71,8 +71,8 @@ func (f *fieldReader) parser(known map[string]string) string {
 	return parser
 }
 
-// rebenchDirectives returns the files that the test command runs: those of the test patch that remain after it, without
-// data.
+// rebenchDirectives returns the files that the test command runs: those that the test patch adds or changes, except
+// data files.
 func rebenchDirectives(patch string) []string {
 	var files []string
 	for _, file := range diff.Files(patch) {
@@ -115,7 +115,7 @@ func (f *fieldReader) rebench2(c *fieldReader, image string) env.Task {
 	}
 }
 
-// rebench2Parsers are the parsers of SWE-rebench V2 that package testlog has, of 76.
+// rebench2Parsers are those of SWE-rebench V2's 76 parsers that package testlog implements.
 const rebench2Parsers = "parse_log_pytest parse_log_pytest_options parse_log_pytest_v2 parse_log_gotest " +
 	"parse_log_redis parse_log_jq parse_log_micropython_test parse_log_googletest parse_log_minitest parse_log_cucumber " +
 	"parse_log_ruby_unit parse_log_rspec_transformed_json parse_log_cargo parse_log_phpunit parse_log_maven " +
@@ -157,7 +157,7 @@ func quoted(words ...string) string {
 var plainWord = env.Pattern(`^[\w./@%+=:-]+$`)
 
 // hiddenTests returns the commands by which a test script puts the tests of a patch in place, whatever a solution did
-// to them: files that existed at the commit are restored, and the patch is applied by the git command.
+// to them: they restore the files that existed at the commit, and apply the patch with the given git command.
 func hiddenTests(commit, patch, apply string) []string {
 	var old []string
 	for _, file := range diff.Files(patch) {

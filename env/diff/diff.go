@@ -13,7 +13,7 @@ import (
 // Kind is what a line of a diff is.
 type Kind int
 
-// The kinds.
+// The kinds of lines.
 const (
 	Header  Kind = iota // names, modes, or anything else between hunks
 	Hunk                // "@@ -1,3 +1,4 @@", which begins a hunk

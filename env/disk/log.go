@@ -208,7 +208,7 @@ func (l *lineReader) nextLine() ([]byte, error) {
 	}
 }
 
-// last reports whether the line that next returned is the last one.
+// last reports whether the line that nextLine returned is the last one.
 func (l *lineReader) last() bool {
 	_, err := l.r.Peek(1)
 	return errors.Is(err, io.EOF)

@@ -105,7 +105,7 @@ func (o *ownImages) used(img image) {
 		return
 	}
 	err := o.records().update(func(all map[string]record) bool {
-		// A run that was killed, or another user's, may have made the image.
+		// The image may be the work of a run that was killed, or of another user.
 		if _, ours := all[img.id]; !ours && !derived(img.ref) {
 			return false
 		}

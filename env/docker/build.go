@@ -294,7 +294,7 @@ func (r *buildContext) add(path string, d fs.DirEntry, ignored *patternmatcher.P
 	return nil
 }
 
-// arguments are the build's, as the daemon takes them.
+// arguments returns the build arguments in the form that the daemon takes.
 func (r *buildContext) arguments() map[string]*string {
 	all := map[string]*string{}
 	for key, value := range r.how.Args {

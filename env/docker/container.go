@@ -115,7 +115,7 @@ func (d *daemon) bootNow(ctx context.Context, b launch) (_ *Sandbox, err error) 
 	return s, nil
 }
 
-// storage returns the directory of the daemon that contains the containers' files.
+// storage names, for messages, the directory of the daemon that contains the containers' files.
 func (d *daemon) storage() string {
 	facts, _ := d.known()
 	return cmp.Or(facts.DockerRootDir, "the docker daemon") + " at " + d.host

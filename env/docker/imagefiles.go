@@ -79,7 +79,7 @@ func (s *Sandbox) closeOriginal(ctx context.Context) error {
 	return err
 }
 
-// createIdle creates a container from an image, which is never started.
+// createIdle creates a container of an image, and does not start it.
 func (m *images) createIdle(ctx context.Context, img image, s env.Spec) (string, error) {
 	return m.d.create(ctx, client.ContainerCreateOptions{
 		Name: "deepswe-original-" + fleet.Nonce(),
@@ -104,7 +104,7 @@ func (m *images) read(ctx context.Context, img image, path string) ([]byte, erro
 	return data, err
 }
 
-// lookInto calls look with a container of an image that is never started, and removes it.
+// lookInto creates a container of an image without starting it, calls look with it, and removes it.
 func (m *images) lookInto(ctx context.Context, img image, look func(id string) error) error {
 	id, err := m.createIdle(ctx, img, env.Spec{})
 	if err != nil {

@@ -22,8 +22,8 @@ var _ env.Installer = (*Provider)(nil)
 // labelInstalled is the label of a set-up's image with its env.Installed as JSON.
 const labelInstalled = "deepswe.installed"
 
-// Install implements env.Installer. The repository is copied into a container of the Spec's image, and what the set-up
-// adds to both becomes an image: once for the image, the commands and the manifests of the repository.
+// Install implements env.Installer. It copies the repository into a container of the Spec's image, runs the set-up
+// there, and keeps what both gain from it as an image, once for each combination of image, commands and manifests.
 func (p *Provider) Install(ctx context.Context, s env.Spec, how env.Setup) (env.Installed, error) {
 	s.Installed, s.Network = nil, false
 	s, err := p.accept(s)
@@ -84,7 +84,7 @@ func (d *daemon) findSetup(ctx context.Context, ref string) (env.Installed, erro
 	}
 	var done env.Installed
 	if found.Config != nil {
-		_ = json.Unmarshal([]byte(found.Config.Labels[labelInstalled]), &done) // what is damaged names nothing
+		_ = json.Unmarshal([]byte(found.Config.Labels[labelInstalled]), &done) // a damaged label counts as an empty one
 	}
 	done.Image, done.Reused = ref, true
 	return done, nil
@@ -93,7 +93,7 @@ func (d *daemon) findSetup(ctx context.Context, ref string) (env.Installed, erro
 // marker is older than everything that a set-up makes.
 const marker = "/tmp/.deepswe-setup"
 
-// makeSetup runs the commands, takes the repository itself out of the container again, and commits that.
+// makeSetup runs the commands, removes the repository itself from the container, and commits what remains.
 func (d *daemon) makeSetup(
 	ctx context.Context, sandbox *Sandbox, how env.Setup, ref, key string,
 ) (done env.Installed, err error) {
@@ -156,7 +156,7 @@ func (s *Sandbox) trust(ctx context.Context) ([]string, error) {
 	return setup.Trusting(certificates), err
 }
 
-// added names what is in the repository and was not copied there, directories as a whole.
+// added returns the paths in the repository that were not copied there. A new directory counts as one path.
 func (s *Sandbox) added(ctx context.Context, aside []string) ([]string, error) {
 	var names []string
 	var look func(dir string) error
@@ -186,7 +186,7 @@ func (s *Sandbox) added(ctx context.Context, aside []string) ([]string, error) {
 	return names, err
 }
 
-// replaced names those of the ignored paths that the set-up has changed.
+// replaced returns those of the ignored paths that the set-up has changed.
 func (s *Sandbox) replaced(ctx context.Context, aside []string) ([]string, error) {
 	var names []string
 	for _, name := range aside {
@@ -204,7 +204,7 @@ func (s *Sandbox) replaced(ctx context.Context, aside []string) ([]string, error
 	return names, nil
 }
 
-// takeOut removes from the container what was copied in, but for the paths that the set-up has made its own.
+// takeOut removes from the container what was copied in, except for the paths that the set-up has replaced.
 func (s *Sandbox) takeOut(ctx context.Context, keep []string) error {
 	const list = "/tmp/.deepswe-copied"
 	left := map[string]bool{".git": true} // removed as a whole

@@ -1,4 +1,4 @@
-// Package fleet is what providers share whose sandboxes live where other processes have theirs too, such as a Docker
-// daemon or a namespace of a cluster: who owns what there and is alive, what the dead ones left, and which of several
-// places takes the next sandbox.
+// Package fleet has what providers share whose sandboxes live among those of other processes, such as on a Docker
+// daemon or in a namespace of a cluster: it tells who owns what there and whether the owner is alive, removes what
+// dead owners left, and chooses the place for the next sandbox.
 package fleet

@@ -12,10 +12,11 @@ import (
 // Host is a place in which sandboxes start.
 type Host[S Sandbox] interface {
 	comparable
-	// Load says how busy the place is for a spec if coming starts have chosen it. A place that is out of use has an
-	// infinite load, so that it is tried last.
+	// Load returns how busy the place is for a spec, given that coming starts have already chosen it. It is infinite for
+	// a place that is out of use, so that the place is tried last.
 	Load(s env.Spec, coming int) float64
-	// Launch starts a sandbox, maybe ahead of time. Fetch gets only what that takes, such as the image.
+	// Launch starts a sandbox; ahead is set if nobody has asked for one yet. Fetch only gets what a start needs, such as
+	// the image.
 	Launch(ctx context.Context, s env.Spec, ahead bool) (S, error)
 	Fetch(ctx context.Context, s env.Spec) error
 }
@@ -29,7 +30,7 @@ type Sandbox interface {
 	Close(ctx context.Context) error
 }
 
-// Fleet starts sandboxes in the places of a provider, of which it keeps some that were started ahead of time, so that a
+// Fleet starts sandboxes in the places of a provider. It keeps some that were started ahead of time, so that a
 // rollout need not wait for an image or a machine. Its fields are set before its first use.
 type Fleet[P Host[S], S Sandbox] struct {
 	Places []P
@@ -62,7 +63,8 @@ func (f *Fleet[P, S]) launch(ctx context.Context, s env.Spec, ahead bool) (sandb
 	return sandbox, err
 }
 
-// Prefetch starts a sandbox ahead of time if fewer than Warm are waiting. Otherwise one place gets what a start takes.
+// Prefetch starts a sandbox ahead of time if fewer than Warm are waiting. Otherwise one place fetches what a start
+// needs.
 func (f *Fleet[P, S]) Prefetch(ctx context.Context, s env.Spec) error {
 	if filled, err := f.fill(ctx, s); filled {
 		return err
@@ -70,8 +72,8 @@ func (f *Fleet[P, S]) Prefetch(ctx context.Context, s env.Spec) error {
 	return f.Try(ctx, s, func(p P) error { return p.Fetch(ctx, s) })
 }
 
-// Try does something in the place with the least load, which counts it as a start meanwhile. If that fails because of
-// the place, the next one is tried.
+// Try calls do with the place that has the least load, and counts a start there meanwhile. If do fails with
+// env.ErrInfrastructure, the next place is tried.
 func (f *Fleet[P, S]) Try(ctx context.Context, s env.Spec, do func(P) error) error {
 	var failures []error
 	tried := map[P]bool{}

@@ -35,7 +35,7 @@ func parseOwner(s string) (Owner, bool) {
 	return o, pidErr == nil && startErr == nil && pid > 0
 }
 
-// This returns the owner that is the running process.
+// This returns the running process as an Owner.
 func This() Owner { return Owner{Machine: machine(), Process: disk.Self().Process} }
 
 // machine returns a hash of the machine's boot and of the PID namespace. Two containers on one machine have
@@ -56,7 +56,7 @@ func (o Owner) Liveness() disk.Liveness {
 	return o.Process.Liveness()
 }
 
-// Liveness is that of an owner as text. It is Unknown for a text that no owner wrote.
+// Liveness is [Owner.Liveness] for the text of an owner. It is Unknown for any other text.
 func Liveness(who string) disk.Liveness {
 	o, ok := parseOwner(who)
 	if !ok {

@@ -13,14 +13,14 @@ import (
 	"deepswe/env/disk"
 )
 
-// LeaseInterval is how often an owner renews its lease. An owner on another machine that is silent for Stale counts as
-// dead.
+// LeaseInterval is how often an owner renews its lease. An owner on another machine counts as dead if it has not done
+// so for Stale.
 const (
 	LeaseInterval = 30 * time.Second
 	Stale         = 4 * LeaseInterval
 )
 
-// Place is where several processes keep things of theirs. A provider has one or more.
+// Place is where several processes keep what they own. A provider has one or more.
 type Place interface {
 	// Inventory lists what all owners have in the place.
 	Inventory(ctx context.Context) (Inventory, error)
@@ -38,8 +38,8 @@ type Inventory struct {
 type Thing struct {
 	// Owner is an [Owner] as text, after which a provider may add a part of its own.
 	Owner string
-	// Lease is set if the thing shows that its owner is alive. Seen is when a lease was last renewed, and when any other
-	// thing was created.
+	// Lease is set if the thing is a lease, which shows that its owner is alive. Seen is when a lease was last renewed,
+	// or when any other thing was created.
 	Lease bool
 	Seen  time.Time
 	// Uses names what must not be removed while the owner is alive; see [Place].
@@ -64,8 +64,8 @@ type Reaper struct {
 	Place Place
 	// Self is this process, which is alive.
 	Self string
-	// Outage is how long the place itself may be out of reach. An owner that has been silent for no longer counts as dead
-	// only if it stays silent for secondLook more. 0 means that owners cannot lose the place and live.
+	// Outage is how long the place itself may be out of reach. An owner that has been silent for less than that counts
+	// as dead only if it stays silent for secondLook more. 0 means that owners cannot lose the place and live.
 	Outage time.Duration
 }
 
@@ -109,7 +109,7 @@ func ReapAll[P any](places []P, reap func(P) ([]env.Leftover, error)) ([]env.Lef
 	return slices.Concat(found...), errors.Join(failures...)
 }
 
-// Tidy reaps in the background of a run, which nothing that goes wrong here need stop.
+// Tidy reaps in the background of a run. It logs errors instead of returning them, because the run can go on.
 func (r Reaper) Tidy(ctx context.Context, log *slog.Logger) {
 	left, err := r.Reap(ctx, env.ReapOptions{})
 	if len(left) > 0 {
@@ -140,8 +140,8 @@ func (r Reaper) alive(i Inventory, who string, stale time.Duration) bool {
 	return i.Now.Sub(i.lastSign(who)) < stale
 }
 
-// round takes an inventory and removes what should go. dead are the owners that stayed silent during the second look of
-// an earlier round, and is extended.
+// round takes an inventory and removes what should go. dead are the owners that stayed silent during the second look
+// of an earlier round; round adds those of its own.
 func (r Reaper) round(ctx context.Context, o env.ReapOptions, dead map[string]bool) ([]env.Leftover, error) {
 	found, err := r.Place.Inventory(ctx)
 	if err != nil {
@@ -172,7 +172,7 @@ func (r Reaper) round(ctx context.Context, o env.ReapOptions, dead map[string]bo
 	return slices.Concat(left, more, rest), errors.Join(err, leaseErr, sweepErr)
 }
 
-// living returns the owners in an inventory whose things stay.
+// living returns the owners in an inventory whose things must stay.
 func (r Reaper) living(
 	ctx context.Context, found Inventory, o env.ReapOptions, dead map[string]bool,
 ) (map[string]bool, error) {
@@ -207,7 +207,8 @@ func (r Reaper) living(
 	return alive, err
 }
 
-// removeAll removes things, reapAtOnce at a time, and returns those that are gone.
+// removeAll removes things, reapAtOnce at a time, and returns those that are gone; with o.DryRun, it only returns
+// them all.
 func removeAll(ctx context.Context, things []Thing, o env.ReapOptions) (left []env.Leftover, err error) {
 	failures := make([]error, len(things))
 	var work sync.WaitGroup
@@ -233,13 +234,13 @@ func removeAll(ctx context.Context, things []Thing, o env.ReapOptions) (left []e
 	return left, errors.Join(failures...)
 }
 
-// Orphans are things that could not be removed, and are removed later. K says which one is meant.
+// Orphans remembers things that could not be removed, so that they can be removed later. K identifies a thing.
 type Orphans[K comparable] struct {
 	mu  sync.Mutex
 	all map[K]bool
 }
 
-// Add keeps in mind that a thing is left.
+// Add remembers a thing that was left.
 func (o *Orphans[K]) Add(k K) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -256,7 +257,7 @@ func (o *Orphans[K]) Len() int {
 	return len(o.all)
 }
 
-// Retry removes what is left. What fails again is kept for the next time.
+// Retry removes what is left, and keeps what fails again for the next time.
 func (o *Orphans[K]) Retry(remove func(K) error) error {
 	o.mu.Lock()
 	again := o.all

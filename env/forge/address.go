@@ -75,12 +75,12 @@ func repository(u *url.URL, path string) (Address, error) {
 	return a, nil
 }
 
-// remoteForm takes the host and the path of a repository from the forms of a remote's address.
+// remoteForm extracts the host and the path of a repository from any form of a remote's address.
 var remoteForm = env.Pattern(
 	`^(?:https?://|ssh://|git://)?(?:[^@/]+@)?([^/:]+(?::\d+)?)[:/]([^/]+/.+?)(?:\.git)?/?$`)
 
-// ParseRemote returns the address of the repository that a remote of git names, or false if that is on no host. Number
-// may be set to that of an issue of it.
+// ParseRemote returns the address of the repository that a git remote's URL names, or false if the URL has no host.
+// The caller may set Number to that of an issue there.
 func ParseRemote(remote string) (Address, bool) {
 	m := remoteForm().FindStringSubmatch(remote)
 	if m == nil {
@@ -91,13 +91,13 @@ func ParseRemote(remote string) (Address, bool) {
 	case strings.HasPrefix(remote, "http://"):
 		u.Scheme = "http"
 	case !strings.HasPrefix(remote, "https://"):
-		u.Host, _, _ = strings.Cut(u.Host, ":") // the port of another service
+		u.Host, _, _ = strings.Cut(u.Host, ":") // the port is that of ssh or git, not of the web page
 	}
 	a, err := repository(u, m[2])
 	return a, err == nil
 }
 
-// String is the address of the web page, in a form that Parse takes.
+// String returns the URL of the web page, in a form that Parse accepts unless Number is 0.
 func (a Address) String() string {
 	page := a.scheme + "://" + a.host + "/" + strings.Join(a.names, "/")
 	if a.Number == 0 {

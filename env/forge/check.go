@@ -52,7 +52,7 @@ func (s *session) checks(ctx context.Context, p Pull) ([]Check, error) {
 		one := Check{Name: oneLine(c.Name), Result: cmp.Or(oneLine(c.Output.Title), c.Conclusion),
 			Log: lastOf(c.Output.Summary)}
 		if c.App.Slug == "github-actions" {
-			var log string // a redirection leads to it, where the token does not go
+			var log string // GitHub redirects to it, and the token is not sent there
 			if _, err := s.get(ctx, fmt.Sprintf("%s/actions/jobs/%d/logs", s.path(), c.ID), "", &log); err == nil {
 				one.Log = lastOf(log)
 			}
@@ -98,7 +98,7 @@ func (s *session) gitLabJobs(ctx context.Context, p Pull) ([]Check, error) {
 	return all, err
 }
 
-// lastOf is the end of a log, from the beginning of a line.
+// lastOf returns the end of a log, from the beginning of a line.
 func lastOf(log string) string {
 	log = strings.TrimSpace(visible(strings.ToValidUTF8(log, "\uFFFD")))
 	if len(log) <= maxLog {

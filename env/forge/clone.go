@@ -12,7 +12,7 @@ import (
 // depth is how many commits of history a clone gets.
 const depth = "50"
 
-// Task is what an issue asks for, or the review of a pull request.
+// Task is what an issue or the review of a pull request asks for.
 type Task struct {
 	Kind      Kind
 	Project   string // owner/name, with all groups on GitLab
@@ -20,7 +20,7 @@ type Task struct {
 	URL       string
 	Pull      bool
 	Statement string
-	// CloneURL and Branch say what is worked on; the default branch if that is empty.
+	// CloneURL and Branch say what to work on; an empty Branch is the default branch.
 	CloneURL, Branch string
 }
 
@@ -47,7 +47,7 @@ func (c *Client) Task(ctx context.Context, a Address) (Task, error) {
 		CloneURL: p.Head.Repo.CloneURL, Branch: p.Head.Ref}, err
 }
 
-// Clone clones the repository of a task into dir, which must not exist or be empty.
+// Clone clones the repository of a task into dir, which must either not exist or be empty.
 //
 // Nothing in the repository is executed: no hooks, filters or submodules. Git receives the token in its
 // environment, for the repository's own host only, and not in its arguments or the clone's configuration. It never
@@ -67,7 +67,7 @@ func (c *Client) Clone(ctx context.Context, t Task, dir string) error {
 	return nil
 }
 
-// clone clones a branch, or the default branch, into a directory that must not exist or be empty.
+// clone clones a branch, or the default branch, into a directory that must either not exist or be empty.
 func (s *session) clone(ctx context.Context, address, branch, dir string) error {
 	there, err := os.ReadDir(dir)
 	fresh := errors.Is(err, fs.ErrNotExist)

@@ -16,21 +16,21 @@ import (
 // Via is how a change gets to a forge.
 type Via string
 
-// The ways. Auto is a branch of the repository where the token may push, else a fork's.
+// The ways. Auto means Branch if the token may push to the repository, and Fork otherwise.
 const (
 	Auto   Via = "auto"
 	Branch Via = "branch"
 	Fork   Via = "fork"
-	AGit   Via = "agit" // a push alone opens it: Gitea, without a fork, and GitLab, by push options
+	AGit   Via = "agit" // a push alone opens it: on Gitea without a fork, on GitLab by push options
 )
 
-// Proposal is a change that is to become a pull request or, where To is one, a further commit of it. Title, Summary,
-// Verified and Made are text that may have been generated.
+// Proposal is a change that is to become a pull request or, if To is a pull request, a further commit of that. Title,
+// Summary, Verified and Made are text that may have been generated.
 type Proposal struct {
 	// To is an issue, which the pull request will close, a repository, or a pull request.
 	To    Address
 	Patch []byte
-	// Base is the branch that the pull request is for; empty is the default branch. Branch is the new one; empty is one
+	// Base is the branch to merge into; empty means the default branch. Branch is the branch to push; empty means one
 	// that is named after the issue or the run.
 	Base, Branch string
 	Via          Via
@@ -48,15 +48,15 @@ type Proposal struct {
 	Answers map[string]string
 }
 
-// Draft is a change that is ready to be pushed. Nothing has left the machine.
+// Draft is a change that is ready to be pushed. Nothing has left the machine yet.
 type Draft struct {
-	// Project and Into are the repository and the branch that it is for, From and Branch those that are pushed to. From
-	// is empty where a fork is still to be made.
+	// Project and Into are the repository and the branch that the change is for; From and Branch are those that it is
+	// pushed to. From is empty if the fork does not exist yet.
 	Project, Into, From, Branch string
 	Via                         Via
 	Title, Body, Message        string
 	Commit                      string
-	// Changes are all that the branch brings.
+	// Changes are all changes that the branch will contain, including those of earlier runs.
 	Changes []repo.Change
 	// Concerns are what a person has to agree to, and has not.
 	Concerns []Concern
@@ -108,8 +108,8 @@ func (c *Client) openToWrite(ctx context.Context, to Address) (*session, error) 
 	return s, err
 }
 
-// Prepare makes the commit in a clone of its own in dir, which must be empty and stays the caller's, and decides where
-// it goes. It reads from the forge, and writes nothing there.
+// Prepare makes the commit in a new clone in dir, and decides where it goes. dir must be empty, and stays the
+// caller's. Prepare reads from the forge, and writes nothing there.
 func (c *Client) Prepare(ctx context.Context, p Proposal, dir string) (*Draft, error) {
 	s, err := c.openToWrite(ctx, p.To)
 	if err != nil {
@@ -260,7 +260,7 @@ func (d *Draft) existing(ctx context.Context, base string) (start, parent string
 	}
 	log, err := repo.Log(ctx, d.dir, base, tip)
 	isForeign := func(c repo.Logged) bool { return !ours(c) }
-	if err == nil && slices.ContainsFunc(log, isForeign) { // or older than the clone's history
+	if err == nil && slices.ContainsFunc(log, isForeign) { // foreign, or the clone is too shallow to tell
 		if err = d.deepen(ctx, r, ref); err == nil {
 			log, err = repo.Log(ctx, d.dir, base, tip)
 		}
@@ -278,7 +278,7 @@ func (d *Draft) existing(ctx context.Context, base string) (start, parent string
 	return log[len(log)-1].Parent, tip, nil
 }
 
-// commit makes the commit as the project's files at the base want it, and returns what these ask for.
+// commit makes the commit by the customs that the project's files at the base state, and returns these customs.
 func (d *Draft) commit(ctx context.Context, base, start, parent, issue string) (customs, error) {
 	asked, err := readCustoms(ctx, d.dir, base, d.s.kind)
 	if err != nil {
@@ -310,7 +310,7 @@ func (d *Draft) commit(ctx context.Context, base, start, parent, issue string) (
 	return asked, err
 }
 
-// ErrConcerns is the error of publishing a draft that a person has not agreed to in all parts.
+// ErrConcerns refuses to publish a draft that still has concerns that nobody has agreed to.
 var ErrConcerns = errors.New("the change touches what needs a person's consent")
 
 // Publish pushes the commit, and opens the pull request or updates it.
@@ -341,8 +341,8 @@ func (d *Draft) Publish(ctx context.Context) (Published, error) {
 	return done, err
 }
 
-// opened returns the pull request of the branch: the one that is there, with the new text if it still has an older one
-// of ours, or a new one.
+// opened returns the pull request of the branch: the existing one, whose text is replaced if it is still one of ours,
+// or a new one.
 func (d *Draft) opened(ctx context.Context) (Pull, error) {
 	s := d.s
 	if d.p.To.Pull {

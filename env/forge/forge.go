@@ -17,8 +17,8 @@ import (
 
 // Options configure a [Client]. The zero value reads what is public.
 type Options struct {
-	// Getenv reads the variables that hold tokens, and those that say which server a token is of; nil means that there
-	// are none.
+	// Getenv reads the variables that hold tokens, and those that name the server to which a token belongs; nil means
+	// that there are none.
 	Getenv func(string) string
 	// API replaces the API's URL (DEEPSWE_GITHUB_API), for proxies and tests. By default, it is derived from the web
 	// page's URL. One that ends in /api/v1 is Gitea's, in /api/v4 GitLab's, any other GitHub's.
@@ -32,7 +32,7 @@ type Options struct {
 // Client reads from forges and writes to them. It is safe for concurrent use.
 type Client struct {
 	o        Options
-	override *url.URL // of the API; nil: by the host
+	override *url.URL // of the API; nil means that it follows from the host
 
 	mu    sync.Mutex
 	sites map[string]site // by scheme and host

@@ -86,7 +86,7 @@ func (r *remote) git(ctx context.Context, dir string, args ...string) (string, e
 	return strings.TrimSpace(out), err
 }
 
-// run is git, and returns standard error as well.
+// run is git, but also returns standard error.
 func (r *remote) run(ctx context.Context, dir string, args ...string) (out, said string, err error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
@@ -123,8 +123,8 @@ func (r *remote) environment(ctx context.Context, git string) []string {
 	if r.secret != "" && r.trusts(r.url) {
 		secret := base64.StdEncoding.EncodeToString([]byte(dialects[r.kind].user + ":" + r.secret))
 		header := "http." + r.url.Scheme + "://" + r.url.Host + "/.extraHeader"
-		// The user's configuration could rewrite the address, or add a second header to ours. Of it, only the way
-		// through the network counts, before what follows. An empty header removes those before it.
+		// The user's configuration could rewrite the address, or add a second header. Only its proxy and certificate
+		// settings are kept, ahead of what follows. An empty value removes the headers that were set before it.
 		config = append(config, network(ctx, git, env)...)
 		config = append(config, [2]string{"http.extraHeader", ""}, [2]string{header, ""},
 			[2]string{header, "Authorization: Basic " + secret},
@@ -141,7 +141,7 @@ func (r *remote) environment(ctx context.Context, git string) []string {
 	return env
 }
 
-// network returns the settings of the user and of the system that say how to get out of this network.
+// network returns the proxy and certificate settings in the git configuration of the user and of the system.
 func network(ctx context.Context, git string, env []string) [][2]string {
 	cmd := exec.CommandContext(ctx, git, "config", "--null", "--get-regexp", `^http\..*(proxy|sslca|sslverify|sslbackend)`)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = os.TempDir(), append(env[:len(env):len(env)], "GIT_DIR="+os.DevNull), time.Second

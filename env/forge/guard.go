@@ -12,8 +12,8 @@ import (
 	"deepswe/env/repo"
 )
 
-// Concern is something in a change that acts by itself, or decides about others, once it is on a forge or merged. A
-// person has to agree to it.
+// Concern is something in a change that takes effect by itself, or governs what others do, once it is pushed or
+// merged. A person has to agree to it.
 type Concern struct {
 	// Class is what the user allows: ci, owners, hooks, submodules, links, registries or rules.
 	Class string
@@ -55,7 +55,7 @@ func Classes() []string {
 	return slices.Sorted(slices.Values(append(all, "links")))
 }
 
-// lockFile is the name of a file that says which packages are installed, and whence.
+// lockFile matches the names of files that say which packages are installed, and from where.
 var lockFile = env.Pattern(`(?i)(^|/)(` +
 	`package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lock|` +
 	`poetry\.lock|Pipfile\.lock|uv\.lock|pdm\.lock|Cargo\.lock|Gemfile\.lock|composer\.lock|mix\.lock|flake\.lock|` +

@@ -20,8 +20,8 @@ type Issue struct {
 	URL    string
 	State  string // open or closed
 	Title  string
-	// Body and the comments are the original Markdown, with LF line ends and without HTML comments, which templates
-	// leave and the web page does not show, or characters that nobody sees.
+	// Body and the comments are the original Markdown, with LF line ends, but without invisible characters and without
+	// HTML comments, which templates leave and the web page does not show.
 	Body   string
 	Author string
 	// Comments are the first 500 comments of people, oldest first.
@@ -85,10 +85,10 @@ type commentJSON struct {
 	System    bool      `json:"system"` // GitLab's own notes
 }
 
-// openState is the state in the words of GitHub; GitLab calls it opened.
+// openState converts a state to GitHub's words: GitLab says opened instead of open.
 func openState(state string) string { return strings.Replace(state, "opened", "open", 1) }
 
-// ErrPull is the error of reading as an issue what is a pull request.
+// ErrPull refuses to read a pull request as an issue.
 var ErrPull = errors.New("it is a pull request")
 
 // Issue reads an issue.

@@ -9,7 +9,7 @@ import (
 // Kind is the software of a forge.
 type Kind string
 
-// The kinds. Gitea is Forgejo as well.
+// The kinds. Gitea includes Forgejo.
 const (
 	GitHub Kind = "GitHub"
 	Gitea  Kind = "Gitea"
@@ -26,7 +26,7 @@ type dialect struct {
 	changes  string // in the API, where pull requests are
 	comments string // of an issue
 	page     string // the query of a first page of comments
-	// method and text change the text of a pull request.
+	// method is the HTTP method that updates a pull request, text the member with its text.
 	method, text string
 	edits        string // the member that lets the project's people push to the branch
 	draft        string // what a title of a draft begins with
@@ -75,10 +75,10 @@ var tokenNames = []string{
 	"GITLAB_TOKEN",
 }
 
-// tokenName is the variable that is named where a token is missing.
+// tokenName returns the variable that messages name if a token is missing.
 func tokenName(k Kind) string { return dialects[k].tokens[0] }
 
-// decode reads an answer of the API, in which everything has the names of GitHub afterwards.
+// decode decodes a response of the API, after renaming its members to GitHub's names.
 func (d dialect) decode(data []byte, into any) error {
 	var all any
 	if err := json.Unmarshal(data, &all); err != nil {

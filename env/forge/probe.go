@@ -52,7 +52,7 @@ func (c *Client) locate(ctx context.Context, a Address) (site, string, error) {
 		return s, strings.TrimPrefix("/"+strings.Join(a.names, "/"), s.web.Path+"/"), nil
 	}
 	names := a.names
-	if s.kind != GitLab { // only there, groups have groups
+	if s.kind != GitLab { // only GitLab has groups in groups
 		names = names[len(names)-2:]
 	}
 	return s, strings.Join(names, "/"), nil
@@ -108,10 +108,10 @@ func (c *Client) probe(ctx context.Context, a Address, root *url.URL) (site, err
 		"the address of its API", a.host)
 }
 
-// perProbe bounds the question what a host is.
+// perProbe limits each request that asks a host what it is.
 const perProbe = 5 * time.Second
 
-// answers reports whether a site is of the kind that it is taken for. The error says that it could not be asked.
+// answers reports whether a site is of the kind that it is taken for. An error means that it could not be asked.
 func answers(ctx context.Context, s site) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, perProbe)
 	defer cancel()

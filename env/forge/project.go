@@ -14,7 +14,7 @@ import (
 // Project is a repository on a forge.
 type Project struct {
 	Path string `json:"full_name"` // owner/name, with all groups on GitLab
-	// CloneURL and DefaultBranch are those of git.
+	// CloneURL and DefaultBranch are for git.
 	CloneURL      string `json:"clone_url"`
 	DefaultBranch string `json:"default_branch"`
 	Archived      bool   `json:"archived"`
@@ -34,7 +34,7 @@ type access struct {
 	Level int `json:"access_level"`
 }
 
-// developer is the level from which on GitLab lets push.
+// developer is the lowest level at which GitLab allows pushing.
 const developer = 30
 
 func (a *access) pushes() bool { return a != nil && a.Level >= developer }
@@ -50,7 +50,7 @@ func (p Project) owner() string {
 	return owner
 }
 
-// path is that of the repository in the API.
+// path returns the repository's path in the API.
 func (s *session) path() string { return s.pathOf(s.project) }
 
 func (s *session) pathOf(project string) string {
@@ -68,7 +68,7 @@ func (s *session) repository(ctx context.Context, path string) (Project, error) 
 	return p, err
 }
 
-// login is the name of the token's account.
+// login returns the name of the token's account.
 func (s *session) login(ctx context.Context) (string, error) {
 	var me user
 	if _, err := s.get(ctx, "/user", "", &me); err != nil {
@@ -77,7 +77,7 @@ func (s *session) login(ctx context.Context) (string, error) {
 	return me.name(), nil
 }
 
-// findFork returns the account's fork of a repository, or false if it is not known.
+// findFork returns the account's fork of a repository, or false if none is found.
 func (s *session) findFork(ctx context.Context, of Project) (Project, bool, error) {
 	if s.kind == GitLab {
 		var forks []Project
@@ -104,13 +104,13 @@ func (s *session) findFork(ctx context.Context, of Project) (Project, bool, erro
 	return Project{}, false, nil
 }
 
-// otherName is the name of a fork whose own name is taken.
+// otherName returns the name for a fork whose usual name is taken.
 func (p Project) otherName() string { return strings.ReplaceAll(p.Path, "/", "-") }
 
-// forkPath is how Gitea names the fork that is there already.
+// forkPath matches the name of the existing fork in Gitea's message.
 var forkPath = env.Pattern(`fork path: ([\w.-]+/[\w.-]+)`)
 
-// fork makes a fork, or returns the one that is there. It may not be ready yet.
+// fork makes a fork, or returns the existing one. A new fork may not be ready yet.
 func (s *session) fork(ctx context.Context, of Project) (Project, error) {
 	fork := func(body map[string]any) (Project, error) {
 		find := func() (Project, bool, error) { return s.findFork(ctx, of) }

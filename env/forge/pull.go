@@ -27,7 +27,7 @@ type end struct {
 	Repo Project `json:"repo"` // its path is empty if it is gone
 }
 
-// pulls is the path of the repository's pull requests, or of one of them.
+// pulls returns the path of the repository's pull requests, or of one of them, in the API.
 func (s *session) pulls(number int) string {
 	path := s.path() + dialects[s.kind].changes
 	if number != 0 {
@@ -106,7 +106,7 @@ func (d *Draft) open(ctx context.Context) (Pull, error) {
 	return got, nil
 }
 
-// marked is the title with the mark by which a forge knows a draft.
+// marked returns the title, with the prefix by which the forge recognises a draft unless the change is ready.
 func (d *Draft) marked() string {
 	if d.p.Ready {
 		return d.Title

@@ -13,13 +13,13 @@ import (
 const forkPatience = 5 * time.Minute
 
 var (
-	// shallowRefused matches what a server says if it lacks the commits before those of a shallow clone.
+	// shallowRefused matches the message of a server that lacks the commits before those of a shallow clone.
 	shallowRefused = env.Pattern(`(?i)shallow update not allowed|unpack`)
 	// pullNamed finds the pull request that a server names after a push.
 	pullNamed = env.Pattern(`/(?:pulls|merge_requests)/(\d+)\s`)
-	// failing matches what a server says that is at fault itself, and may be able to do it later.
+	// failing matches the message of a server that is itself at fault, so that a later try may succeed.
 	failing = env.Pattern(`(?i)internal server error|exited abnormally|error: 50[0-4]|timed out|connection reset`)
-	// behind matches what git says where the branch has moved.
+	// behind matches git's message if the branch has moved.
 	behind = env.Pattern(`(?i)non-fast-forward|fetch first|stale info|cannot lock ref|\[rejected\]`)
 )
 

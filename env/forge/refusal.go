@@ -39,7 +39,7 @@ func (s *session) explain(resp *http.Response, body []byte) (time.Duration, erro
 	return wait, &statusError{status: resp.StatusCode, text: text}
 }
 
-// message is what the body of an error says, in any of the forms that forges have; empty if a proxy sent a page.
+// message returns what the body of an error says, in any of the forges' forms; empty if a proxy sent a web page.
 func message(body []byte) string {
 	var said struct {
 		Message     any
@@ -70,7 +70,7 @@ func message(body []byte) string {
 	return strings.Join(strings.Fields(visible(strings.Join(words, ": "))), " ")
 }
 
-// knownProblems are what forges say about refusals, to requests or to a push, and what can be done.
+// knownProblems are the forges' messages when they refuse a request or a push, and what can be done about each.
 var knownProblems = []struct {
 	said   func() *regexp.Regexp
 	advice string
@@ -89,7 +89,7 @@ var knownProblems = []struct {
 	{env.Pattern(`(?i)issues (are|has been) disabled`), "the repository has no issues: give the text itself"},
 }
 
-// knownAdvice says what can be done about a refusal that is known by its words; empty if it is not.
+// knownAdvice returns what can be done about a refusal with a known message; empty for any other.
 func knownAdvice(said string) string {
 	for _, k := range knownProblems {
 		if k.said().MatchString(said) {
@@ -137,7 +137,7 @@ func (s *session) advice(resp *http.Response, said string) string {
 	return ""
 }
 
-// limited explains a rate limit, and waits if the limit ends soon.
+// limited explains a rate limit, and returns how long to wait; negative unless the limit ends soon.
 func (s *session) limited(resp *http.Response) (time.Duration, error) {
 	text := s.api.Host + " limits the rate of requests"
 	wait := time.Duration(-1)

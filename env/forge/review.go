@@ -15,7 +15,7 @@ import (
 // Thread is an open conversation of a review, about a line.
 type Thread struct {
 	ID       string // of its first comment
-	Path     string // as it is, with any character
+	Path     string // verbatim, with any characters
 	Line     int
 	Comments []Comment
 
@@ -40,7 +40,7 @@ type Review struct {
 	Checks  []Check
 }
 
-// replyMark ends a reply of ours, invisibly. The reviewer may have the same account.
+// replyMark is an invisible end of our replies, which tells them from a reviewer's of the same account.
 const replyMark = "\n<!-- deepswe -->"
 
 // Review reads the open threads and the failed checks of a pull request.
@@ -62,7 +62,7 @@ func (c *Client) Review(ctx context.Context, a Address) (Review, error) {
 	return r, ctx.Err()
 }
 
-// Statement is the task that a review sets.
+// Statement returns the text of the task that a review sets.
 func (r Review) Statement() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Address the review of pull request %s#%d: %s\n\n%s\n\nThe repository is at the head of its branch. "+
@@ -106,7 +106,7 @@ func (s *session) threads(ctx context.Context, p Pull) ([]Thread, error) {
 	return slices.DeleteFunc(all, func(t Thread) bool { return t.answered || t.resolved || len(t.Comments) == 0 }), nil
 }
 
-// threadQuery asks GitHub for what only GraphQL tells: whether a thread is resolved.
+// threadQuery asks GitHub for what only its GraphQL API tells: whether a thread is resolved.
 const threadQuery = `query($o:String!,$r:String!,$n:Int!){repository(owner:$o,name:$r){pullRequest(number:$n){` +
 	`reviewThreads(first:100){nodes{isResolved isOutdated path line comments(first:50){nodes{databaseId body ` +
 	`authorAssociation createdAt author{login}}}}}}}}`
@@ -222,7 +222,7 @@ func (s *session) gitLabThreads(ctx context.Context, p Pull) ([]Thread, error) {
 	return all, nil
 }
 
-// answer replies to each thread in one sentence: the agent's, else what became of the file.
+// answer replies to each thread in one sentence: the agent's or, if there is none, what became of the file.
 func (d *Draft) answer(ctx context.Context) (int, error) {
 	for i, t := range d.threads {
 		text := d.p.Answers[t.ID]

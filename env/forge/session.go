@@ -92,14 +92,14 @@ func (s *session) get(ctx context.Context, path, query string, into any) (next s
 	return s.request(ctx, http.MethodGet, s.api.String()+path, nil, into, nil)
 }
 
-// send makes a request that changes something. If it makes something new, and an error leaves open whether that was
-// done, it is repeated only if there, which may be nil, looks for it and does not find it.
+// send makes a request that changes something. If it creates something, and an error leaves open whether that was
+// done, it is repeated only if there reports that nothing was created; with a nil there, never.
 func (s *session) send(ctx context.Context, method, path string, body, into any, there func() bool) error {
 	_, err := s.request(ctx, method, s.api.String()+path, body, into, there)
 	return err
 }
 
-// create makes something new, or returns what find finds if that exists already: from another run, or from a request
+// create creates something, or returns what find finds if that exists already: from another run, or from a request
 // that took effect although it failed.
 func create[T any](ctx context.Context, s *session, path string, body any, find func() (T, bool, error)) (T, error) {
 	var got, existing T
@@ -155,7 +155,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return e.text }
 
-// status returns that of the response behind an error; 0 if there was none.
+// status returns the HTTP status behind an error; 0 if there was no response.
 func status(err error) int {
 	if e, ok := errors.AsType[*statusError](err); ok {
 		return e.status
@@ -179,7 +179,7 @@ func (s *session) try(
 			err = u.Err // without the URL, which the message already contains
 		}
 		if name, ok := errors.AsType[*net.DNSError](err); ok && name.IsNotFound {
-			wait = -1 // a resolver that is out of order says otherwise
+			wait = -1 // the name does not exist; a resolver that fails reports other errors
 		}
 		return "", wait, fmt.Errorf("reach %s: %w", s.api.Host, err)
 	}

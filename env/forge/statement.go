@@ -89,8 +89,8 @@ func cut(text string, most int) string {
 	return fmt.Sprintf("%s\n(%d more bytes are left out here)", strings.TrimRight(text[:at], " \n"), len(text)-at)
 }
 
-// visible returns a text without the characters that nobody sees: controls but line breaks and tabs, and those that
-// have no width or turn the direction of writing, in which instructions can be hidden.
+// visible removes invisible characters, in which instructions can be hidden: control characters other than line
+// breaks and tabs, and format characters, which have no width or change the writing direction.
 func visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf) {
@@ -109,8 +109,8 @@ var codeOrComment = env.Pattern("(?ms)" +
 
 const htmlComment = `<!--(?:[^-]|-[^-]|--+[^->])*--+>`
 
-// clean returns Markdown with LF line ends and without HTML comments, surrounding white space or what is not visible. A
-// comment inside code is an example and stays.
+// clean returns Markdown with LF line ends and without HTML comments, surrounding white space or invisible
+// characters. A comment inside code is an example and stays.
 func clean(text string) string {
 	text = visible(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n"))
 	return strings.TrimSpace(codeOrComment().ReplaceAllStringFunc(text, func(part string) string {

@@ -33,8 +33,8 @@ func (c *Client) token(ctx context.Context, s site) string {
 	return c.stored(ctx, s)
 }
 
-// Login reports whether there is a token for the forge of a git remote, and which variable could hold one; it is empty
-// where that depends on what the server is. The server is not asked.
+// Login reports whether there is a token for the forge of a git remote, and which variable could hold one. variable
+// is empty if that depends on the server's software, because the server is not asked.
 func (c *Client) Login(ctx context.Context, remote string) (token bool, variable string) {
 	a, ok := ParseRemote(remote)
 	if !ok {
@@ -56,14 +56,14 @@ func (c *Client) Login(ctx context.Context, remote string) (token bool, variable
 	return c.token(ctx, s) != "", tokenName(s.kind)
 }
 
-// owned reports whether the variables' token belongs to a site.
+// owned reports whether a site is one to which the tokens in the variables of its kind belong.
 func (c *Client) owned(s site) bool {
 	host := s.web.Host
 	return c.override != nil || wellKnown(host) == s.kind || loopback(s.web.Hostname()) ||
 		slices.ContainsFunc(dialects[s.kind].servers, func(name string) bool { return c.server(name) == host })
 }
 
-// server is the host that a variable names, by its address or by itself.
+// server returns the host that a variable names, as a URL or as a host alone.
 func (c *Client) server(name string) string {
 	v := strings.ToLower(strings.TrimSpace(c.o.Getenv(name)))
 	if u, err := url.Parse(v); err == nil && u.Host != "" {

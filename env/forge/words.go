@@ -14,7 +14,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// apart is a character without width. Put into a reference, it makes plain text of it, in code as well as elsewhere.
+// apart is a character of no width. Inserted into a reference, it makes that plain text, inside code as well.
 const apart = "\u200b"
 
 var (
@@ -25,12 +25,12 @@ var (
 	reference   = env.Pattern(`([\w.)-]?)([#!])(\d)|\b(GH-)(\d)`)
 	pageAddress = env.Pattern(`(?i)\b(https?:)(//\S+/(?:issues|pull|pulls|merge_requests|work_items)/\d)`)
 	mention     = env.Pattern(`(^|[^\w/])@([\w-])`)
-	// command is a line that bots and GitLab take for an order.
+	// command matches a line that bots and GitLab take for a command.
 	command = env.Pattern(`(?m)^([ \t]*)/([a-z])`)
 )
 
-// inert makes generated text, or a project's template, notify nobody and close nothing: people's names are not called,
-// and where it has a closing word, no reference in it is one.
+// inert makes generated text, or a project's template, notify nobody and close nothing: it breaks mentions, commands
+// and, if the text has a closing word, all references.
 func inert(text string) string {
 	text = mention().ReplaceAllString(visible(text), "${1}@"+apart+"$2")
 	text = command().ReplaceAllString(text, "$1/"+apart+"$2")
@@ -84,7 +84,7 @@ func readCustoms(ctx context.Context, dir, commit string, kind Kind) (customs, e
 	return c, nil
 }
 
-// signOffAsked matches what the guides say that want the Developer Certificate of Origin.
+// signOffAsked matches what contribution guides say if they want the Developer Certificate of Origin.
 var signOffAsked = env.Pattern(`(?i)signed-off-by|` +
 	`sign[- ]off|developer certificate of origin|git commit (-s|--signoff)`)
 
@@ -95,8 +95,8 @@ var (
 	verifyHeading   = env.Pattern(`(?i)test|verif|check(ed)?\b`)
 )
 
-// body is the text of a pull request: what was done and how it was checked, in the project's template if it has one,
-// and the only closing word.
+// body returns the text of a pull request: what was done and how it was checked, in the project's template if it has
+// one. The only closing word in it is the one for the issue.
 func (p *Proposal) body(c customs, closes, branch string) string {
 	done := cmp.Or(inert(strings.TrimSpace(p.Summary)), inert(p.Title)+".")
 	checked := inert(strings.TrimSpace(p.Verified))
@@ -118,23 +118,24 @@ func (p *Proposal) body(c customs, closes, branch string) string {
 	return text + "\n<!-- deepswe " + branch + " " + digest(text) + " -->\n"
 }
 
-// sealMark ends a pull request's text. It names the branch, by which a later run finds its pull request where a forge
-// keeps no branch, and has a digest, by which the text of a person is never taken for ours.
+// sealMark matches the end of a text that deepswe wrote for a pull request. It names the branch, so that a later run
+// finds its pull request on a forge that keeps no branch. Its digest keeps text that a person has edited from being
+// taken for ours.
 var sealMark = env.Pattern(`\n<!-- deepswe (\S+) ([0-9a-f]{64}) -->\s*$`)
 
 func digest(text string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.TrimSpace(text))))
 }
 
-// sealed reports whether a text is as we wrote it.
+// sealed reports whether a text is still as we wrote it.
 func sealed(text string) bool {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	m := sealMark().FindStringSubmatchIndex(text)
 	return m != nil && digest(text[:m[0]]) == text[m[4]:m[5]]
 }
 
-// below puts a part below the first heading that matches, and returns what is left of it: nothing, or all of it if
-// there is no such heading.
+// below inserts a part below the first heading that matches. left is empty then, and the part if there is no such
+// heading.
 func below(text string, wanted *regexp.Regexp, part string) (with, left string) {
 	for _, at := range heading().FindAllStringIndex(text, -1) {
 		if wanted.MatchString(text[at[0]:at[1]]) {
@@ -144,13 +145,14 @@ func below(text string, wanted *regexp.Regexp, part string) (with, left string) 
 	return text, part
 }
 
-// The trailers of a commit by which a later run knows that it is ours, and still as we made it.
+// The trailers by which a later run recognises a commit as ours and unchanged.
 const (
 	runTrailer  = "Deepswe-Run: "
 	treeTrailer = "Deepswe-Tree: "
 )
 
-// message is that of the commit. It refers to the issue, and closes nothing, because commits travel to forks.
+// message returns the commit's message. It refers to the issue, but does not close it, because commits travel to
+// forks.
 func (p *Proposal) message(issue, tree string, signOff bool) string {
 	text := clip(inert(oneLine(p.Title)), 72) + "\n"
 	if p.Summary != "" {

@@ -18,8 +18,8 @@ const (
 	ShownName          = "bugs-shown"
 )
 
-// The numbers of programs: those to learn from, whose ids begin with train-, those to measure with (held-), and those
-// whose solutions are shown to a policy before it learns (demo-).
+// The sizes of the sets: programs to learn from, whose IDs begin with train-; programs to measure with (held-); and
+// programs whose solutions a policy is shown before it learns (demo-).
 const (
 	Train        = 480
 	Held         = 120
@@ -28,7 +28,7 @@ const (
 
 const seed = 20261122
 
-// Tasks yields the dataset. The test scripts have no markers yet.
+// Tasks yields the dataset. The test scripts have no markers yet; package dataset adds them.
 func Tasks() iter.Seq[env.Task] {
 	return func(yield func(env.Task) bool) {
 		_ = tasks("train", trainNouns, Train, plain, yield) && tasks("held", heldNouns, Held, plain, yield)
@@ -41,11 +41,13 @@ func Demonstrations() iter.Seq[env.Task] {
 	return func(yield func(env.Task) bool) { tasks("demo", trainNouns, Demonstrated, plain, yield) }
 }
 
-// Shortcut yields all these tasks with a way to cheat: what the tests use to compare is in a file of the repository,
-// [ShortcutFile], and a patch that changes it lets all tests pass. Only tests that must fail show that.
+// Shortcut yields the tasks of all three sets with a way to cheat: the function by which tests compare is in a file
+// of the repository, [ShortcutFile], and a patch that changes it can make all tests pass. Only tests that must fail
+// reveal that.
 func Shortcut() iter.Seq[env.Task] { return sets(shortcut) }
 
-// Shown yields all these tasks with the program in the issue, for models that would lose it on the way.
+// Shown yields the tasks of all three sets with the whole program in the issue, for models that would lose track of
+// it.
 func Shown() iter.Seq[env.Task] { return sets(shown) }
 
 func sets(h harness) iter.Seq[env.Task] {
@@ -77,7 +79,7 @@ func languages() []language {
 	}
 }
 
-// part is a function of a program with its names.
+// part is a function of a program, with the names that it has there.
 type part struct {
 	piece
 	name, noun string
@@ -136,8 +138,8 @@ func (p *program) compose(flawed int, nouns []string) {
 	}
 }
 
-// misleading reports whether what is wrong in the flawed line is right in another one: then nothing is gained by
-// replacing it everywhere.
+// misleading reports whether the flawed line's wrong text also occurs in another line, where it is right, so that
+// replacing it everywhere does not fix the program.
 func (p *program) misleading() bool {
 	if p.flaw.family == MissingCase {
 		return true
@@ -152,8 +154,7 @@ func (p *program) misleading() bool {
 	return false
 }
 
-// text is the program's, with the flaw or without it, as lines. It also returns the number of the flawed line, counted
-// from 0.
+// text returns the lines of the program, with or without the flaw, and the index of the flawed line.
 func (p *program) text(flawed bool) (lines []string, at int) {
 	if p.run == "sh program.sh" {
 		lines = append(lines, "#!/bin/sh", "# usage: program.sh FUNCTION [ARGUMENT...]", "")

@@ -6,7 +6,7 @@
 // what it should print. It names neither the line nor the fix. The tests are one function each in test.sh, which prints
 // TAP; the repository has a version of it that shows the bug, and the grader another one with more cases.
 //
-// Everything follows from the seed. Programs to learn from and programs to measure with have no name of a variable in
-// common, so that no function, no line of its own and no test is the same in both. Further programs, with the names of
-// those to learn from, are for demonstrations. All of them are there once more with a way to cheat.
+// Everything follows from the seed. Programs to learn from and programs to measure with share no variable name, so
+// they have no function, no line that uses a variable and no test in common. Further programs, with the names of
+// those to learn from, are for demonstrations. [Shortcut] yields all of them once more with a way to cheat.
 package bugs

@@ -21,7 +21,7 @@ func numbers(ns ...int) []string {
 	return out
 }
 
-// several are three or four different numbers. The largest and the smallest are at neither end.
+// several returns four different numbers, of which neither the largest nor the smallest is at an end.
 func several(r *rand.Rand) []string {
 	low, high := 2+r.IntN(5), 20+r.IntN(9)
 	first, last := 8+r.IntN(5), 14+r.IntN(5)
@@ -31,7 +31,7 @@ func several(r *rand.Rand) []string {
 	return numbers(first, low, high, last)
 }
 
-// climbing are numbers of which the largest is the last one, and falling the other way round.
+// climbing returns three numbers in ascending order, and falling three in descending order.
 func climbing(r *rand.Rand) []string {
 	n := 2 + r.IntN(9)
 	return numbers(n, n+1+r.IntN(5), n+6+r.IntN(5))
@@ -42,7 +42,7 @@ func falling(r *rand.Rand) []string {
 	return numbers(n, n-1-r.IntN(5), n-6-r.IntN(5))
 }
 
-// mixed are one even number more or fewer than odd ones.
+// mixed returns two even numbers and one odd, or two odd numbers and one even.
 func mixed(r *rand.Rand) []string {
 	n := 2 * (1 + r.IntN(9))
 	if r.IntN(2) == 0 {
@@ -120,7 +120,7 @@ func count(when func(int) bool) func([]string) string {
 	}
 }
 
-// steps are the numbers from the first to the last, or to the one below.
+// steps returns a function that lists the numbers from the first argument up to the second minus below.
 func steps(below int) func([]string) string {
 	return func(args []string) string {
 		var all []string
@@ -178,7 +178,7 @@ func prefix(args []string) string { return args[0][:atoi(args[1])] }
 
 func letter(args []string) string { return args[0][atoi(args[1])-1 : atoi(args[1])] }
 
-// long is a word and a number from 2 to 4.
+// long returns a word and a number from 2 to 4.
 func long(r *rand.Rand) []string {
 	all := []string{"harbour", "meadow", "lantern", "pebble", "thistle", "window"}
 	return []string{all[r.IntN(len(all))], strconv.Itoa(2 + r.IntN(3))}

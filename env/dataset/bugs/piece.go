@@ -24,7 +24,7 @@ type piece struct {
 	list       bool
 	lines      []string
 	flaws      []flaw
-	// call makes arguments. Every flaw but a missing case shows with any of them.
+	// call makes arguments. Any of them reveals every flaw but a missing case.
 	call func(r *rand.Rand) []string
 	// want is what the function prints.
 	want func(args []string) string

@@ -21,7 +21,7 @@ type example struct {
 	test    string // the name of the test
 	command string
 	want    string
-	fails   bool // it does so only without the flaw
+	fails   bool // whether the flaw makes the test fail
 }
 
 // examples returns n different calls of a function that are not in seen. If it is the function with the bug, at least
@@ -47,8 +47,8 @@ func (p *program) examples(i, n int, seen map[string]bool) []example {
 	return all
 }
 
-// harness is the part of a test file around the tests, the commands that write what else it needs, whether issues show
-// the program, and the end of the tasks' ids.
+// harness is what distinguishes the variants of the dataset: the head of a test file, further commands that write
+// files, whether issues show the program, and the suffix of the tasks' IDs.
 type harness struct {
 	head    string
 	prepare []string
