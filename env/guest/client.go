@@ -114,7 +114,7 @@ func (c *Client) fail(cause error) {
 }
 
 func (c *Client) lost(operation string) error {
-	<-c.ended // another goroutine may have been first and not closed it yet
+	<-c.ended // another goroutine may have set the failure, but not closed it yet
 	return fmt.Errorf("%s: %w", operation, c.failure)
 }
 

@@ -40,7 +40,7 @@ type listener struct {
 	work sync.WaitGroup
 }
 
-// Accept implements net.Listener. It is not called twice at once.
+// Accept implements net.Listener. It must not be called concurrently.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case l.open <- struct{}{}:
@@ -120,7 +120,7 @@ func (c *Client) relay(ctx context.Context, port int, conn net.Conn, arrived fun
 	defer waiting.Wait()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	waiting.Go(func() { // a read of conn that nobody answers any more has to end
+	waiting.Go(func() { // when the call ends, a blocked read of conn must end too
 		_ = c.await(ctx, p)
 		conn.Close()
 	})
@@ -140,7 +140,7 @@ func (c *Client) relay(ctx context.Context, port int, conn net.Conn, arrived fun
 	return p.err
 }
 
-// sendReads sends what conn has to say as soon as it says it, until conn or the call ends.
+// sendReads sends what it reads from conn without delay, until conn or the call ends.
 func (c *Client) sendReads(ctx context.Context, id uint32, p *pending, conn net.Conn) error {
 	for {
 		buf := make([]byte, chunk/2)

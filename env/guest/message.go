@@ -285,8 +285,8 @@ func Broken(err error) bool {
 	}, func(known error) bool { return errors.Is(err, known) })
 }
 
-// misused reports whether an error of a machine that works shows that a file or a name is not made for a call, such as
-// a running program for writing. Commands can cause that.
+// misused reports whether an error, on a machine that works, shows that a call does not suit a file or a name, such
+// as writing to a running program. Commands can cause that.
 func misused(err error) bool {
 	number, ok := errors.AsType[syscall.Errno](err)
 	return ok && !number.Is(fs.ErrNotExist) && !number.Is(fs.ErrExist) && !number.Is(fs.ErrPermission)

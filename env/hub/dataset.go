@@ -40,7 +40,7 @@ type Dataset struct {
 	Lacks string `yaml:"lacks"`
 }
 
-// Datasets returns all that are known by name.
+// Datasets returns all datasets that are known by name.
 func Datasets() ([]Dataset, error) {
 	var all []Dataset
 	d := yaml.NewDecoder(bytes.NewReader(datasets))
@@ -73,10 +73,10 @@ type Kept struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Bring makes a directory hold the dataset's files, and returns where they are from. Files that are there are checked:
-// by the digests of the directory's first complete state, which is recorded in it, and by those that are known. What
-// is missing is fetched from the hub, at the recorded revision, or else the dataset's own. Without a hub, files that
-// were brought by hand are recorded as they are.
+// Bring makes a directory hold the dataset's files, and returns where they are from. It checks files that are there
+// by their known digests, and by those that were recorded in the directory when it was first complete. It fetches
+// missing ones from the hub, at the recorded revision or else the dataset's own. Without a hub, it records files that
+// were brought by hand as they are.
 func (d Dataset) Bring(ctx context.Context, c *Client, hub, dir string) (s Source, err error) {
 	if hub = strings.TrimRight(hub, "/"); hub != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -114,7 +114,7 @@ func (d Dataset) Bring(ctx context.Context, c *Client, hub, dir string) (s Sourc
 	return s, disk.WriteJSON(filepath.Join(dir, lockName), s)
 }
 
-// keep verifies a file, which it fetches if it is missing and a hub is named, and completes what is known of it.
+// keep verifies a file, after fetching it if it is missing and a hub is named, and sets its digest and size.
 func (d Dataset) keep(ctx context.Context, c *Client, hub, dir, revision string, f *Kept) error {
 	if !filepath.IsLocal(f.Path) {
 		return fmt.Errorf("%q is not a path below a directory", f.Path)

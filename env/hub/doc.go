@@ -1,6 +1,6 @@
-// Package hub fetches published files: the datasets of a hub that speaks the Hugging Face API, by name and at a pinned
-// revision, and single files by address and digest. It also pushes a model's folder to such a hub. No hub is known to
-// it: the caller names one.
+// Package hub fetches published files: the datasets of a hub that speaks the Hugging Face API, by name and at a
+// pinned revision, and single files by address and digest. It also pushes a model's folder to such a hub. It has no
+// default hub: the caller names one.
 package hub
 
 import (

@@ -25,8 +25,8 @@ var ErrDigest = errors.New("its content is not what it should be")
 type Client struct {
 	// Token authorizes requests, but not where they are redirected to another host.
 	Token string
-	// Progress is called as a file arrives, with its path and its size in bytes, or 0 if that is not known; nil calls
-	// nothing.
+	// Progress is called as a file arrives, with the path of its .part file and, in bytes, what is there and the size of
+	// the whole, or 0 if that is not known; nil calls nothing.
 	Progress func(path string, have, size int64)
 }
 
@@ -38,8 +38,8 @@ type File struct {
 	Size   int64
 }
 
-// Verify checks the content of a file on this machine, and returns its digest. Another content than the one that is
-// known is an error that wraps [ErrDigest].
+// Verify checks the content of a file on this machine, and returns its digest. If the content does not match the
+// known digest, the error wraps [ErrDigest].
 func (f File) Verify(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -58,8 +58,8 @@ func (f File) Verify(path string) (string, error) {
 }
 
 // Fetch writes a file to path unless it is there already, and returns its SHA-256 digest in hex. The file appears
-// whole and verified, or not at all; what had arrived when a transfer broke off stays in path.part, and the next one
-// goes on there. A file of other content at path is an error that wraps [ErrDigest].
+// whole and verified, or not at all. What had arrived when a transfer broke off stays in path.part, and if the digest
+// is known, the next call continues there. If path has other content, the error wraps [ErrDigest].
 func (c *Client) Fetch(ctx context.Context, f File, path string) (string, error) {
 	if sum, err := f.Verify(path); !errors.Is(err, fs.ErrNotExist) {
 		return sum, err
@@ -136,7 +136,7 @@ func (c *Client) complete(ctx context.Context, f File, part string) (err error) 
 	}
 }
 
-// get returns a successful answer: all, or what follows the first bytes.
+// get returns a successful response: the whole content, or what follows the first have bytes.
 func (c *Client) get(ctx context.Context, address string, have int64) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {

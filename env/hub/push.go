@@ -32,8 +32,8 @@ const (
 	lfsKind  = "application/vnd.git-lfs+json"
 )
 
-// Pushed is what came of a push: how many files are new in the repository, the bytes that the hub's storage lacked of
-// them, and the commit, which is empty if the repository had everything.
+// Pushed is the result of a push: the number of files that are new in the repository, how many of their bytes the
+// hub's storage lacked, and the commit, which is empty if the repository had everything.
 type Pushed struct {
 	Files  int
 	Bytes  int64
@@ -47,16 +47,16 @@ type push struct {
 	done           Pushed
 }
 
-// upload is a file of the folder, and what git or, for a large file, LFS calls its content.
+// upload is a file of the folder, with the digest by which git or, for a large file, LFS knows its content.
 type upload struct {
 	path, oid string
 	size      int64
 	large     bool
 }
 
-// Push makes the newest commit of a model's repository have the files of a folder, and leaves others that it has. A
-// repository that does not exist is created, and is private. Large files go to the hub's storage first: what is there,
-// even from a push that broke off, is not sent again. Hidden files stay here.
+// Push commits the files of a folder to a model's repository, and leaves the repository's other files as they are. If
+// the repository does not exist, it is created as a private one. Large files go to the hub's storage first: what is
+// there, even from a push that broke off, is not sent again. Hidden files are not pushed.
 func (c *Client) Push(ctx context.Context, hub, repo, dir, message string) (Pushed, error) {
 	p := push{Client: c, hub: hub, repo: repo, dir: dir}
 	files, err := p.list()
@@ -114,7 +114,7 @@ func (p *push) list() (files []map[string]any, err error) {
 	return files, err
 }
 
-// ask asks how the hub takes files, and returns those that the repository does not have as they are.
+// ask asks how the hub takes each file, and returns those that the repository lacks or has with other content.
 func (p *push) ask(ctx context.Context, files []map[string]any) (news []upload, err error) {
 	type taken struct {
 		Path, UploadMode, OID string
@@ -222,7 +222,7 @@ func (p *push) send(ctx context.Context, f upload, to action) error {
 	return p.post(ctx, to.Href, lfsKind, map[string]any{"oid": f.oid, "parts": parts}, nil)
 }
 
-// put sends a part of a file, and returns the storage's tag for it. The address is the right to write there.
+// put sends a part of a file, and returns the storage's tag for it. Whoever knows the address may write there.
 func (p *push) put(ctx context.Context, f upload, address string, at, size int64) (tag string, err error) {
 	file, err := os.Open(p.local(f.path))
 	if err != nil {
@@ -344,7 +344,7 @@ func (p *push) answer(request *http.Request, reply any) (http.Header, error) {
 	return answer.Header, err
 }
 
-// try does something again after failures that may pass, half a minute in all.
+// try calls do again after failures that may be temporary, with pauses of half a minute in all.
 func try(ctx context.Context, do func(context.Context) error) error {
 	for n := 0; ; n++ {
 		err := do(ctx)

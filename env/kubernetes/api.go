@@ -48,8 +48,8 @@ type server struct {
 
 	mu        sync.Mutex
 	permitted map[string]bool // the rights of requests that it has allowed
-	// refusedSince is since when it refuses credentials that it accepted before; zero if it does not. noted is set once
-	// that was said.
+	// refusedSince is when it began to refuse credentials that it had accepted; zero if it accepts them. noted is set
+	// once the user was told.
 	refusedSince time.Time
 	noted        bool
 }
@@ -78,7 +78,7 @@ func (r request) right() string {
 
 // call sends a request, and repeats it while the server is unreachable or asks to retry later.
 func (s *server) call(ctx context.Context, r request) error {
-	const tries = 4 // of a brief request that is refused, each with what the credentials' file has by then
+	const tries = 4 // of a brief request that is refused, each with the latest credentials
 	began, refusals := time.Now(), 0
 	for try := 1; ; try++ {
 		wait, err := s.callOnce(ctx, r)

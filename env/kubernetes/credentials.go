@@ -64,7 +64,7 @@ func (r *renewed) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// fresh returns the transport. A file that is just being rewritten cannot be read: the credentials so far stay.
+// fresh returns the transport. If the credentials cannot be read, as while a file is rewritten, the old ones stay.
 func (r *renewed) fresh() http.RoundTripper {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -84,8 +84,8 @@ func (r *renewed) CloseIdleConnections() {
 	utilnet.CloseIdleConnectionsFor(r.current)
 }
 
-// How long to wait for new credentials after the server has begun to refuse those that it accepted before, and after
-// what time to say so. A server that has just started knows no roles for a few seconds.
+// credentialWait is how long to wait for new credentials after the server has begun to refuse those that it accepted
+// before; credentialNote is when to tell the user. A server that has just started knows no roles for a few seconds.
 const (
 	credentialWait = 10 * time.Minute
 	credentialNote = 15 * time.Second

@@ -154,7 +154,7 @@ func (c *cluster) diagnoseQuota(ctx context.Context) env.Finding {
 // raiseQuota is the advice where a quota is too small, in doctor and in a start's error.
 const raiseQuota = "raise the ResourceQuota"
 
-// ofPods reports whether pods use up a quota's resource.
+// ofPods reports whether a quota's resource is one that pods use up.
 func ofPods(resource string) bool {
 	resource = strings.TrimPrefix(strings.TrimPrefix(resource, "requests."), "limits.")
 	return slices.Contains([]string{"pods", "count/pods", "cpu", "memory", "ephemeral-storage"}, resource)

@@ -40,7 +40,7 @@ func (g *guests) find() (program.Program, error) {
 	return g.binary, err
 }
 
-// pack returns the program, and compressed.
+// pack returns the program and its compressed content.
 func (g *guests) pack() (binary program.Program, packed []byte, err error) {
 	if binary, err = g.find(); err != nil {
 		return binary, nil, err

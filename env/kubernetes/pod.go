@@ -181,7 +181,7 @@ func (c *cluster) sandboxContainer(l launch) container {
 	return sandbox
 }
 
-// filled returns the volumes for what is copied in as a user who cannot make its folder.
+// filled returns the mounts of volumes for what is copied in by a user who cannot create the folders.
 func filled(l launch) (all []mount) {
 	if l.mode.level == levelRestricted && l.spec.CopyIn != "" {
 		all = append(all, mount{Name: "repository", MountPath: l.spec.Dir})

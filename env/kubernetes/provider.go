@@ -145,7 +145,7 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	})
 }
 
-// Load returns how many of our pods a cluster has, where those that are being started may count twice.
+// Load returns how many of our pods a cluster has. Those that are being started may count twice.
 func (c *cluster) Load(_ env.Spec, coming int) float64 {
 	c.watch.mu.Lock()
 	defer c.watch.mu.Unlock()

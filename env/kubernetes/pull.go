@@ -11,10 +11,10 @@ import (
 // pulls remembers which images a cluster's nodes have pulled for this provider.
 type pulls struct {
 	images sync.Map
-	failed sync.Map // images of which it was said that they cannot be pulled yet
+	failed sync.Map // images whose failed pull was reported
 }
 
-// complain reports whether it was not yet said that an image cannot be pulled.
+// complain reports whether an image's failed pull is still to be reported, and marks it as reported.
 func (p *pulls) complain(image string) bool {
 	_, said := p.failed.LoadOrStore(image, true)
 	return !said

@@ -11,8 +11,9 @@ import (
 	"deepswe/env"
 )
 
-// rank is who goes first where a cluster has no room for all. An agent's work waits for its grading and for a pod with
-// its original files, but no work waits for an agent's sandbox, and nobody for one that is started ahead of time.
+// rank is the order of starts in a cluster that has no room for all. Finished work waits for its grading and for a
+// pod with its original files; no work waits for an agent's sandbox yet, and nobody for one that is started ahead of
+// time.
 type rank int
 
 const (
@@ -109,8 +110,9 @@ func (t *turn) end() {
 	}
 }
 
-// How long a start may wait for room: roomWait if no sandbox of ours runs that may end, and turnWait since the last one
-// has ended if some do. roomQuiet is how long it waits before the user is told.
+// How long a start may wait for room, counted from its first failure or, if that is later, from when the last pod of
+// ours that had a node was gone: turnWait while pods of ours are on nodes, and roomWait otherwise. roomQuiet is how
+// long it waits before the user is told.
 const (
 	roomWait  = 10 * time.Minute
 	turnWait  = 2 * time.Hour

@@ -237,8 +237,8 @@ func (i *impediments) watch(p *pod, c *cluster) error {
 	return nil
 }
 
-// waiting returns an error if the reason for which a container waits is final. A pull that the registry has refused
-// is; one that did not reach it is after pullWait.
+// waiting returns an error if a container waits for a reason that is final. A pull that the registry refuses is final
+// at once, and one that does not reach the registry after pullWait.
 func (i *impediments) waiting(c *cluster, p *pod, container, reason, message string) error {
 	e := &PodError{Pod: p.Metadata.Name, Reason: reason, kind: env.ErrInfrastructure}
 	image := p.imageOf(container)

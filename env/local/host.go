@@ -50,7 +50,7 @@ func (h *Host) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return repo.StartAt(ctx, s, func(s env.Spec) (env.Sandbox, error) { return h.start(ctx, s, "") })
 }
 
-// start keeps what commands write, where keep is a directory.
+// start starts a sandbox. What commands write is kept in the directory keep, unless that is empty.
 func (h *Host) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox, error) {
 	if len(s.Shown) > 0 {
 		return nil, fmt.Errorf("start a host sandbox that shows %s: %w: use --env bwrap", s.Shown[0].Path, env.ErrUnsupported)
@@ -98,8 +98,8 @@ func (h *Host) start(ctx context.Context, s env.Spec, keep string) (env.Sandbox,
 	})
 }
 
-// userCaches puts overlays over the user's caches, so that what commands write there stays theirs, and links to them
-// into their home, which is laid out as well where a set-up has to do with it.
+// userCaches puts overlays over the user's caches, so that commands do not change the originals, and links in the
+// commands' home to these overlays. During and after a set-up, that home is an overlay as well.
 func (h *Host) userCaches(l *layout, repository, home string) error {
 	links := home
 	if l.whole() {

@@ -79,8 +79,8 @@ func install(
 	return done, nil
 }
 
-// giveTo makes all that is below dir the property of another directory's owner, through which sandboxes show it as
-// their own user's.
+// giveTo makes another directory's owner the owner of everything below dir, because sandboxes show that owner's files
+// as the command user's.
 func giveTo(dir, owner string) error {
 	var stat syscall.Stat_t
 	if err := syscall.Stat(owner, &stat); err != nil {

@@ -15,8 +15,8 @@ import (
 // longestChain is the maximum number of symbolic links between a name in PATH and its program, as in the kernel.
 const longestChain = 40
 
-// linked returns what the programs need that are only symbolic links in PATH, as those of poetry, pipx and uv: what
-// they lead to, and the links in between.
+// linked returns what is needed by programs that are only symbolic links in PATH, such as those of poetry, pipx and
+// uv: what the links lead to, and the links in between.
 func (t *toolchain) linked() []string {
 	var all []string
 	for _, dir := range t.path {
@@ -33,7 +33,7 @@ func (t *toolchain) linked() []string {
 	return all
 }
 
-// needs returns what a program in PATH needs that is a symbolic link.
+// needs returns what is needed by a program that is a symbolic link in PATH.
 func (t *toolchain) needs(link string) []string {
 	hops, real := follow(link)
 	info, err := os.Stat(real)
@@ -87,7 +87,7 @@ func (t *toolchain) confidential(path string) bool {
 }
 
 // installation returns what a program was installed with: a virtual environment, packages of Node, an interpreter, a
-// version manager. Of any other place below the home, which may be a project of the user's, it is the file alone.
+// version manager. Anywhere else below the home, which may be one of the user's projects, it returns the file alone.
 func (t *toolchain) installation(program string) string {
 	if before, _, found := strings.Cut(program, "/node_modules/"); found {
 		return before + "/node_modules"

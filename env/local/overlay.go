@@ -88,8 +88,8 @@ type layout struct {
 	*overlays
 	*tree // its owner is the command user, if that is another user
 	dir   string
-	// keep is the directory in which the layers of a set-up are kept, over is that of an earlier one: each layer by its
-	// name. They are empty in a sandbox that has nothing to do with a set-up.
+	// keep is the directory that keeps the layers of this set-up, and over that of an earlier one; a layer is found
+	// there by its name. Both are empty in a sandbox without a set-up.
 	keep, over string
 
 	stage guest.Stage
@@ -97,8 +97,8 @@ type layout struct {
 	count int
 }
 
-// cover adds an overlay over directories of the host, the uppermost first, to be seen at another path or the same. What
-// an earlier set-up has kept of the overlay of this name is above them. What is hidden is relative to the last one.
+// cover adds an overlay over directories of the host, the uppermost first, to be mounted at to. The layer of this
+// name that an earlier set-up has kept, if any, is above them. hidden are paths relative to the last directory.
 func (l *layout) cover(name string, from []string, to string, hidden []string) error {
 	l.count++
 	place := filepath.Join(l.dir, fmt.Sprintf("layer%d", l.count))
@@ -149,7 +149,7 @@ func (l *layout) cover(name string, from []string, to string, hidden []string) e
 // workSuffix is the suffix of the work directories of overlays, which are next to the layers that a set-up keeps.
 const workSuffix = ".work"
 
-// upper is the directory that takes what is written to the overlay of the name.
+// upper returns the directory that takes what is written to the overlay of that name.
 func (l *layout) upper(name string) string {
 	if l.keep != "" {
 		return filepath.Join(l.keep, name)

@@ -60,7 +60,7 @@ func (sc *scratch) repo(s env.Spec) string {
 	return filepath.Join(sc.dir, "repo", filepath.Base(inside(s)))
 }
 
-// inside returns the repository's path in a sandbox that can choose it.
+// inside returns the repository's path in a sandbox if the provider can choose it.
 func inside(s env.Spec) string {
 	if s.Checkout != nil {
 		return filepath.Clean(s.Checkout.Root)

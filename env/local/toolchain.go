@@ -139,8 +139,8 @@ func (t *toolchain) environment(network bool) []string {
 	return all
 }
 
-// managers lists the directories of version managers, below the home, which contain only programs and whose shims may
-// use any of them.
+// managers lists the directories of version managers, below the home. They contain only programs, and the shims in
+// them may start any of these.
 func managers() []string {
 	return []string{
 		".pyenv", ".rbenv", ".nodenv", ".asdf", ".nvm", ".fnm", ".volta", ".rustup", ".sdkman", ".bun", ".deno", ".goenv",

@@ -67,12 +67,12 @@ const (
 	often        = 20 * time.Millisecond
 )
 
-// timeShare bounds how much of the time something takes: at most a fifth in the long run. The first three times may
-// come one after the other: a slow count that finds little must not let commands write unseen for several times as
+// timeShare limits how much of the time an activity takes: at most a fifth in the long run. The first three runs may
+// follow each other at once: a slow count that finds little must not let commands write unseen for several times as
 // long.
 type timeShare struct {
 	last time.Duration
-	even time.Time // when it will have taken its share of the time
+	even time.Time // when the activity will have taken just its share of the time
 }
 
 const (
@@ -80,12 +80,12 @@ const (
 	ahead     = 2
 )
 
-// affords reports whether it may be done once more.
+// affords reports whether the activity may run once more.
 func (s *timeShare) affords(now time.Time) bool {
 	return !now.Before(s.even.Add(-ahead * costShare * s.last))
 }
 
-// charge records that it was done.
+// charge records a run of the activity.
 func (s *timeShare) charge(began time.Time, took time.Duration) {
 	if s.even.Before(began) {
 		s.even = began

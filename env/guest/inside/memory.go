@@ -44,14 +44,14 @@ func (s stamp) same(as stamp) bool {
 	return s == as
 }
 
-// memories keeps what one call has found for later ones.
+// memories keeps what one call has found, for later calls.
 type memories struct {
 	mu   sync.Mutex
 	last *memory
 }
 
-// recall returns what is known of the files below root; nil if nothing is, or if again is set and it is not from the
-// host.
+// recall returns what is known of the files below root; nil if nothing is. If again is set, only what the host has
+// told counts.
 func (m *memories) recall(root string, again bool) *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -70,11 +70,11 @@ func (m *memories) keep(found *memory) {
 	m.last = found
 }
 
-// memory is the versions of the files below root, which is not changed any more once it is kept.
+// memory holds the versions of the files below root. It does not change any more once it is kept.
 type memory struct {
 	root  string
 	files map[string]remembered
-	told  bool // by the host, and not read
+	told  bool // told by the host rather than read
 }
 
 type remembered struct {

@@ -25,7 +25,7 @@ type ports struct {
 	relays sync.WaitGroup
 }
 
-// close ends the listeners, and waits for what ends with the calls.
+// close closes the listeners, and waits for the relays, which end with their calls.
 func (p *ports) close() {
 	p.mu.Lock()
 	for _, l := range p.open {
@@ -84,7 +84,7 @@ func (p *ports) relay(c *guest.Call, conn *net.TCPConn) error {
 		if err != nil {
 			conn.Close()
 		}
-		_ = conn.SetReadDeadline(time.Now().Add(lingering)) // fails where it is closed, which ends reads as well
+		_ = conn.SetReadDeadline(time.Now().Add(lingering)) // fails if conn is closed, which ends reads as well
 	})
 	if err := c.SendNow([]byte{1}); err != nil {
 		return err

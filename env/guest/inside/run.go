@@ -74,7 +74,7 @@ func (p *processes) command(c *guest.Call, r guest.RunCall) (guest.Message, erro
 	_, _ = j.stderr.Write([]byte(note))
 	status := p.await(c, j, r.Command, began, &result)
 	if p.leaving.Load() {
-		<-c.Context().Done() // it was not the command's own end
+		<-c.Context().Done() // the command was killed: it has no result of its own
 		return nil, guest.ErrClosed
 	}
 	if result.Background = p.settle(j); r.EndAll {

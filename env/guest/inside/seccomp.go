@@ -25,8 +25,8 @@ const (
 //     reaches the hypervisor even from a namespace without network;
 //   - reserving disk space: a single call could take the whole disk before the watch sees it. C libraries write zeros
 //     instead;
-//   - seeing and choosing what the kernel keeps of files in memory. Sandboxes of one image share that, so that a patch
-//     could note there in one of them what its tests expect in another;
+//   - observing and changing which pages of files are in memory. Sandboxes of one image share these, so that a patch
+//     could leave a message there in one sandbox about what its tests expect in another;
 //   - if commands run as the guest's user, what would let them end the guest although it is PID 1: changing its
 //     resource limits, and forging memory-fault signals, which the Go runtime has to believe.
 //
@@ -130,7 +130,7 @@ func limitReservations() []instruction {
 		instruction{code: bpfEqual, yes: 1, number: zeroRange}, pass(), deny(syscall.ENOTTY))...)
 }
 
-// hideCache denies what shows whether a file's pages are in memory, and does nothing where a program asks to drop them.
+// hideCache denies calls that reveal whether a file's pages are in memory, and ignores requests to drop them.
 func hideCache() []instruction {
 	const nowait, dontNeed, cold, pageOut = 8, 4, 20, 21 // RWF_NOWAIT, POSIX_FADV_DONTNEED, MADV_COLD, MADV_PAGEOUT
 	return slices.Concat(

@@ -216,7 +216,7 @@ func newParallelism(most int) *parallelism {
 	return &parallelism{most: most}
 }
 
-// widen raises it until narrow has been called as many times.
+// widen raises the number of processors until narrow has been called as many times.
 func (p *parallelism) widen() { p.change(1) }
 
 func (p *parallelism) narrow() { p.change(-1) }

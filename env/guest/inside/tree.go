@@ -16,8 +16,8 @@ import (
 	"deepswe/env/guest"
 )
 
-// mostRead is how many bytes a tree reads of files that it does not know. A sparse file takes no space, and as long to
-// read as any other.
+// mostRead is how many bytes a tree reads of files that it does not know. A sparse file takes no space, but takes as
+// long to read as any other.
 const mostRead = 16 << 30
 
 // tree sends every file below root, sorted by path. Several threads hash the files.
@@ -88,7 +88,7 @@ func (s *server) tree(c *guest.Call, root string, o guest.TreeOptions) (guest.Me
 	return nil, nil
 }
 
-// treeEntry is a file of a tree, and what would change if its content did.
+// treeEntry is a file of a tree, with a stamp that changes whenever its content does.
 type treeEntry struct {
 	guest.FileInfo
 	stamp stamp
@@ -126,7 +126,7 @@ func treeBroken(path string, broken error, add func(string, fs.FileInfo) error) 
 	switch {
 	case errors.Is(broken, fs.ErrNotExist), errors.Is(err, fs.ErrNotExist):
 		return nil
-	case err != nil, guest.Broken(broken): // in the latter case, nobody hides what is in the directory
+	case err != nil, guest.Broken(broken): // the latter is the machine's failure, not an attempt to hide something
 		return broken
 	}
 	return add(path, info)

@@ -1,5 +1,5 @@
-// Package hubtest is a hub that takes models, as far as the API of Hugging Face is asked by huggingface_hub 2.4.0
-// without hf_xet. It refuses what the hub refuses.
+// Package hubtest is a hub that takes models. It has the part of the Hugging Face API that huggingface_hub 2.4.0 uses
+// without hf_xet, and refuses what the real hub refuses.
 package hubtest
 
 import (
@@ -19,21 +19,21 @@ import (
 	"testing"
 )
 
-// Token is the one that may write.
+// Token is the only token that may write.
 const Token = "hf_secret"
 
 // Hub is a hub with one repository, and a storage beside it.
 type Hub struct {
-	// URL is the hub's, and Storage that of where large files go.
+	// URL is the address of the hub, and Storage that of the storage for large files.
 	URL, Storage string
 	// Part is the size of the parts of larger files; 0 takes all as a whole.
 	Part int
-	// Fail, if not nil, is asked before an answer: a status that is not 0 is answered instead.
+	// Fail, if not nil, is called before each answer; a status other than 0 replaces the answer.
 	Fail func(r *http.Request) int
 
 	mu sync.Mutex
-	// Repo is the repository's name once it is there, Private whether only its owner sees it, Files what it has, and
-	// Commits counts.
+	// Repo is the repository's name once it exists, Private whether only its owner sees it, Files its content by path,
+	// and Commits the number of its commits.
 	Repo    string
 	Private bool
 	Files   map[string]string
