@@ -4,7 +4,7 @@ import "context"
 
 // Setup says what is installed for the sandboxes of a repository.
 type Setup struct {
-	// Commands are run in order, in the repository's directory, as the user of commands.
+	// Commands are run in order, in the repository's directory, as the command user.
 	Commands []string
 	// Env are variables of the commands, each as KEY=VALUE.
 	Env []string
@@ -33,13 +33,13 @@ type Installed struct {
 	// Dir is the Setup's directory, Image an image of the provider. Only one of them is set, depending on the provider.
 	Dir   string `json:"dir,omitempty"`
 	Image string `json:"image,omitempty"`
-	// Added are the paths below the repository's root that were not there before, directories as a whole.
+	// Added are the paths below the repository's root that are new. A new directory counts as one path.
 	Added []string `json:"added,omitempty"`
 	// Restored are the repository's own files that the set-up changed or removed, which later sandboxes do not see.
 	Restored []string `json:"restored,omitempty"`
 	// Replaced are paths of Setup.Aside that the set-up has replaced, if the provider needs to know them.
 	Replaced []string `json:"replaced,omitempty"`
-	// Reused is set where an earlier set-up has left it.
+	// Reused is set if the result is that of an earlier set-up.
 	Reused bool `json:"-"`
 }
 

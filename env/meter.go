@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Meter is a provider that measures how long the sandboxes of another one take to start. What a cluster makes wait,
-// for room, for a quota or for an image, is part of that.
+// Meter is a provider that measures how long the sandboxes of another one take to start, including the time that they
+// wait for room, a quota or an image.
 type Meter struct {
 	Provider
 
 	mu       sync.Mutex
-	starting map[*time.Time]bool // when each start began that is under way
+	starting map[*time.Time]bool // when each start under way began
 	started  int
 	failed   int
 	sum, max time.Duration
@@ -41,8 +41,8 @@ func (m *Meter) Start(ctx context.Context, s Spec) (Sandbox, error) {
 	return sandbox, nil
 }
 
-// Gauges returns metrics of the starts since its last call, of which a longest one that is under way counts for the
-// maximum, and how many are under way.
+// Gauges returns metrics of the starts since its last call, and how many are under way. The longest of these counts
+// for the maximum.
 func (m *Meter) Gauges() map[string]float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Pattern returns a regular expression that is compiled when it is first asked for. Every sandbox starts this program
-// once more as its guest, which needs none: to compile them all at the start took as long as all else that Go does
-// then.
+// Pattern returns a function that compiles a regular expression on its first call. Every sandbox starts this program
+// once more as its guest, which needs none of them: compiling all at the start took as long as everything else that
+// Go does then.
 func Pattern(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

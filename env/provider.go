@@ -147,7 +147,8 @@ var ErrNoSpace = guest.ErrNoSpace
 var ErrExhausted = errors.New("the sandbox's limits are exhausted")
 
 // IsInfrastructure reports whether err means that the sandbox is broken or that ctx has ended, rather than that a
-// file is not as expected. An error that commands in an intact sandbox are not known to cause is a broken sandbox's.
+// file is not as expected. An error that commands in an intact sandbox are not known to cause counts as a broken
+// one's.
 func IsInfrastructure(ctx context.Context, err error) bool {
 	if err == nil {
 		return false

@@ -132,7 +132,7 @@ type Spec struct {
 	// Dockerfile is a folder with a Dockerfile; the image is built from it if Image is empty. It is built by Start
 	// or Prefetch, once for each content of the folder, and the folder is read only once.
 	Dockerfile string
-	// Recipe adds to Dockerfile. User is whom commands run as: the image's own when empty.
+	// Recipe adds to Dockerfile. User is the user that commands run as; empty means the image's own.
 	Recipe Recipe
 	User   string
 	// Dir is the repository's absolute path inside the sandbox; /testbed if empty and the provider can choose.

@@ -103,8 +103,8 @@ func Depends(name string) bool {
 		path.Base(name) == NodeModules
 }
 
-// NodeScratch returns the names of the directories in NodeModules into which tools write. Vite does not start where it
-// cannot write what it makes of its settings, nor does AVA without its cache.
+// NodeScratch returns the names of the directories in NodeModules into which tools write. Vite does not start if it
+// cannot write its compiled settings, nor does AVA without its cache.
 func NodeScratch() []string { return []string{".vite-temp", ".vite", ".cache"} }
 
 // Caches is the directory below a project that holds the caches of its package managers.

@@ -111,8 +111,9 @@ func trimSpace(s string) string {
 	return strings.TrimFunc(s, func(r rune) bool { return 0x1c <= r && r <= 0x1f || strings.TrimSpace(string(r)) == "" })
 }
 
-// Script returns a test script around a command, with the markers and the exit code by which its output is read. before
-// are command lines that run ahead of the tests and cannot be told from them by what they print.
+// Script returns a test script around a command, with the markers and the exit code by which its output is read.
+// before are command lines that run ahead of the start marker, because their output could be mistaken for that of
+// tests.
 func Script(before []string, command string) string {
 	lines := append([]string{}, before...)
 	return evalScript(strings.Join(append(lines, ": '"+startMarker+"'", command, ": '"+endMarker+"'"), "\n"))

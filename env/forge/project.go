@@ -44,7 +44,7 @@ func (p Project) pushes() bool {
 	return p.Permissions.Push || p.Permissions.Project.pushes() || p.Permissions.Group.pushes()
 }
 
-// owner is the first part of the path.
+// owner returns the first element of the path.
 func (p Project) owner() string {
 	owner, _, _ := strings.Cut(p.Path, "/")
 	return owner

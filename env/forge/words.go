@@ -88,7 +88,7 @@ func readCustoms(ctx context.Context, dir, commit string, kind Kind) (customs, e
 var signOffAsked = env.Pattern(`(?i)signed-off-by|` +
 	`sign[- ]off|developer certificate of origin|git commit (-s|--signoff)`)
 
-// heading matches the headings of a template; the other two pick those that a part of our text goes under.
+// heading matches the headings of a template; the other two select those below which a part of our text goes.
 var (
 	heading         = env.Pattern(`(?m)^#{1,6} .*$|^\*\*[^*\n]+\*\*:?[ \t]*$`)
 	describeHeading = env.Pattern(`(?i)descri|summary|what|change|overview|proposal|motivation|purpose`)

@@ -69,7 +69,7 @@ type request struct {
 	brief bool
 }
 
-// right is the permission that a request needs, as a key.
+// right returns a key for the permission that a request needs: its method and the resource.
 func (r request) right() string {
 	_, resource, _ := strings.Cut(r.path, "/namespaces/")
 	parts := strings.SplitN(resource, "/", 3)

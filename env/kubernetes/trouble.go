@@ -76,7 +76,7 @@ func ended(p *pod) error {
 	return nil
 }
 
-// deleted is the error of a pod that is gone.
+// deleted returns the error for a pod that is gone.
 func deleted(pod string) *PodError {
 	return &PodError{Pod: pod, Reason: "Deleted", Text: "it was deleted by somebody else", kind: env.ErrInfrastructure}
 }
@@ -274,7 +274,7 @@ func (i *impediments) waiting(c *cluster, p *pod, container, reason, message str
 	return e
 }
 
-// refusedPull reports whether a registry has answered that the image cannot be had.
+// refusedPull reports whether a registry has answered that it does not have the image, or does not allow the pull.
 func refusedPull(message string) bool {
 	if strings.Contains(message, "no such host") { // "lookup …: no such host", where other text may say "not found"
 		return false

@@ -274,7 +274,7 @@ func set(file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// oomFile is the file in which the kernel counts out-of-memory kills; empty without a memory controller.
+// oomFile returns the file in which the kernel counts out-of-memory kills; empty without a memory controller.
 func (g *group) oomFile() string {
 	if g == nil {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"deepswe/env/repo"
 )
 
-// Bugs makes candidates where the history has too few. Each is a commit that fixes a bug, in a repository beside the
-// history. Its parent has the bug, and no history that could tell what the code was.
+// Bugs makes candidates if the history has too few. Each is a commit that fixes a bug, in a repository beside the
+// original. Its parent has the bug, and no history that could show what the code was.
 type Bugs struct {
 	// Repository is where the history is, Dir the path of the repository with the bugs.
 	Repository, Dir string
@@ -25,18 +25,18 @@ func (b Bugs) Open(ctx context.Context) error {
 	return nil
 }
 
-// Kinds of bugs, which the label synthetic of their tasks says.
+// Kinds of bugs, which are the values of the label synthetic of their tasks.
 const (
 	// Reverting takes a commit's change back from today's HEAD.
 	Reverting = "revert"
 	// Mutating makes a commit's change wrong in a line.
 	Mutating = "mutate"
-	// Writing lets a model make it wrong.
+	// Writing lets a model make a commit's change wrong.
 	Writing = "model"
 )
 
-// Revert returns the candidate whose bug is what a commit has changed, in today's code. ok is false if later changes
-// keep it from being taken back.
+// Revert returns a candidate whose bug is a commit's change, taken back in today's code. ok is false if later changes
+// prevent that.
 func (b Bugs) Revert(ctx context.Context, c Candidate) (made Candidate, ok bool, err error) {
 	names := paths(c.Changes, append(slices.Clone(fixKinds), Test, Data)...)
 	back, err := difference(ctx, b.Dir, c.Hash, c.Base, names)
@@ -54,8 +54,8 @@ func (b Bugs) Revert(ctx context.Context, c Candidate) (made Candidate, ok bool,
 	return b.add(ctx, c, Reverting, before, after, c.Message)
 }
 
-// Break returns the candidate whose bug is a wrong version of sources that a commit has changed. text says what the
-// change was to do. ok is false if there is nothing to fix.
+// Break returns a candidate whose bug is a wrong version of sources that a commit has changed. text says what the
+// change was meant to do. ok is false if there is nothing to fix.
 func (b Bugs) Break(ctx context.Context, c Candidate, kind string, wrong map[string][]byte, text string) (
 	made Candidate, ok bool, err error,
 ) {
@@ -74,7 +74,7 @@ func (b Bugs) Break(ctx context.Context, c Candidate, kind string, wrong map[str
 		"This has been changed lately, and does not work in all cases:\n\n"+clean(text, c.secrets()))
 }
 
-// fits is the result where a patch was not applied.
+// fits returns the results of a patch that was not applied: a conflict is not an error.
 func fits(err error) (Candidate, bool, error) {
 	if errors.Is(err, repo.ErrConflict) {
 		err = nil
@@ -108,7 +108,7 @@ func (b Bugs) add(ctx context.Context, c Candidate, kind, before, after, message
 	return made, true, nil
 }
 
-// Solved returns the sources that a commit changes, as they are then, by path.
+// Solved returns the sources that a commit changes, as they are after it, by path.
 func (b Builder) Solved(ctx context.Context, c Candidate) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, ch := range c.Changes {

@@ -171,7 +171,7 @@ func (c Commit) unfit(b Bounds, undone map[string]bool) Reason {
 // fixKinds are the files that the reference solution consists of.
 var fixKinds = []Kind{Source, Environment, Generated, Other}
 
-// candidate reads the patch. seen are the fingerprints of those before.
+// candidate reads the commit's patch. seen are the fingerprints of earlier candidates.
 func (c Commit) candidate(
 	ctx context.Context, dir string, b Bounds, seen map[string]bool,
 ) (_ Candidate, _ Reason, err error) {
@@ -219,11 +219,11 @@ func difference(ctx context.Context, dir, from, to string, names []string, optio
 	return patch, nil
 }
 
-// lastComma is one that formatters write after the last of several lines in brackets.
+// lastComma matches the comma that formatters write after the last of several lines in brackets.
 var lastComma = env.Pattern(`,\s*\n\s*([)\]}])`)
 
-// onlyLayout reports whether a patch that has the whole of its files leaves each of them the same text, but for white
-// space and commas before a bracket on the next line.
+// onlyLayout reports whether a patch with whole files as its context changes nothing in them but white space and
+// commas before a bracket on the next line.
 func onlyLayout(patch string) bool {
 	for _, file := range strings.Split("\n"+patch, "\ndiff --git ") {
 		_, hunk, _ := strings.Cut(file, "\n@@ ")
@@ -251,7 +251,7 @@ func bare(text string) string {
 	return strings.Join(strings.Fields(lastComma().ReplaceAllString(text, "$1")), "")
 }
 
-// fingerprint is the same for patches that change the same lines, wherever they are.
+// fingerprint returns the same hash for patches that change the same lines, wherever they are.
 func fingerprint(patch string) string {
 	h := sha256.New()
 	for line := range strings.Lines(patch) {
@@ -309,8 +309,8 @@ func (c Candidate) labels() map[string]string {
 	return labels
 }
 
-// NewLines returns the lines that a candidate adds to sources, without the space around them, of those that are not
-// shorter than that and stand nowhere in its base commit.
+// NewLines returns the lines that a candidate adds to sources, without the space around them, if they have at least
+// shortest bytes and occur nowhere in its base commit.
 func (b Builder) NewLines(ctx context.Context, c Candidate, shortest int) ([]string, error) {
 	var lines []string
 	for line := range added(c.Sources) {

@@ -14,8 +14,8 @@ var (
 	hunk = env.Pattern(`^@@ [-+\d, ]+ @@ ?(.*)`)
 )
 
-// ChangedTests returns the names of the functions of tests in which the commit changes lines, as far as its diff shows
-// them. They are tests of what it does, even where those of the base commit have the same names.
+// ChangedTests returns the names of the test functions in which the commit changes lines, as far as its diff shows
+// them. They test what the commit does, even if the base commit has tests of the same names.
 func (c Candidate) ChangedTests() []string {
 	var all []string
 	name, indent := "", 0

@@ -38,11 +38,11 @@ type Builder struct {
 // the commit's message.
 type Draft struct {
 	Task env.Task
-	// BaseScript runs those of the tests that are there before the commit; empty if there are none.
+	// BaseScript runs those of the tests that exist before the commit; empty if there are none.
 	BaseScript string
 	// Changed are the functions of tests that the commit changes.
 	Changed []string
-	// Names are those that package managers have for the packages whose sources the commit changes.
+	// Names are what package managers call the packages whose sources the commit changes.
 	Names []string
 }
 
@@ -119,8 +119,8 @@ type runner struct {
 	// sign is a part of its command line, which is replaced by instead.
 	sign, instead string
 	parser        string
-	// report prints what the runner has written to a file; empty if it prints all there is. Its tests then end with the
-	// runner's status.
+	// report prints what the runner has written to a file; empty if the runner prints everything. The command line still
+	// ends with the runner's status.
 	report string
 }
 

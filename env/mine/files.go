@@ -13,7 +13,7 @@ import (
 // Kind is what a file of a repository is for, judging by its path.
 type Kind string
 
-// The kinds. Only sources are what a fix consists of, and only tests are run.
+// The kinds. A fix has to change sources, and only tests are run.
 const (
 	Source      Kind = "source"
 	Test        Kind = "test"

@@ -24,22 +24,23 @@ type Installation struct {
 
 // SetUp says how to install what the tests of candidates need.
 type SetUp struct {
-	// Before are command lines to run ahead of Commands, After those to run then: they keep what was installed.
+	// Before are command lines to run ahead of Commands, and After those to run afterwards, which keep what was
+	// installed.
 	Before, Commands, After []string
 	// Variables are those of the commands and, later, of the tasks.
 	Variables []string
-	// Spec describes the sandbox, but for the directory that keeps what is installed, which it shows as [Kept].
+	// Spec describes the sandbox, except that it still has to show the directory for what is installed as [Kept].
 	Spec env.Spec
 }
 
-// Kept is the path in the sandbox of a set-up of the directory that keeps what it installs.
+// Kept is the path, in the sandbox of a set-up, of the directory that keeps what is installed.
 const Kept = "/kept"
 
 // testbed is the path of the repository in sandboxes.
 const testbed = "/testbed"
 
-// SetUp returns how to install what a candidate's tests need; there are no commands where that is not known. What is
-// kept has no copy of the project itself, which could be a later one.
+// SetUp returns how to install what a candidate's tests need, without commands if that is not known. What is kept has
+// no copy of the project itself, which could be a later one.
 func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	scratch, err := disk.MakeScratch("", "mine")
 	if err != nil {
@@ -79,8 +80,8 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 }
 
 // shows links the installed dependencies of a commit into its directory dir, and returns their names: those that were
-// installed for it or, without these, the repository's. So its tests are looked for as they will run. An environment of
-// Python that is active is found without that.
+// installed for it or, without these, the repository's. So the tests are detected as they will run. An active
+// environment of Python is found anyway.
 func (b Builder) shows(dir, language, installed string) (names []string, err error) {
 	root := cmp.Or(installed, b.Packages, b.Repository)
 	all := env.Dependencies()

@@ -40,8 +40,7 @@ func added(patch string) iter.Seq[string] {
 	}
 }
 
-// shortestLine is the length of a line of the change from which on it gives something away. Shorter ones are braces and
-// words.
+// shortestLine is the fewest bytes of a changed line that give something away. Shorter lines are braces and words.
 const shortestLine = 8
 
 // The bounds of a text that was written to be a statement, in words.

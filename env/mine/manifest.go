@@ -12,8 +12,8 @@ import (
 	"deepswe/env"
 )
 
-// installs returns the part of a manifest that decides what is installed. What it leaves out tells people and other
-// tools about the project, which read it in the files of the commit itself. In doubt, it keeps what it reads.
+// installs returns the part of a manifest that decides what is installed. What it leaves out describes the project to
+// people and other tools, which read it in the commit's own files. In doubt, it keeps what it reads.
 func installs(name string, data []byte) []byte {
 	switch base := path.Base(name); {
 	case base == "package.json" || base == "composer.json":
@@ -31,7 +31,7 @@ func installs(name string, data []byte) []byte {
 }
 
 var (
-	// version matches the line of a manifest that says which version of itself a project is.
+	// version matches the line of a manifest that states the project's own version.
 	version = env.Pattern(`(?m)^\s*"?(__)?version(__)?"?\s*[:=].*$`)
 	// about matches what a manifest tells about the project, with the lines that go on with it.
 	about = env.Pattern(`(?m)^(?:authors?|author[-_]email|maintainers?|maintainer[-_]email|description|long_description|` +
@@ -41,9 +41,9 @@ var (
 		`metadata\[.*\])\s*=.*$`)
 	// section matches the head of a table of TOML, or of a section of setup.cfg.
 	section = env.Pattern(`(?m)^\[+([^\]\n]+)\]`)
-	// ofProject matches the names of those about the project itself.
+	// ofProject matches the names of sections about the project itself.
 	ofProject = env.Pattern(`^(?:|project|package|workspace\.package|metadata|tool\.poetry)$`)
-	// tool matches the names of those that are only for programs that check, measure, format or publish the code.
+	// tool matches the names of sections only for programs that check, measure, format or publish the code.
 	tool = env.Pattern(`^(?:tool[.:])?(?:black|ruff|isort|flake8|mypy|pylint|pyright|pycodestyle|pydocstyle|pep8|yapf|` +
 		`bandit|codespell|docformatter|interrogate|vulture|typos|pytest|coverage|towncrier|commitizen|semantic_release|` +
 		`bumpversion|bumpver|cibuildwheel|tox|check-manifest)(?:[.:_-].*)?$|` +
@@ -71,8 +71,7 @@ func installsSections(data []byte) []byte {
 	return kept
 }
 
-// untold are the fields of package.json and composer.json that no package manager goes by when it installs what the
-// project depends on.
+// untold returns the fields of package.json and composer.json that do not affect which dependencies are installed.
 func untold() []string {
 	return strings.Fields(`version description keywords author authors contributors maintainers license licenses homepage
 		bugs repository funding support readme main module exports imports types typings files browser unpkg jsdelivr
@@ -112,7 +111,7 @@ func installsJSON(data []byte, npm bool) []byte {
 	return kept
 }
 
-// started are the command lines that an installation starts.
+// started returns the command lines that an installation starts.
 func started(scripts map[string]string) (lines []string) {
 	for name, line := range scripts {
 		if lifecycle().MatchString(name) {
@@ -122,7 +121,7 @@ func started(scripts map[string]string) (lines []string) {
 	return lines
 }
 
-// untoldMaven are the elements of a project in a pom.xml that tell about it.
+// untoldMaven returns the elements of a project in a pom.xml that only describe it.
 func untoldMaven() []string {
 	return strings.Fields(`version name description url inceptionYear licenses developers contributors organization scm
 		mailingLists issueManagement ciManagement distributionManagement`)
@@ -154,7 +153,7 @@ func installsXML(data []byte) []byte {
 		if token != nil && err == nil {
 			err = to.EncodeToken(token)
 		}
-		if err != nil { // it is not for us to say what it installs
+		if err != nil { // not valid XML: all of it may matter
 			return data
 		}
 	}

@@ -66,7 +66,8 @@ func (b Builder) mend(
 	return build, nil
 }
 
-// mendPython takes out options of pytest that may not be had, and writes the version that a build would write.
+// mendPython overrides a project's pytest options that may not be available, and writes the version that a build
+// would write.
 func mendPython(dir string, t *env.Task) (mended []string) {
 	for _, name := range []string{"pyproject.toml", "setup.cfg", "setup.py", "pytest.ini", "tox.ini"} {
 		data, _ := os.ReadFile(filepath.Join(dir, name)) // what is missing has no options
@@ -91,8 +92,8 @@ func mendPython(dir string, t *env.Task) (mended []string) {
 var oldJava = env.Pattern(`(?i)<((?:(?:maven|project|build|version)\.)*` +
 	`(?:(?:compiler?|javac?|jdk|src|source|target|release|test)[.-]?)+(?:version|level)?)>\s*(?:1\.)?[1-7]\s*</`)
 
-// mendJava asks for a newer Java. A change of a pom.xml applies only to one that is as it was, so there the tests ask
-// for it afterwards.
+// mendJava makes a project ask for a newer Java. A solution that changes a pom.xml only applies to the original file,
+// so in that case the tests make the change after it.
 func mendJava(dir string, t *env.Task) (build, mended []string) {
 	line := newerJava(dir)
 	if line == "" {
@@ -107,8 +108,8 @@ func mendJava(dir string, t *env.Task) (build, mended []string) {
 	return build, []string{"java"}
 }
 
-// newerJava returns a command line that lets a project of Maven have Java 8 in place of an older one; empty where it
-// asks for none.
+// newerJava returns a command line that makes a Maven project use Java 8 in place of an older one; empty if it asks
+// for none.
 func newerJava(dir string) string {
 	var names []string
 	for _, pattern := range []string{"pom.xml", "*/pom.xml", "*/*/pom.xml"} {

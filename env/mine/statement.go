@@ -123,7 +123,7 @@ func clean(text string, secrets []string) string {
 type Issues map[string]string
 
 // ReadIssues reads a list of objects with number, title and body from a JSON file, as the command-line programs of
-// forges print it. The empty name is of no file.
+// forges print it. An empty name means that there is no file.
 func ReadIssues(file string) (Issues, error) {
 	if file == "" {
 		return nil, nil
@@ -169,14 +169,14 @@ func (c Candidate) Interface() (signatures []string) {
 	return signatures
 }
 
-// definition is one that only the change has.
+// definition is a definition that only the change has.
 type definition struct {
 	name, signature string
 	// known is set if the same name was defined before, called if lines that the commit adds to tests have the name.
 	known, called bool
 }
 
-// defines returns what the change defines, and the lines around it do not define in the same way.
+// defines returns the definitions that the change adds and that its removed and context lines do not have as well.
 func (c Candidate) defines() (all []definition) {
 	before, called := map[string]bool{}, map[string]bool{}
 	for line := range added(c.Tests) {
@@ -211,7 +211,7 @@ func defined(line string) (name, signature string) {
 	return "", ""
 }
 
-// python and rust match definitions in which a colon ends the head, and in which an apostrophe is no quote.
+// python matches definitions in which a colon ends the head, rust those in which an apostrophe is not a quote.
 var python, rust = env.Pattern(`^\s*(?:(?:async )?def|class) `), env.Pattern(`\bfn `)
 
 // head returns the beginning of a definition's line: up to a brace, the colon of Python, an arrow, or else the first

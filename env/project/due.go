@@ -18,10 +18,10 @@ type Step struct {
 	Command string
 	Lock    string
 	Missing string
-	// Local is set where what is missing can be nowhere but in the repository.
+	// Local is set if what is missing can only be in the repository.
 	Local bool
-	// Check fails where something is missing, by the word of the tool itself, and changes nothing. Empty if there is no
-	// such command.
+	// Check is a command of the tool itself that fails if something is missing, and changes nothing; empty if there is
+	// none.
 	Check string
 	// Doubt is set where what is missing may not be needed, and no tool can be asked.
 	Doubt bool

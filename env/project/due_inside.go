@@ -19,8 +19,8 @@ func DueInside(ctx context.Context, dir string, sb env.Sandbox) ([]Step, error) 
 	return due, err
 }
 
-// Ask leaves out the steps that are not due by the word of the tools in a sandbox of the project. Those that no tool
-// can be asked about stay.
+// Ask leaves out the steps that are not due according to the tools in a sandbox of the project. Steps without a Check
+// stay.
 func Ask(ctx context.Context, due []Step, sb env.Sandbox) ([]Step, error) {
 	due = slices.Clone(due)
 	for i, s := range slices.Backward(due) {

@@ -14,11 +14,11 @@ import (
 // a tool's own cache, which a variable moves below the directory of all caches.
 type needs struct{ language, manifest, command, variable string }
 
-// cached are the tools that keep what they install in caches of their own.
+// cached returns the tools that keep what they install in caches of their own.
 func cached() []needs {
 	return []needs{
 		{"go", "go.mod", "go mod download", "GOMODCACHE=%s/go"},
-		{"go", "go.mod", "", "GOTOOLCHAIN=auto"}, // the one that it asks for is in that cache
+		{"go", "go.mod", "", "GOTOOLCHAIN=auto"}, // the toolchain that go.mod names is in that cache
 		{"rust", "Cargo.toml", "cargo fetch", "CARGO_HOME=%s/cargo"},
 		{"ruby", "Gemfile", "bundle install", "BUNDLE_PATH=%s/gems"},
 		// Checks of licences and style would read the caches, too, which are below the project.
@@ -28,9 +28,9 @@ func cached() []needs {
 	}
 }
 
-// Install returns the commands that install what the tests of the project in the directory need, where nothing is
-// installed yet, and the variables with which tools find it then, in caches below [env.Caches] of the directory at. Of
-// a project in several languages, it is what one of them needs.
+// Install returns the commands that install what the tests of the project in the directory need if nothing is
+// installed yet, and the variables by which tools then find it, in caches below [env.Caches] of the directory at. It
+// covers only the given language of a project in several.
 func Install(dir, at, language string, m Machine) (commands, variables []string) {
 	t := tree(dir)
 	var step Step

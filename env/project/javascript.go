@@ -37,7 +37,7 @@ func javaScript(t tree, m Machine) (Step, bool) {
 	return t.unlocked(m, missing)
 }
 
-// unlocked is the step for a project that keeps no lock file, as many libraries do.
+// unlocked returns the step for a project without a lock file, as many libraries are.
 func (t tree) unlocked(m Machine, missing string) (Step, bool) {
 	var manifest struct {
 		Dependencies    map[string]any `json:"dependencies"`
@@ -58,8 +58,8 @@ func (t tree) unlocked(m Machine, missing string) (Step, bool) {
 	return Step{Command: t.manager(m, program) + " " + arguments, Lock: "package.json", Missing: missing, Local: true}, ok
 }
 
-// manager is how a package manager is called. Where the machine does not have it, that is the project's own copy, or
-// Node's launcher of package managers, or npm.
+// manager returns the command that starts a package manager. If the machine does not have it, that is the project's
+// own copy, Node's launcher of package managers, or npm.
 func (t tree) manager(m Machine, program string) string {
 	own := yarnPath().FindSubmatch(t.read(".yarnrc.yml"))
 	switch {

@@ -83,8 +83,8 @@ func (t tree) javaScriptRunner() (runner, options string) {
 	return "", ""
 }
 
-// loading returns the options of the command on a line that calls the runner there that load something, with a space
-// after each. What is called before the runner may have short options of another meaning.
+// loading returns the options that load something of the command whose runner begins at an offset of a line, each
+// followed by a space. Before the runner, only long options count: short ones may have another meaning there.
 func loading(line string, runner int) (options string) {
 	commands := commandEnd().Split(line[:runner], -1)
 	for _, option := range loads().FindAllString(commands[len(commands)-1], -1) {
@@ -102,15 +102,15 @@ func loading(line string, runner int) (options string) {
 // that each of them is a test.
 const Programs = `do echo "# Subtest: $t"; if node `
 
-// programs is the command line that starts each file by itself. Tests for Tap are such programs, and print the tests
-// that are in them, in every version of it.
+// programs returns the command line that starts each file by itself. Tests for Tap are such programs, and print the
+// tests that are in them, whatever its version.
 func programs(words, options string) string {
 	return `(status=0; for t in ` + words + `; ` + Programs + options + `"$t"; then echo "ok - $t"; ` +
 		`else echo "not ok - $t"; status=1; fi; done; exit $status)`
 }
 
-// mocha is the name of Mocha's program. Mocha 1 starts another one, which prints nothing where Node no longer knows the
-// option that shares its output.
+// mocha returns the name of Mocha's program. The usual one of Mocha 1 starts _mocha, but its output is lost if Node
+// no longer knows the option customFds that shares it.
 func (t tree) mocha() string {
 	if bytes.Contains(t.read("node_modules/mocha/bin/mocha"), []byte("customFds")) {
 		return "_mocha"

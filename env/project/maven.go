@@ -78,8 +78,8 @@ func (m Machine) maven(t tree) string {
 // property matches what stands for a property's value.
 var property = env.Pattern(`\$\{([^}]+)\}`)
 
-// missingArtifact is the first artifact that a build certainly needs and that is not in Maven's repository; empty if
-// there is none. Those whose version another file decides are not looked for.
+// missingArtifact returns the first artifact that a build certainly needs and that is not in Maven's repository;
+// empty if there is none. It does not look for those whose version another file decides.
 func (t tree) missingArtifact(repository string) string {
 	var p pom
 	if xml.Unmarshal(t.read("pom.xml"), &p) != nil {

@@ -8,9 +8,9 @@ import (
 	"deepswe/env"
 )
 
-// pip is the command that installs a package of Python that has neither a lock file nor requirements: itself, so that
-// its files stay those of the directory, with the extras for its tests. With them go the extras for what it can do,
-// without which tests are skipped; they are left out where they cannot be installed.
+// pip returns the command that installs a Python package that has neither a lock file nor requirements: in editable
+// mode, with the extras for its tests. The extras for its features, without which tests are skipped, are installed if
+// possible.
 func (t tree) pip() string {
 	if !t.has("setup.py") && !t.has("pyproject.toml") && !t.has("setup.cfg") {
 		return ""
@@ -68,10 +68,10 @@ var (
 		`profil(e|ing)|pre-commit|tools|all|full|complete|gpu|cuda\d*)$`)
 )
 
-// mostFeatures is the number of extras from which on a project depends on too much to install all of it.
+// mostFeatures is the largest number of extras that are installed; a project with more depends on too much.
 const mostFeatures = 4
 
-// features returns the names of the extras for what a package can do, if they are few.
+// features returns the names of the extras for what a package can do, or none if there are more than mostFeatures.
 func (t tree) features() (names []string) {
 	for _, manifest := range []string{"pyproject.toml", "setup.cfg"} {
 		text := string(t.read(manifest))

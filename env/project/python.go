@@ -31,8 +31,8 @@ func python(t tree, m Machine) (Step, bool) {
 	return requirements(t, m)
 }
 
-// bring returns the beginning of a command line that installs a program, in an environment of its own, where the
-// machine may not have it.
+// bring returns the beginning of a command line that installs a program, in an environment of its own, if the machine
+// may not have it.
 func (m Machine) bring(program string) string {
 	if m.Path != nil && !m.lacks(program) {
 		return ""
@@ -80,10 +80,10 @@ func requirements(t tree, m Machine) (Step, bool) {
 	return Step{Command: command, Lock: files[0], Missing: ".venv"}, true
 }
 
-// demanded matches a package that is demanded everywhere; those after a semicolon are for some machines only.
+// demanded matches a requirement without conditions; one with a semicolon applies to some machines only.
 var demanded = env.Pattern(`(?m)^[ \t]*([A-Za-z0-9][\w.-]*)[^;@\n]*$`)
 
-// hasAll reports whether the machine's Python has all packages that requirements demand, and there are any.
+// hasAll reports whether there are requirements without conditions, and the machine's Python has all their packages.
 func (m Machine) hasAll(requirements []byte) bool {
 	installed := map[string]bool{}
 	for _, dir := range m.SitePackages {
@@ -99,12 +99,12 @@ func (m Machine) hasAll(requirements []byte) bool {
 	})
 }
 
-// distribution is a package's name in the one form that directories of packages use.
+// distribution returns a package's name in the normalised form that directories of packages use.
 func distribution(name string) string {
 	return strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToLower(name))
 }
 
-// virtualEnv is the name of the virtual environment in the directory; empty if there is none.
+// virtualEnv returns the name of the virtual environment in the directory; empty if there is none.
 func (t tree) virtualEnv() string {
 	for _, name := range []string{".venv", "venv"} {
 		if t.has(name) {
@@ -119,8 +119,8 @@ func (t tree) virtualEnv() string {
 	return ""
 }
 
-// poetryEnv is the virtual environment that Poetry has made for the project outside of it; empty if there is none. Its
-// name ends with the beginning of a hash of the project's path, and with Python's version.
+// poetryEnv returns the virtual environment that Poetry has made for the project outside of it; empty if there is
+// none. Its name ends with the beginning of a hash of the project's path, and with Python's version.
 func (t tree) poetryEnv(m Machine) string {
 	dir, err := filepath.EvalSymlinks(string(t))
 	if err != nil || m.Home == "" || !t.has("poetry.lock") {

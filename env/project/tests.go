@@ -38,7 +38,7 @@ func TestCommand(dir string, m Machine, installed []string) string {
 // cmakeTests matches options with which a project of CMake leaves out its tests.
 var cmakeTests = env.Pattern(`(?i)\boption\s*\(\s*(\w*TEST\w*)`)
 
-// cmake is the command line that builds a project of CMake with its tests, outside of the directory, and runs them.
+// cmake returns the command line that builds a CMake project with its tests, outside of the directory, and runs them.
 func (t tree) cmake() string {
 	options := " -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5"
 	for _, m := range cmakeTests().FindAllSubmatch(t.read("CMakeLists.txt"), -1) {

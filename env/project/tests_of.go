@@ -220,7 +220,7 @@ func (t tree) phpTestsOf(files []string) string {
 	return strings.TrimSpace(runner + " --colors=never " + words)
 }
 
-// phpunitLoads is the option with which a PHPUnit that is not the project's own finds the project's classes.
+// phpunitLoads returns the option with which a PHPUnit other than the project's own finds the project's classes.
 func (t tree) phpunitLoads() string {
 	const loader = "vendor/autoload.php"
 	for _, name := range []string{"phpunit.xml", "phpunit.dist.xml", "phpunit.xml.dist"} {

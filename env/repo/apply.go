@@ -105,7 +105,8 @@ func refused(root string, err error) error {
 	return fmt.Errorf("apply patch: %w", err)
 }
 
-// exitedOne reports whether git exited with status 1, with which most of its commands say no rather than fail.
+// exitedOne reports whether git exited with status 1, which most of its commands use for "no" rather than for a
+// failure.
 func exitedOne(err error) bool {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	return ok && exit.ExitCode() == 1

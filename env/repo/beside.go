@@ -13,8 +13,8 @@ import (
 	"deepswe/env/disk"
 )
 
-// Beside makes dir a bare repository with the objects and the HEAD of another one, which is an absolute path, unless it
-// is one already. Commits can be made there that the other repository must not have.
+// Beside makes dir a bare repository, unless it is one, that borrows the objects of another one, given by its
+// absolute path, and has the same HEAD. Commits can be made there that the other repository must not have.
 func Beside(ctx context.Context, repository, dir string) error {
 	from, to := git{dir: repository}, git{dir: dir}
 	head, err := from.line(ctx, nil, "rev-parse", "--verify", "HEAD^{commit}")
@@ -52,7 +52,7 @@ func FirstTwo(ctx context.Context, dir, before, after string, at time.Time, mess
 	return g.line(ctx, strings.NewReader(message), "commit-tree", after, "-p", first)
 }
 
-// WithFiles returns a tree with other contents of some files that it has.
+// WithFiles returns a tree like the given one, but with other contents of some of its files.
 func WithFiles(ctx context.Context, dir, tree string, files map[string][]byte) (string, error) {
 	private, err := disk.MakeScratch("", "tree")
 	if err != nil {

@@ -54,8 +54,8 @@ type Change struct {
 	OldBlob, NewBlob string
 }
 
-// Changes returns the files that differ between two commits or trees, as git has them: no name can be read in another
-// way than git does.
+// Changes returns the files that differ between two commits or trees, with the names that git itself has: no quoting
+// makes them ambiguous.
 func Changes(ctx context.Context, dir, from, to string) ([]Change, error) {
 	out, err := git{dir: dir}.run(ctx, nil, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", from, to)
 	if err != nil {
@@ -79,7 +79,7 @@ func readChanges(raw []byte) ([]Change, error) {
 	return all, nil
 }
 
-// Blob returns the content of a file by the name that git gives it, or by commit:path.
+// Blob returns the content of a file by its object name, or by commit:path.
 func Blob(ctx context.Context, dir, id string) ([]byte, error) {
 	return git{dir: dir}.run(ctx, nil, "cat-file", "blob", id)
 }
@@ -87,8 +87,8 @@ func Blob(ctx context.Context, dir, id string) ([]byte, error) {
 // Logged is a commit of [Log].
 type Logged struct{ ID, Tree, Parent, Author, Message string }
 
-// Log returns the commits that lead from one commit to another, newest first, without the first one and what it
-// contains; of a merge, Parent is the first one.
+// Log returns the commits that the second commit contains and the first does not, newest first. The Parent of a merge
+// is its first parent.
 func Log(ctx context.Context, dir, from, to string) ([]Logged, error) {
 	out, err := git{dir: dir}.run(ctx, nil, "log", "-z", "--format=%H%n%T%n%P%n%an%n%B", from+".."+to)
 	if err != nil {

@@ -46,8 +46,8 @@ type loaded struct {
 // loadsAtOnce limits concurrent reads. Reading a file mostly waits for the round trip to the sandbox.
 const loadsAtOnce = 16
 
-// diff reads the changes, those of existing files first, and compares. It reads everything that it needs from the
-// sandbox before the first original: where room is lacking, the sandbox gives its place to the originals.
+// diff reads the changes, those of existing files first, and compares. It reads all that it needs from the sandbox
+// before the first original, because a sandbox may be closed to make room for its originals.
 func (d *differ) diff(ctx context.Context, changes []change) ([]byte, error) {
 	store, err := newStore(ctx, d.dir)
 	if err != nil {

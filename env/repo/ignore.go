@@ -30,8 +30,8 @@ func listUntracked() []string {
 	return args
 }
 
-// dropIgnored removes changes to untracked files that the repository's current .gitignore files ignore, as "git add
-// -A" does, and that the user ignores. It returns how many of them are new files.
+// dropIgnored removes changes to untracked files that the repository's current .gitignore files or the user's own
+// rules ignore, as "git add -A" does. It returns how many of them are new files.
 func (b *Base) dropIgnored(
 	ctx context.Context, sb Tree, dir string, entries []env.FileInfo, changes []change,
 ) ([]change, int, error) {

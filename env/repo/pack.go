@@ -19,9 +19,9 @@ import (
 	"deepswe/env"
 )
 
-// Pack writes the repository that a spec copies in as a tar stream below prefix, owned by uid and gid, without what
-// the image has of a set-up already. It returns the files that it wrote, with the versions of what it wrote, except for
-// those of the git directory.
+// Pack writes the repository that a spec copies in as a tar stream below prefix, owned by uid and gid, without what a
+// set-up has put into the image already. It returns the files that it wrote, with the versions of what was written,
+// except for those of the git directory.
 func Pack(ctx context.Context, tw *tar.Writer, s env.Spec, prefix string, uid, gid int) ([]env.KnownFile, error) {
 	p := packing{tw: tw, root: s.CopyIn, prefix: prefix, uid: uid, gid: gid, live: s.Git != "", copied: s.Copied,
 		hash: sha256.New(), buffer: make([]byte, 64<<10)}
@@ -146,7 +146,7 @@ func (p *packing) file(h *tar.Header, path, name string) error {
 		p.hash.Reset()
 		to = io.MultiWriter(p.tw, p.hash)
 	}
-	// Only with an io.Reader that is nothing else does CopyBuffer use the buffer.
+	// CopyBuffer uses the buffer only if the source is an io.Reader and nothing else.
 	n, err := io.CopyBuffer(to, struct{ io.Reader }{io.LimitReader(f, h.Size)}, p.buffer)
 	if err == nil && n < h.Size {
 		return fmt.Errorf("%s shrank from %d to %d bytes while it was copied", path, h.Size, n)

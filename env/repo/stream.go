@@ -25,7 +25,7 @@ func (s *Snapshot) stream(ctx context.Context, l *listing) error {
 	return s.keepHistory(ctx, stores, l.bytes)
 }
 
-// leaveOutUnreadable takes files that this process may not read off the listing.
+// leaveOutUnreadable removes from the listing the files that this process may not read.
 func (s *Snapshot) leaveOutUnreadable(l *listing) {
 	if os.Geteuid() == 0 {
 		return

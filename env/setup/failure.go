@@ -20,11 +20,11 @@ var telling = env.Patterns(
 	`(?m)^--- ERROR REPORT TEMPLATE -+\s+`+"```"+`\w*\s+(\S.*)$`,                                    // Bundler
 )
 
-// cannotBeHad is in npm's output where a repository, a package or a version of it is gone.
+// cannotBeHad matches npm's output if a repository, a package or a version of it is gone.
 const cannotBeHad = `(?m)^npm (?:error|ERR!) code (?:128|E404|ETARGET|ENOVERSIONS|EUNSUPPORTEDPROTOCOL)$`
 
-// remedies are what tools suggest where they have failed: what they say, the part of the command, and what to put in
-// its place. Without a part, it is added at the end.
+// remedies are what helps after a tool has failed: what the tool says, the part of the command to replace, and its
+// replacement. If there is no part, the replacement is appended.
 var remedies = []struct {
 	sign     func() *regexp.Regexp
 	old, new string

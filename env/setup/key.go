@@ -30,7 +30,7 @@ func Key(root, sandbox string, commands []string, machine bool) (string, error) 
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
-// named are the lock files and manifests, in addition to pip's requirements.
+// named returns the names of lock files and manifests, except for pip's requirements.
 func named() []string {
 	return []string{
 		"package.json", "package-lock.json", "npm-shrinkwrap.json", "pnpm-lock.yaml", "pnpm-workspace.yaml", "yarn.lock",

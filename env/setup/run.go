@@ -131,7 +131,8 @@ func proxied() []string {
 	for _, scheme := range []string{"http", "https"} {
 		java += fmt.Sprintf("-D%s.proxyHost=127.0.0.1 -D%s.proxyPort=%d ", scheme, scheme, port)
 	}
-	// Maven goes by Java's settings only when asked to: the first is its name since 3.9, the second that since 4.
+	// Maven uses Java's proxy settings only if asked to: since 3.9 by the first of these properties, since 4 by the
+	// second.
 	java += "-Daether.connector.http.useSystemProperties=true -Daether.transport.apache.useSystemProperties=true"
 	return append(variables, "NO_PROXY="+local, "no_proxy="+local, "JAVA_TOOL_OPTIONS="+java)
 }

@@ -53,7 +53,7 @@ func (f *Forge) Call(t testing.TB, user, method, path string, body any) map[stri
 	return got
 }
 
-// List reads a list.
+// List requests a list from the API as a user.
 func (f *Forge) List(t testing.TB, user, path string) []map[string]any {
 	t.Helper()
 	var got []map[string]any
@@ -61,8 +61,8 @@ func (f *Forge) List(t testing.TB, user, path string) []map[string]any {
 	return got
 }
 
-// Merge merges a pull request, given by its path in the API. Gitea refuses to as long as it looks for conflicts, which
-// it does anew after every change of the title.
+// Merge merges a pull request, given by its path in the API. Gitea looks for conflicts anew after every change of the
+// title, and refuses meanwhile, so Merge tries again.
 func (f *Forge) Merge(t testing.TB, user, pull string) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {

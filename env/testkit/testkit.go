@@ -167,7 +167,7 @@ func Build(program string) (string, error) {
 	return path, nil
 }
 
-// FreePort is a port of the loopback that nothing listens on at the moment.
+// FreePort returns a port of the loopback interface on which nothing listens at the moment.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -4,7 +4,7 @@ package wire
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// Each calls f with the fields of a message: with the bytes of one that has some, and the number of any other.
+// Each calls f with each field of a message: with value if the field holds bytes, and with number if it is a varint.
 func Each(message []byte, f func(field protowire.Number, value []byte, number uint64) error) error {
 	for len(message) > 0 {
 		field, kind, n := protowire.ConsumeTag(message)

@@ -188,7 +188,7 @@ func (p *program) text(flawed bool) (lines []string, at int) {
 	return append(lines, "}"), at
 }
 
-// command is the command line that calls a function.
+// command returns the command line that calls a function.
 func (p *program) command(f part, args []string) string {
 	line := p.run + " " + f.name
 	if f.list {

@@ -86,7 +86,7 @@ func product(args []string) string {
 	return strconv.Itoa(p)
 }
 
-// best is the number that comes before all others.
+// best returns a function that returns the number that comes before all others.
 func best(before func(a, b int) bool) func([]string) string {
 	return func(args []string) string {
 		if len(args) == 0 {

@@ -91,7 +91,7 @@ func (p *program) task(id string, h harness) env.Task {
 	return t
 }
 
-// statement is the text of the issue.
+// statement returns the text of the issue.
 func (p *program) statement(e example) string {
 	f := p.parts[p.at]
 	does := named([]string{f.does}, f.name, f.noun)[0]
@@ -104,7 +104,7 @@ func (p *program) statement(e example) string {
 
 func join(lines []string) string { return strings.Join(lines, "\n") + "\n" }
 
-// writing is the command line that writes a file.
+// writing returns the command line that writes a file.
 func writing(name, text string) string { return "cat >" + name + " <<'EOF'\n" + text + "EOF" }
 
 // ShortcutFile is the file with the comparison of the tests of [Shortcut].
@@ -145,7 +145,7 @@ done
 exit $status
 `
 
-// tests is the text of a test file.
+// tests returns the text of a test file.
 func (h harness) tests(all []example) string {
 	var b strings.Builder
 	b.WriteString(h.head)
@@ -156,7 +156,7 @@ func (h harness) tests(all []example) string {
 	return b.String()
 }
 
-// gold is the patch that takes the flaw away.
+// gold returns the patch that removes the flaw.
 func (p *program) gold() string {
 	const context = 3
 	before, at := p.text(true)

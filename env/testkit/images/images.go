@@ -55,7 +55,7 @@ func New(t testing.TB, files map[string]string) *Provider {
 	return p
 }
 
-// Open is New for a directory that is there, in a process without a test.
+// Open is New for an existing directory, in a process without a test.
 func Open(dir string) (*Provider, error) {
 	host, err := local.NewHost(local.Options{})
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return original{sb, p.Dir}, nil
 }
 
-// Starts is how many sandboxes were asked for.
+// Starts returns how many sandboxes were asked for.
 func (p *Provider) Starts() int { return int(p.starts.Load()) }
 
 // original is a sandbox whose originals are the files of the image.

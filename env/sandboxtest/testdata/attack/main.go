@@ -1,5 +1,5 @@
-// Command attack does from inside a sandbox what a shell has no words for, and prints "done" where it should not have
-// been able to.
+// Command attack tries, from inside a sandbox, what a shell cannot express, and prints "done" if it succeeds where it
+// should not.
 package main
 
 import (
@@ -72,7 +72,7 @@ func call(number uintptr, args ...uintptr) error {
 	return nil
 }
 
-// tasks are the guest's threads.
+// tasks returns the IDs of the guest's threads.
 func tasks() []uintptr {
 	entries, _ := os.ReadDir("/proc/1/task")
 	var all []uintptr
@@ -210,7 +210,7 @@ func limits() {
 			}
 		}
 	}
-	// The limits of oneself are one's own.
+	// A process may change its own limits.
 	own := [2]uint64{100, 100}
 	if err := call(prlimit, 0, files, uintptr(unsafe.Pointer(&own)), 0); err != nil {
 		fmt.Println("own limit", err, "was not done")
@@ -242,7 +242,7 @@ func signals() {
 	}
 }
 
-// async lets the kernel send signals in one's name: when a pipe becomes readable.
+// async makes the kernel send signals on the program's behalf: when a pipe becomes readable.
 func async() {
 	const setOwner, setSignal = 8, 10
 	for signal := uintptr(1); signal <= 64; signal++ {
@@ -357,8 +357,8 @@ func families() {
 	}
 }
 
-// nest makes directories in directories, deeper than any path, and waits to be stopped. They are more than whoever
-// removes them may have files open.
+// nest makes directories in directories, deeper than any path, and waits to be stopped. There are more levels than a
+// process that removes them may have open files.
 func nest() {
 	for i := range 5000 {
 		if os.Mkdir("deeper", 0o755) != nil || os.Chdir("deeper") != nil {
