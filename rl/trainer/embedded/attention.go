@@ -8,8 +8,8 @@ import (
 )
 
 // attention is a network that reads a whole conversation, and writes tokens from its vocabulary or copies them from
-// what it has read, as pointer networks and CopyNet do (Vinyals et al. 2015; Gu et al. 2016). Of each word j before
-// the reply it makes a vector from the words around it, those of its line and those of its paragraph:
+// what it has read, as pointer networks and CopyNet do (Vinyals et al. 2015; Gu et al. 2016). For each word j before
+// the reply, it makes a vector from the words around it, those of its line and those of its paragraph:
 //
 //	x_j = n(b + sum_o Near[o][token_j+o] + Line[its line] + Block[its paragraph] + Age[its message])
 //
@@ -35,18 +35,18 @@ type attention struct {
 	window int
 	// blind hides from the policy what tools have answered.
 	blind bool
-	// space are the tokens of white space, breaks those that end a line.
+	// space marks the tokens of white space and the end token, breaks those with a line break.
 	space, breaks []bool
 
 	at attentionLayout
 }
 
 const (
-	// reach is how far to either side words are told apart by their distance.
+	// reach is how many words on either side of a word have weights that depend on their distance.
 	reach = 3
-	// recent is how many of the last tokens of the reply are told apart by their distance.
+	// recent is how many of the last tokens of the reply have weights that depend on their distance.
 	recent = 6
-	// mostAge is the greatest number of messages after a word that is told apart, mostTurns that of earlier replies.
+	// mostAge is the largest number of later messages that is distinguished, mostTurns that of earlier replies.
 	mostAge   = 5
 	mostTurns = 7
 	// copyBias makes a fresh policy copy rarely.

@@ -20,7 +20,8 @@ func back(w []float64, at int, column, out []float64) {
 	}
 }
 
-// backRectify goes back through rectify, which gave v and size: d is the gradient of v before, and of the input after.
+// backRectify propagates back through rectify, which gave v and size: d holds the gradient with respect to v on
+// entry, and with respect to rectify's input on return.
 func backRectify(d, v []float64, size float64) {
 	mean := dot(d, v) / float64(len(v))
 	for i, x := range v {
@@ -46,7 +47,7 @@ func (s *attentionDecoder) backward(reply []int32, trains []bool, dlogprobs []fl
 	}
 	dx := make([]float64, len(s.x))
 	dbase, dz, dzBefore := make([]float64, e), make([]float64, d), make([]float64, d)
-	// dz is the gradient at the place that a token leaves to the next one.
+	// dz is the gradient with respect to the place that a token passes on to the next one.
 	for t := len(reply) - 1; t >= 0; t-- {
 		l := s.kept[t]
 		dlogprob, slope := 0.0, 0.0
@@ -87,10 +88,11 @@ func (s *attentionDecoder) backLoss(l *attentionLayers, token int32, dlogprob, d
 	x.own[token] += dlogprob * s.shares(l, token, func(i int, _ int32, share float64) { x.copies[i] += dlogprob * share })
 }
 
-// backPlace goes back through the place after a token, whose gradient is dz, to the scores, the words and the place
-// before.
+// backPlace propagates dz, the gradient with respect to the place after a token, back to the scores, the words and
+// the place before the token.
 func (s *attentionDecoder) backPlace(l *attentionLayers, token int32, dz, dzBefore, dx []float64, x *attentionSlopes) {
-	// after is dz . the place after the token: moving a share changes that place relative to its mean.
+	// after is the product of dz and the place after the token. It is subtracted because shares sum to 1: where one
+	// grows, the others shrink.
 	after := 0.0
 	own := s.shares(l, token, func(_ int, j int32, share float64) { after += share * dot(dz, s.vector(int(j))) })
 	after += own * dot(dz, l.z)

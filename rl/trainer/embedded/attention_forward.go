@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// attentionDecoder is a reply of the network with attention.
+// attentionDecoder computes a reply of the network with attention.
 type attentionDecoder struct {
 	*attention
 	*passage
@@ -49,7 +49,7 @@ func (s *attentionDecoder) newLayers() *attentionLayers {
 	}
 }
 
-// bags calls do for the words of the last message and of the issue, with their rows of the tables.
+// bags calls do for each word of the last message and of the issue, with its table, its id and its weight.
 func (s *attentionDecoder) bags(do func(at, id int, share float64)) {
 	for _, id := range s.last {
 		do(s.at.last, int(id), share(len(s.last)))
@@ -86,7 +86,7 @@ func (s *attentionDecoder) embed() {
 	}
 }
 
-// near calls do for the words around a word, with their rows of the table.
+// near calls do for each word within reach of word j, itself included, with its table and its id.
 func (s *attentionDecoder) near(j int, do func(at, id int)) {
 	for o := -reach; o <= reach; o++ {
 		if i := j + o; i >= 0 && i < len(s.ids) {
@@ -95,7 +95,7 @@ func (s *attentionDecoder) near(j int, do func(at, id int)) {
 	}
 }
 
-// before calls do for the last tokens of the reply before token t, with their rows of the table.
+// before calls do for each of the recent tokens before token t of the reply, with its table and its id.
 func (s *attentionDecoder) before(said []int32, t int, do func(at, id int)) {
 	for k := 1; k <= recent; k++ {
 		id := s.tokens.assistant // before the first token
@@ -113,7 +113,7 @@ func (s *attentionDecoder) vector(j int) []float64 {
 // scale keeps the size of scores (Vaswani et al. 2017).
 func (s *attentionDecoder) scale() float64 { return 1 / math.Sqrt(float64(s.width)) }
 
-// times adds a matrix, which begins at the given position, times in to out.
+// times adds to out the product of the matrix that begins at the given position and in.
 func times(w []float64, at int, in, out []float64) {
 	for i := range out {
 		out[i] += dot(row(w, at, i, len(in)), in)
@@ -192,7 +192,7 @@ func (s *attentionDecoder) normalise(l *attentionLayers) {
 		top = max(top, slices.Max(l.copies))
 	}
 	for v, score := range l.own {
-		l.logprobs[v] = score - top // for a token without places whose term is rounded to 0
+		l.logprobs[v] = score - top // kept if the token's terms underflow to 0
 		l.own[v] = math.Exp(score - top)
 	}
 	copy(l.all, l.own)
@@ -214,7 +214,8 @@ func (s *attentionDecoder) normalise(l *attentionLayers) {
 	}
 }
 
-// shares returns the part of a token's probability that is not copied, and calls do with the part of each place.
+// shares returns the share of a token's probability that is generated, not copied, and calls do with that of each
+// place.
 func (s *attentionDecoder) shares(
 	l *attentionLayers, token int32, do func(i int, j int32, share float64),
 ) (own float64) {

@@ -31,8 +31,8 @@ type header struct {
 }
 
 // form says which network the vectors belong to. Further holds the tokens that are only read; Attention and Blind are
-// set for such policies. Normalised is set where activations are divided by their root mean square, as those of every
-// policy with attention are today: checkpoints of older versions are told apart by it.
+// set for policies with attention and for blind ones. Normalised is set if activations are divided by their root mean
+// square, as in every policy with attention today; in older checkpoints it is not.
 type form struct {
 	Vocabulary []string `json:"vocabulary"`
 	Further    []string `json:"further,omitempty"`

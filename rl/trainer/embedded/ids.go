@@ -14,7 +14,7 @@ import (
 // A trainer behind a protocol gets ids, weights and gradients instead of rows. The following is the same policy with
 // such an interface.
 
-// Codec turns conversations into ids and back: the form of the policy without the policy.
+// Codec turns conversations into ids and back as a policy does, and needs no weights.
 type Codec struct{ tokens *tokenizer }
 
 // NewCodec returns an error for the same vocabularies as [New].
@@ -38,8 +38,8 @@ func (c Codec) Reply(ids []int32, _ agent.Request) agent.Message {
 // Stop is the end of a message.
 func (c Codec) Stop() []int32 { return []int32{c.tokens.end} }
 
-// place plans a pass over any sequence of ids. A token that no answer of the policy can hold counts as the first of an
-// answer to nothing, and one that it cannot speak is left out.
+// place plans a pass over any sequence of ids. A token outside the policy's answers counts as the first of an answer
+// without a context, and one that the policy cannot write is left out.
 func (p *Trainer) place(ids []int32, trains func(t int) bool) pass {
 	x := pass{trains: make([]bool, len(ids))}
 	inside := make([]*turn, len(ids))
@@ -123,7 +123,7 @@ func (p *Trainer) Generate(from rl.Policy, prompt []int32, limit int, temperatur
 	return ids, logprobs, nil
 }
 
-// Restore puts a published policy's weights back, and leaves the optimizer.
+// Restore sets the weights to those of a published policy, and leaves the optimizer as it is.
 func (p *Trainer) Restore(from rl.Policy) error {
 	m, ok := from.Model.(sampler)
 	if !ok || m.p != p {

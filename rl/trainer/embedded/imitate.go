@@ -39,12 +39,12 @@ type Imitation struct {
 	LearningRate  float64
 }
 
-// imitationBeta2 is Adam's for imitation. There are few updates, so that the usual 0.999 would remember the first
-// ones, with their large gradients, until the end.
+// imitationBeta2 is Adam's beta2 for imitation. There are so few updates that with the usual 0.999, the large
+// gradients of the first ones would count until the end.
 const imitationBeta2 = 0.98
 
-// WarmStart makes the imitated replies more likely, by their cross-entropy, and returns the mean loss of their tokens
-// in each pass, in nats. It is meant for a policy that has not been trained, and resets the optimizer at the end. It is
+// WarmStart trains the policy on the imitated replies with cross-entropy, and returns the mean loss of each pass, in
+// nats per token. It is meant for a policy that has not been trained, and resets the optimizer at the end. It is
 // deterministic: the same calls on the same policy result in the same weights.
 func (p *Trainer) WarmStart(ctx context.Context, all []Demonstration, o Imitation) (losses []float64, err error) {
 	if p.options.Lexicon == nil {
@@ -75,7 +75,7 @@ func (p *Trainer) WarmStart(ctx context.Context, all []Demonstration, o Imitatio
 		}
 		losses = append(losses, sum/float64(max(tokens, 1)))
 	}
-	// The moments are those of gradients of another scale than those of rewards.
+	// Gradients from rewards have another scale, so they begin with fresh moments.
 	clear(p.first)
 	clear(p.second)
 	p.steps = 0

@@ -59,7 +59,8 @@ func addScaled(dst []float64, f float64, src []float64) {
 	}
 }
 
-// dot keeps four sums, because additions to one would wait for each other. Their order is fixed, so that the result is.
+// dot returns the inner product. It keeps four sums, because additions to a single one would wait for each other.
+// Their order is fixed, so the result is reproducible.
 func dot(a, b []float64) float64 {
 	b = b[:len(a)]
 	var s0, s1, s2, s3 float64

@@ -79,7 +79,7 @@ func (a *attention) withoutSpace(text []int32) []int32 {
 }
 
 // cut appends the lines of a message. A line with a single word ends a paragraph: files are shown with line numbers,
-// so that is what an empty line has.
+// so an empty line consists of its number.
 func (r *passage) cut(a *attention, text []int32, age int8) {
 	var line []int32
 	newBlock := true

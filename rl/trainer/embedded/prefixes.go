@@ -6,15 +6,16 @@ import (
 	"strings"
 )
 
-// prefixes divides a text into tokens, none of which is a prefix of another. A byte that begins no token has none.
+// prefixes divides a text into tokens, none of which is a prefix of another. A byte at which no token matches is
+// outside the vocabulary.
 type prefixes struct {
 	texts []string
 	// first lists, for a byte, the tokens that begin with it.
 	first [256][]int32
 }
 
-// newPrefixes refuses a vocabulary in which one token begins another: without that, and only without that, text that
-// was sampled as ids becomes the same ids when it is read again.
+// newPrefixes refuses a vocabulary in which one token is a prefix of another: text that was sampled as ids could then
+// be read as other ids.
 func newPrefixes(vocabulary []string) (*tokenizer, error) {
 	if len(vocabulary) == 0 {
 		return nil, errors.New("the vocabulary is empty")

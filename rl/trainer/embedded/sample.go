@@ -23,8 +23,8 @@ type sampler struct {
 // neutral, because the log-probabilities would be wrong. They are those of the distribution that was sampled from, so
 // all zero at temperature 0.
 //
-// The same request with the same Sampling.Seed and the same weights is answered alike. Without a seed, answers follow
-// from the order of the calls.
+// The same request with the same Sampling.Seed and the same weights is answered alike. Without a seed, answers depend
+// on the order of the calls.
 func (m sampler) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	if err := ctx.Err(); err != nil {
 		return agent.Reply{}, err

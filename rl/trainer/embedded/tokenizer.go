@@ -14,7 +14,7 @@ type tokenizer struct {
 	speller
 	// vocabulary holds the texts of the tokens that can be written, further those of the tokens that are only read.
 	vocabulary, further []string
-	// slots is how many words that have no token a conversation can tell apart.
+	// slots is how many words without a token can be told apart in one conversation.
 	slots int
 
 	end, system, user, assistant, unknown int32
@@ -61,7 +61,7 @@ func (t *tokenizer) decode(ids []int32) string {
 }
 
 // prompt returns the ids of a request's conversation, up to where the policy replies. If the request contains the
-// last sample, they begin with that, whatever tokens it has: a text can be the same for several sequences of tokens.
+// last sample, they begin with the sample's ids, because several sequences of tokens can have the same text.
 func (t *tokenizer) prompt(r agent.Request) ([]int32, error) {
 	if len(r.Tools) > 0 {
 		return nil, errors.New("this policy has no tools; to fix: use the format xml")
@@ -86,8 +86,8 @@ func (t *tokenizer) prompt(r agent.Request) ([]int32, error) {
 //
 // Words without a token are numbered by their first occurrence in what the policy is told: the word with number n has
 // slot n wherever it comes again, and the words after the last slot are unknown. The numbers are those of the whole
-// conversation, so they do not depend on from. A system prompt and the policy's own replies number no words: the
-// first is the same in all conversations, and the second consist of the vocabulary.
+// conversation, so they do not depend on from. System prompts and the policy's own replies add no numbers: the former
+// are the same in all conversations, and the latter consist of the vocabulary.
 func (t *tokenizer) render(messages []agent.Message, from int) []int32 {
 	size := 1
 	for _, m := range messages[from:] {

@@ -42,9 +42,9 @@ func (p *Trainer) forward(r *rl.Row) (pass, []float64, error) {
 	return x, logprobs, nil
 }
 
-// ForwardBackward adds the gradient over the rows to what is accumulated. The rows are the policy's own: every answer
-// in them was read and sampled with its vocabulary and windows, else it is an error. Where the objective is
-// decoupled, the old policy is the published one.
+// ForwardBackward accumulates the gradient over the rows. They must be the policy's own: it returns an error for an
+// answer that cannot have been sampled with its vocabulary and windows. If the objective is decoupled, the old policy
+// is the published one.
 func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
 	passes := make([]pass, len(rows))
 	logprobs := make([][]float64, len(rows))
@@ -230,8 +230,8 @@ func (p *Trainer) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) 
 	return stats, nil
 }
 
-// Publish returns a model that samples from the current weights. A fresh policy is version 0, and each change counts
-// one up; weights that are published already keep their version, so that a run which is resumed counts on as if it
+// Publish returns a model that samples from the current weights. A fresh policy is version 0, and each publication of
+// changed weights increments it. Unchanged weights keep their version, so that a resumed run counts on as if it had
 // never stopped.
 func (p *Trainer) Publish(context.Context) (rl.Policy, error) {
 	if !slices.Equal(p.published.weights, p.weights) {
@@ -240,7 +240,7 @@ func (p *Trainer) Publish(context.Context) (rl.Policy, error) {
 	return rl.Policy{Model: sampler{p, p.published}, Version: p.published.version}, nil
 }
 
-// Close has nothing to end.
+// Close does nothing.
 func (p *Trainer) Close() error { return nil }
 
 // parallel calls do for 0 to n-1 from at most p.options.Workers goroutines and returns their errors in that order.

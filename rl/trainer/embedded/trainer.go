@@ -14,8 +14,8 @@ import (
 
 // Language describes the texts that a policy can read and write.
 type Language struct {
-	// Vocabulary holds the texts that the policy can write, one a token. None may begin another. Bytes that begin no
-	// token are read as one unknown token each.
+	// Vocabulary holds the texts that the policy can write, one per token. None may be a prefix of another. Bytes at
+	// which no token matches are read as one unknown token each.
 	Vocabulary []string
 	// Window is the number of tokens that the policy sees of the last user's message. A longer message is an error
 	// that wraps agent.ErrContextOverflow.

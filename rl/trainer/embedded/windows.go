@@ -6,15 +6,15 @@ import (
 	"math/rand/v2"
 )
 
-// shape is the size of a network that sees two windows. One-hot tokens of both, the turn's observation and the reply
-// so far, meet two hidden layers and a softmax over the tokens that can be spoken:
+// shape is the size of a network that sees two windows: the turn's observation and the reply so far. Their one-hot
+// tokens pass through two hidden layers and a softmax over the tokens that can be written:
 //
 //	h1 = relu(b1 + sum_s Observe[s][token_s] + sum_k Reply[k][token_k])
 //	h2 = relu(b2 + Mix h1)
 //	logits = b3 + Speak h2
 //
-// It is the neural language model of Bengio et al. 2003 with the embedding and the first layer in one: a token at a
-// place of the window has a vector of its own.
+// It is the neural language model of Bengio et al. 2003 with the embedding and the first layer merged: each token has
+// a vector of its own at each place of the window.
 type shape struct {
 	vocabulary int // tokens that can be read
 	spoken     int // tokens that can be sampled: the first ones of the vocabulary
@@ -90,7 +90,8 @@ func (s shape) layers(p, sum []float64, a *activations) {
 
 // slopes adds to g the gradient of a loss whose derivative with respect to the spoken token's log-probability is
 // dlogprob, and with respect to the entropy is dentropy. It returns the gradient at the first layer's sum, which the
-// caller adds up over the tokens that share it; it is in x, which has room for all of these gradients.
+// caller adds up over the tokens that share it. The result is a part of x, a scratch vector of 2 hidden + spoken
+// numbers.
 func (s shape) slopes(
 	p []float64, a *activations, token int32, dlogprob, dentropy float64, g, x []float64,
 ) []float64 {
@@ -107,8 +108,8 @@ func (s shape) slopes(
 	return dh1
 }
 
-// layerBack goes back through a layer: out is the gradient at what the matrix and the bias gave for in, a rectified
-// layer whose gradient is added to din.
+// layerBack propagates back through a layer. out is the gradient with respect to its output; that with respect to its
+// rectified input, in, is added to din, those of matrix and bias to g.
 func (s shape) layerBack(p []float64, matrix, bias int, out, in, din, g []float64) {
 	add(g[bias:bias+len(out)], out)
 	outer(g, matrix, out, in)

@@ -21,8 +21,8 @@ type Lexicon struct {
 const (
 	// mostNumber is the largest number that is a token. Short files have fewer lines.
 	mostNumber = 99
-	// leastShare is the share of the conversations in which a word occurs at least, to be read as a token. By rarer
-	// words the policy would recognise single conversations.
+	// leastShare is the smallest share of the conversations in which a word must occur to become a token. The policy
+	// would recognise single conversations by rarer words.
 	leastShare = 1.0 / 10
 	// slots is how many other words of a conversation have a token of their own there.
 	slots = 24
@@ -70,7 +70,7 @@ func LexiconOf(all []Demonstration) *Lexicon {
 	return l
 }
 
-// leastPhrases is how often two words follow each other at least, to become a phrase.
+// leastPhrases is how often two words must follow each other to become a phrase.
 const leastPhrases = 3
 
 // phrases joins neighbours of which one never occurs without the other, until there are none. Numbers are not joined.
@@ -156,7 +156,7 @@ func (w *words) encode(ids []int32, text string, outside func(string) int32) []i
 	return ids
 }
 
-// longest returns the token that the most words begin with, and their number; 0 if there is none.
+// longest returns the token that matches the most of the first words, and their number; 0 if none matches.
 func (w *words) longest(parts []string) (id int32, n int) {
 	for _, p := range w.starts[parts[0]] {
 		if len(p.words) <= len(parts) && slices.Equal(p.words, parts[:len(p.words)]) {
@@ -179,7 +179,7 @@ func split(text string) []string {
 	return out
 }
 
-// operators are the characters of operators. One with several characters is one word.
+// operators are the characters of operators. An operator of several characters is one word.
 const operators = "<>=!&|+-*%;"
 
 // wordLength returns the length of the first word: a tag, letters, digits, an option, an operator, a line break with
@@ -229,7 +229,7 @@ func tagLength(s string) int {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// span returns how many bytes from the second one on are in a class, and one more for the first.
+// span returns the length of the first byte together with the bytes after it that are in a class.
 func span(s string, in func(byte) bool) int {
 	n := 1
 	for n < len(s) && in(s[n]) {

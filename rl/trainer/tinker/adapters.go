@@ -20,8 +20,8 @@ import (
 // Samplers are vLLM servers that sample instead of the trainer's server. They load the adapter of each publication
 // under a name of its own. Their base model and tokenizer must be the trainer's.
 type Samplers struct {
-	// URLs are their OpenAI endpoints. If empty, the trainer's server samples, unless there is a File: it names them, a
-	// line each, and is read again while the trainer is open.
+	// URLs are their OpenAI endpoints. File names them instead, one per line, and is read again while the trainer is
+	// open. Without either, the trainer's server samples.
 	URLs []string
 	File string
 	// Key is sent to all of them.
@@ -40,11 +40,11 @@ type adapters struct {
 	prefix string // of the names of this trainer's adapters
 	dir    string
 	limits limits
-	// file names the servers that sample; empty if they do not change. key is that of new ones.
+	// file names the servers that sample; empty if they do not change. key is the API key of new servers.
 	file, key string
 	// probing limits the time in which a server must list its models.
 	probing time.Duration
-	// life ends with close, and with it those who tend servers.
+	// life ends with close, and with it the goroutines that tend servers.
 	life    context.Context
 	end     context.CancelFunc
 	tending sync.WaitGroup
@@ -59,7 +59,7 @@ type adapters struct {
 	homes    map[string]*replica // by rollout
 	next     int
 	changed  chan struct{} // closed when a server comes or goes
-	reminded time.Time     // when it was last said that none samples
+	reminded time.Time     // time of the last warning that none samples
 	// slowest is the most seconds that a token of a reply has taken.
 	slowest float64
 }
@@ -132,8 +132,8 @@ func (a *adapters) open(ctx context.Context) error {
 	return err
 }
 
-// publish downloads the model's adapter and loads it on all servers at once. It counts with those that answer. Older
-// adapters without turns under way are unloaded.
+// publish downloads the model's adapter and loads it on all servers at once. It succeeds once one of them has it.
+// Older adapters that are not held and have no turns under way are unloaded.
 func (a *adapters) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
 	name := fmt.Sprintf("%s-%d", a.prefix, number)
 	v := &adapter{
@@ -162,9 +162,9 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	return v, nil
 }
 
-// loadAll loads a version into servers at once, and waits for those that are not silent. The others go on loading, and
-// get turns of the version when they have it. Once one has it, the rest get as long again, and ten seconds at least.
-// Those that take longer are put aside, and load it there.
+// loadAll loads a version into servers at once, and waits for those that are not silent. Silent ones go on loading,
+// and get turns of the version once they have it. After the first server has it, the others may take as long again,
+// and at least loadPatience. Those that take longer are put aside, and load it before they come back.
 func (a *adapters) loadAll(ctx context.Context, servers []*replica, v *adapter) {
 	loading, cancel := context.WithCancel(a.life)
 	begun := time.Now()
@@ -317,7 +317,8 @@ func (a *adapters) check(ctx context.Context, seed int64, tokens int) ([]rl.Row,
 	}
 }
 
-// sampled samples sequences from servers. A server that does not answer is marked down, and is in the first error.
+// sampled samples sequences from servers. The first error is that of the servers at fault, which are marked down, the
+// second that of all others.
 func (a *adapters) sampled(ctx context.Context, servers []*replica, seed int64, tokens int) ([]rl.Row, error, error) {
 	n := max(len(servers), min(checkSequences, tokens))
 	rows, failed, errs := make([]rl.Row, n), make([]error, n), make([]error, n)

@@ -32,10 +32,10 @@ const (
 	// pollTimeout limits one long poll. Servers hold polls for up to 300 s, but a dead connection should be noticed
 	// earlier.
 	pollTimeout = 45 * time.Second
-	// healthTimeout limits the question whether a server is there.
+	// healthTimeout limits a health check.
 	healthTimeout = 10 * time.Second
-	// callTimeout limits every other request, together with the patience, and leastCall is the least limit. The longest is
-	// the upload of a chunk.
+	// callTimeout limits every other request, together with the patience; leastCall is the lowest such limit. The
+	// longest request is the upload of a chunk.
 	callTimeout = 5 * time.Minute
 	leastCall   = 10 * time.Second
 	// maxPause is how long to wait for a paused account.
@@ -124,8 +124,8 @@ func (c *Client) newHTTP(once bool) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: c.redirected}
 }
 
-// redirected permits downloads of archives to be redirected to another host, without the key, and no other redirects to
-// one: a body must not be sent to a host that the user has not named.
+// redirected permits only downloads of archives to be redirected to another host, and without the key: a body must
+// not be sent to a host that the user has not named.
 func (c *Client) redirected(r *http.Request, via []*http.Request) error {
 	switch {
 	case r.URL.Scheme == "file" && via[0].URL.Scheme == "http" && path.Base(via[0].URL.Path) == "archive":
@@ -177,7 +177,7 @@ func (c *Client) fresh(request string) bool {
 type answer struct {
 	status   int
 	body     []byte
-	protobuf bool          // it is, rather than JSON
+	protobuf bool          // the body is protobuf rather than JSON
 	after    time.Duration // Retry-After
 }
 
@@ -322,7 +322,7 @@ func (c *Client) failure(path string, a answer, err error) error {
 	return &Error{Operation: path, Status: a.status, Kind: kindOf(a.status), Detail: detailOf(a.body)}
 }
 
-// denies reports whether the server does not take a key that it has taken before, as a gateway may for a while.
+// denies reports whether the server refuses a key that it has accepted before, as a gateway may do for a while.
 func (c *Client) denies(a answer) bool {
 	return c.accepted.Load() && kindOf(a.status) == ErrAccess
 }

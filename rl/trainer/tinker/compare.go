@@ -126,7 +126,7 @@ func (i Inspection) sameVocabulary(ctx context.Context, size, used int) env.Find
 		f.Status, f.Detail = env.Skipped, "the sampler cannot score a prompt of ids: "+err.Error()
 		return f
 	}
-	lacks := func(n int) bool { // as many ids as n+1
+	lacks := func(n int) bool { // whether the model lacks the id n
 		_, err := i.Sampler.Score(ctx, []int32{1, int32(n)})
 		return err != nil
 	}

@@ -15,7 +15,7 @@ import (
 
 // A proxy may deliver one request twice. A server that recognises repeated requests executes it once. Another one
 // executes it twice and gives the second execution a result that nobody asks for. Where the server numbers all requests
-// in a row, as SkyRL does, such a result is found: its number is between those of this client.
+// in a row, as SkyRL does, such a result can be found, because its number lies between those of this client.
 
 // doubles looks for operations of a model that the server has executed twice.
 type doubles struct {
@@ -57,7 +57,7 @@ type foreignResult struct {
 }
 
 // single returns an error if a step or a gradient of the model was executed a second time before the operation with
-// the given result.
+// the given request ID.
 func (m *Model) single(ctx context.Context, request string) error {
 	to, err := strconv.ParseInt(request, 10, 64)
 	if !m.doubles.on || err != nil {
@@ -88,11 +88,12 @@ func (m *Model) single(ctx context.Context, request string) error {
 	return nil
 }
 
-// match returns the name of the model's operation that a result is of, or "".
+// match returns the name of the model's operation that a result belongs to, or "" if it is of none.
 func (d *doubles) match(s *foreignResult) string {
 	rate, hasRate := valueOf(s.Metrics, "learning_rate")
 	norm, hasNorm := valueOf(s.Metrics, "grad_norm")
-	// The first execution has used up the gradient. A step of another client's model has one.
+	// A repeated step has no gradient, because the first execution has used it up. A step of another client's model has
+	// one.
 	if hasRate && hasNorm && norm == 0 && rate > 0 && math.Abs(rate-d.rate) <= alike*rate {
 		return "optim_step"
 	}
@@ -110,11 +111,11 @@ func (d *doubles) match(s *foreignResult) string {
 	return "forward_backward"
 }
 
-// alike is the relative difference of equal numbers, which servers compute in single precision.
+// alike is the largest relative difference of numbers that count as equal: servers compute in single precision.
 const alike = 1e-3
 
-// gives reports whether a sequence has the losses, given the log-probabilities of its tokens, whatever the weights were
-// at that time. A forward pass has others.
+// gives reports whether the losses are those of the sent sequence for these log-probabilities of its tokens, whatever
+// the weights were at that time. A forward pass has others.
 func (in *passInput) gives(sent *lossInputs, losses, logprobs floats) bool {
 	if len(losses) != len(sent.Targets.Data) || len(logprobs) != len(losses) || sent.Weights == nil {
 		return false

@@ -82,7 +82,7 @@ func (c *Client) reads(ctx context.Context, e encoding) (bool, error) {
 	return a.status < 300 && json.Unmarshal(a.body, &reply) == nil && reply.Request != "", nil
 }
 
-// ask posts a request that changes nothing until there is an answer of the server's own, whatever it is.
+// ask posts a request that changes nothing, and repeats it until the server itself answers, whatever the answer is.
 func (c *Client) ask(ctx context.Context, path string, body content) (answer, error) {
 	for t := c.newTries(); ; {
 		a, _, err := c.send(ctx, c.http, http.MethodPost, path, body, callTimeout)
@@ -129,8 +129,8 @@ func (r passRequest) encode(e encoding) (path string, _ content, err error) {
 	return path, content{data: data}, err
 }
 
-// size is about how many bytes a sequence takes, uncompressed: for each token an id twice, and a number for each array;
-// and their names.
+// size estimates how many bytes a sequence takes, uncompressed: for each token its id twice and a number for each
+// array, and the names of the arrays.
 func (e encoding) size(d datum) int {
 	id, number := 14, 12
 	if e.protobuf {

@@ -186,7 +186,7 @@ func (p promise) refused(a answer) error {
 	if a.status == http.StatusBadRequest || a.status == http.StatusUnprocessableEntity { // the poll itself is valid
 		err.Kind = ErrOperation
 	}
-	// A failed operation has not changed the weights. Without its result, nothing is known.
+	// A failed operation has not changed the weights. Without a result, it is not known whether they have changed.
 	err.Lost = gone(detail) || p.training && err.Kind != ErrOperation
 	return err
 }

@@ -60,8 +60,8 @@ func (t *Trainer) Imitate(ctx context.Context, rows []rl.Row, o rl.Optimizer) (r
 	return stats, step, err
 }
 
-// weights returns the weight of each trained token with which the gradient of the server's cross_entropy is the
-// objective's. ok is false if there are no such weights.
+// weights returns, for each row, the weight of its trained tokens with which the server's cross_entropy has the
+// gradient of the objective. ok is false if no such weights exist.
 func (t *Trainer) weights(rows []rl.Row) (weights []float64, ok bool) {
 	n := 0
 	for i := range rows {
@@ -85,7 +85,7 @@ func (t *Trainer) weights(rows []rl.Row) (weights []float64, ok bool) {
 		if !t.probe.Normalisation.Tokens || tokens == 0 {
 			continue
 		}
-		// The server divides by the sum of the weights, whatever they are.
+		// The server divides each row's loss by the sum of its weights, so only a sum of 1 can be expressed.
 		if math.Abs(weights[i]*float64(tokens)-1) > exact {
 			return nil, false
 		}
@@ -94,6 +94,6 @@ func (t *Trainer) weights(rows []rl.Row) (weights []float64, ok bool) {
 	return weights, true
 }
 
-// Accepts returns an error for rows that the server would misread, or that would break it. The error wraps
+// Accepts returns an error for a row that the server would misread, or that would break it. The error wraps
 // rl.ErrTooLong if the row is only too long.
 func (t *Trainer) Accepts(r *rl.Row) error { return t.limits.check(r) }

@@ -7,9 +7,10 @@ import (
 	"deepswe/rl"
 )
 
-// gradientLoss is the server's r A. The objective is evaluated in this process: with the server's own log-probabilities
-// as the old ones every ratio is 1, and with the gradient of the objective as advantages, the gradient of this loss is
-// that of the objective. This works for every objective on every server.
+// gradientLoss is the server's loss -r A, of the ratio r and the advantage A. The objective is evaluated in this
+// process: with the server's own log-probabilities as the old ones every ratio is 1, and with the gradient of the
+// objective as advantages, the gradient of this loss is that of the objective. This works for every objective on
+// every server.
 const gradientLoss = "importance_sampling"
 
 // Supports returns an error for an objective that no server can compute.

@@ -160,7 +160,7 @@ func (m *Model) finish(ctx context.Context, p promise, out any) error {
 	return m.single(ctx, p.request)
 }
 
-// Step applies the accumulated gradient and clears it. It returns the gradient's norm before clipping, NaN if it was
+// step applies the accumulated gradient and clears it. It returns the gradient's norm before clipping, NaN if it was
 // not finite. known is false if the server does not return the norm.
 func (m *Model) step(ctx context.Context, a adam) (norm float64, known bool, err error) {
 	m.mu.Lock()
@@ -203,8 +203,8 @@ func (m *Model) zero(ctx context.Context) (norm float64, known bool, err error) 
 // maxNames is how many names to try for a checkpoint: a request whose response was lost may have used one.
 const maxNames = 4
 
-// first posts an operation until the server does not refuse it because its name or number is in use, and waits for the
-// result. input is called with the number of the try.
+// first posts an operation and waits for its result. If the server refuses its name or number as already in use, it
+// tries again, maxNames times in all. input is called with the number of the try.
 func (m *Model) first(ctx context.Context, path string, out any, input func(try int) map[string]any) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,8 +275,8 @@ func (m *Model) export(ctx context.Context, name string) (address string, err er
 	return address, err
 }
 
-// takeAdapter writes the adapter with the current weights to the new directory dir. number is that of no earlier
-// publication of the model.
+// takeAdapter writes the adapter with the current weights to the new directory dir. number must not be that of an
+// earlier publication of the model.
 func (m *Model) takeAdapter(ctx context.Context, number int64, dir string) error {
 	if from := m.client.loraSync; from != "" {
 		if _, err := m.publish(ctx, number); err != nil {
@@ -300,7 +300,7 @@ func (m *Model) take(ctx context.Context, number int64, to unpacking) error {
 	return m.client.take(ctx, address, to)
 }
 
-// tried is the name of a checkpoint that is tried next.
+// tried returns the name for a checkpoint in the given try.
 func tried(name string, try int) string {
 	if try > 1 {
 		name = fmt.Sprintf("%s-%d", name, try)

@@ -189,7 +189,7 @@ func (m *Model) collect(ctx context.Context, p promise, data []datum) ([]floats,
 	return logprobs, nil
 }
 
-// repeated makes a forward pass again if the server's result cannot be used, because it changes nothing.
+// repeated makes a forward pass, again if the server's result cannot be used: the pass changes nothing.
 func (m *Model) repeated(ctx context.Context, in passInput) ([]floats, error) {
 	for t := m.client.newTries(); ; {
 		out, err := m.pass(ctx, pathForward, in, false)

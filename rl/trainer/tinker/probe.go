@@ -34,7 +34,7 @@ func probeRow(trained int) rl.Row {
 	return row
 }
 
-// probeTimeout limits a probe, whose operations are tiny, but the first for which a server compiles.
+// probeTimeout limits a probe. Its operations are tiny, but a server may have to compile for them first.
 const probeTimeout = 20 * time.Minute
 
 // Probe measures how the server behaves, with a model that it creates and unloads. It accumulates sequences of equal
@@ -52,7 +52,7 @@ func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error)
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
-		repeatable := errors.Is(err, rl.ErrTrainerLost) || isFull(err) // of models that killed clients have left
+		repeatable := errors.Is(err, rl.ErrTrainerLost) || isFull(err) // full of models that killed clients have left
 		if !repeatable || ctx.Err() != nil || !t.again(ctx, 0) {
 			return p, fmt.Errorf("probe the trainer: %w", err)
 		}
@@ -88,7 +88,7 @@ func (m *Model) probe(ctx context.Context) (p Probe, err error) {
 	if err == nil && one == 0 {
 		err = errSilent
 	}
-	// First one token with a gradient among others without one, then two such sequences.
+	// One token with a gradient among others without one; then two sequences with a single trained token each.
 	beside, twice := norm(1, len(probeIDs)-1), norm(2, 1)
 	if err != nil {
 		return p, err
@@ -113,8 +113,8 @@ func shrinks(what string, got, mean, sum float64) (bool, error) {
 		"to fix: set trainer.normalisation", what, got, sum, mean)
 }
 
-// norm returns the norm of the gradient of equal sequences with the given number of weights, of which one token has an
-// advantage; 0 if it is not known.
+// norm returns the norm of the gradient of equal sequences, each with the given number of weighted tokens, of which
+// the last has an advantage. The error is errSilent if the server does not return the norm.
 func (m *Model) norm(ctx context.Context, sequences, weights int) (float64, error) {
 	row := probeRow(weights)
 	logprobs, err := m.forward(ctx, []rl.Row{row})

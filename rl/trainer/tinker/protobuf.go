@@ -10,8 +10,7 @@ import (
 	"deepswe/env/wire"
 )
 
-// The messages of package tinker_public that are used, by the numbers of their fields. Arrays are little-endian
-// bytes.
+// The field numbers of the messages of package tinker_public that are used. Arrays are little-endian bytes.
 const (
 	requestModel, requestSequence, requestData, requestLoss, requestForward = 1, 2, 3, 4, 6
 	datumChunk, datumInput                                                  = 1, 2
@@ -135,7 +134,7 @@ func (s *sampleOutput) unmarshalProtobuf(data []byte) error {
 	})
 }
 
-// numbersOf reads an array of numbers of 32 bits.
+// numbersOf reads an array of 32-bit numbers.
 func numbersOf[N any](data []byte, number func(bits uint32) N) ([]N, error) {
 	if len(data)%4 != 0 {
 		return nil, fmt.Errorf("an array of %d bytes", len(data))
@@ -182,7 +181,7 @@ func (p *passOutput) unmarshalProtobuf(data []byte) error {
 	})
 }
 
-// entry reads the entry of a map from texts to messages.
+// entry reads the entry of a map from strings to messages.
 func entry(data []byte) (key string, value []byte, err error) {
 	err = wire.Each(data, func(field protowire.Number, v []byte, _ uint64) error {
 		switch field {

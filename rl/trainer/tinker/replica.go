@@ -18,11 +18,12 @@ import (
 type replica struct {
 	*vllm
 	has map[*adapter]bool // what it has loaded
-	// down is why it gets no turns; nil while it does. pause is the time until it is asked again.
+	// down is why it gets no turns; nil while it does. pause is the time until it is probed again.
 	down  error
 	since time.Time
 	pause time.Duration
-	// calls are the turns under way, pace the seconds of one since the last publication; 0 is not known.
+	// calls is the number of turns under way. pace is a moving average of the seconds per turn since the last
+	// publication; 0 if none has succeeded.
 	calls int
 	pace  float64
 	// moved is when the server last showed progress: a turn ended, or began beside no other, or its counters changed.
@@ -34,7 +35,7 @@ type replica struct {
 	// server gets new turns only if no other can take them, and its turns under way are given to another one, too.
 	heard context.Context
 	hush  context.CancelCauseFunc
-	// life ends when the server has not answered for long. With it end the requests that it has accepted.
+	// life ends when the server has stopped answering, and with it end the requests that the server has accepted.
 	life context.Context
 	end  context.CancelCauseFunc
 	// woken receives a value when the server goes down.
@@ -42,7 +43,8 @@ type replica struct {
 }
 
 const (
-	// longestProbe is how long a server may take to list its models, mostMissed how often in a row it may not.
+	// longestProbe is how long a server may take to list its models. After mostMissed unanswered probes in a row, its
+	// requests are ended.
 	longestProbe = 10 * time.Second
 	mostMissed   = 3
 	// longestSilence is how long it may take before it counts as silent. If it is only busy, two servers sample the same
@@ -81,8 +83,8 @@ func (s *replica) silent() bool { return s.heard.Err() != nil }
 // ready reports whether turns of a version may go to the server.
 func (s *replica) ready(v *adapter) bool { return s.down == nil && s.has[v] }
 
-// tend looks after a server until ctx ends: one that is down gets turns again once it answers and has what is
-// sampled, and one that has stopped answering is marked down.
+// tend looks after a server until ctx ends or the server is dismissed: one that is down gets turns again once it
+// answers and has loaded what is sampled, and one that has stopped answering is marked down.
 func (a *adapters) tend(ctx context.Context, s *replica) {
 	var looked time.Time // at its progress
 	for missed := 0; ; {
@@ -131,7 +133,7 @@ func (a *adapters) tend(ctx context.Context, s *replica) {
 	}
 }
 
-// list returns the names of the adapters that a server has below the directory.
+// list returns the names of the adapters that a server has loaded from this run's directory.
 func (a *adapters) list(ctx context.Context, s *replica) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.probing)
 	defer cancel()
@@ -169,8 +171,8 @@ func (a *adapters) hear(s *replica) {
 	}
 }
 
-// join lets a server have turns again. Before, it loads what is sampled, samples a token of it, and unloads what this
-// run or a killed one has left.
+// join lets a server have turns again. Before that, it unloads adapters that this run or a killed one has left, loads
+// those that are sampled, and samples a token.
 func (a *adapters) join(ctx context.Context, s *replica) error {
 	names, err := a.list(ctx, s)
 	if err != nil {
@@ -229,7 +231,8 @@ func (a *adapters) admit(s *replica) {
 	a.broadcast()
 }
 
-// load loads a version into a server that is alive. One that is unloaded meanwhile is needed no longer.
+// load loads a version into a server during the life of the server. If the version is unloaded everywhere meanwhile,
+// it is unloaded here as well, and an error of loading does not count.
 func (a *adapters) load(ctx context.Context, s *replica, v *adapter) error {
 	ctx, done := a.while(ctx, s)
 	defer done()
@@ -251,8 +254,8 @@ func (a *adapters) load(ctx context.Context, s *replica, v *adapter) error {
 	return alive(ctx, err)
 }
 
-// loadListed loads a version until the server lists it. What a server says to a request for loading proves nothing: it
-// may have another adapter of that name.
+// loadListed loads a version, and once more if the server does not list it then. The response to a request for
+// loading proves nothing: the server may have another adapter of that name.
 func (a *adapters) loadListed(ctx context.Context, s *replica, v *adapter) error {
 	for try := 1; ; try++ {
 		if err := s.load(ctx, a.client.newTries(), v.name, v.dir); err != nil {
@@ -282,7 +285,7 @@ func (a *adapters) while(ctx context.Context, s *replica) (_ context.Context, do
 	return during(ctx, life)
 }
 
-// during returns a context that also ends with another, for its cause.
+// during returns a context that also ends with another one, with the cause of that.
 func during(ctx, other context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
@@ -362,7 +365,7 @@ func (a *adapters) await(ctx context.Context, found func() bool) error {
 // remindEvery is the time between two warnings that no server samples.
 const remindEvery = time.Minute
 
-// remind warns that no server samples. Of the many turns that wait for one, the first says so.
+// remind warns that no server samples. Of the many turns that wait for one, only the first warns.
 func (a *adapters) remind(waited time.Duration, failed error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

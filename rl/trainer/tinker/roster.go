@@ -12,7 +12,7 @@ import (
 	"deepswe/agent/llm"
 )
 
-// readRoster reads the endpoints in a file: a line each; lines that begin with # and empty ones do not count.
+// readRoster reads the endpoints in a file, one per line. Empty lines and lines that begin with # are ignored.
 func readRoster(file string) ([]string, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -30,7 +30,7 @@ func readRoster(file string) ([]string, error) {
 	return urls, nil
 }
 
-// follow keeps to the endpoints in the file until close. What cannot be read changes nothing.
+// follow applies changes of the file with the endpoints until close. A file that cannot be read changes nothing.
 func (a *adapters) follow() {
 	var said string
 	for {
@@ -61,7 +61,7 @@ func (a *adapters) follow() {
 	}
 }
 
-// enlist makes the named servers those that sample. Turns under way on others end there.
+// enlist makes the named servers those that sample. Turns under way on other servers finish there.
 func (a *adapters) enlist(named []*replica) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +94,8 @@ func (a *adapters) enlist(named []*replica) {
 	a.broadcast()
 }
 
-// dismiss unloads what a server has that is no longer named, unless it is again.
+// dismiss unloads the adapters of a server that is no longer named. It does nothing if the server has been named
+// again.
 func (a *adapters) dismiss(ctx context.Context, s *replica) {
 	a.mu.Lock()
 	again := slices.ContainsFunc(a.replicas, func(other *replica) bool { return other.url == s.url })

@@ -238,7 +238,7 @@ func (s *serverSampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence,
 	const operation = "asample"
 	var out sampleOutput
 	err := s.client.repeatable(ctx, operation, q, &out)
-	if errors.Is(err, errUnavailable) { // so is its model
+	if errors.Is(err, errUnavailable) { // the model is not available either
 		err = lost(err)
 	}
 	if err != nil {

@@ -91,7 +91,7 @@ func (c *Client) Remove(ctx context.Context, address string) error {
 type unpacking struct {
 	// unpack reads an archive.
 	unpack func(io.Reader) error
-	// copied is instead called with a directory of this machine, where a server names one.
+	// copied is called instead, with a directory on this machine, if the server names one.
 	copied func(dir string) error
 	// limit is how long all of it may take.
 	limit time.Duration

@@ -12,8 +12,8 @@ import (
 // errStuck reports a server that lists its models and gives no replies.
 var errStuck = errors.New("it lists its models, and gives no reply")
 
-// mostStill is for how many probes a server may have turns under way without one of them ending, and take for one token
-// then.
+// mostStill is for how many times adapters.probing a server may have turns under way without one of them ending, and
+// how long it may then take for one token.
 const mostStill = 6
 
 // progress returns errStuck for a server whose turns do not end and that does not sample one more token either. One
@@ -63,7 +63,7 @@ func (a *adapters) samples(ctx context.Context, s *replica) error {
 	return fmt.Errorf("%w for %s", errStuck, mostStill*a.probing)
 }
 
-// abandon ends the requests of a server that is put aside.
+// abandon puts a server aside, and ends its requests.
 func (a *adapters) abandon(s *replica, err error) {
 	a.markDown(s, err)
 	a.mu.Lock()

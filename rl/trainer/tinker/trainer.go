@@ -17,7 +17,8 @@ type Options struct {
 	Start string
 	// Known is how the server behaves. If it is nil, the server is probed, which needs room for a second model.
 	Known *Probe
-	// Vocabulary is the number of ids. No larger id is sent, because on some servers one breaks every model.
+	// Vocabulary is the number of ids. No id outside it is sent, because on some servers a single one breaks every
+	// model.
 	Vocabulary int
 	// MaxLength is the longest row in tokens that the server takes; 0 if it is not known.
 	MaxLength int
@@ -34,7 +35,7 @@ type Options struct {
 // Trainer trains a model behind a Tinker server, and samples from it.
 //
 // Forward passes are made by ForwardBackward, and so are gradients if the server sums them. If it averages them over
-// sequences, Step makes them: only then the number of sequences is known.
+// sequences, Step makes them, because only then is the number of sequences known.
 type Trainer struct {
 	options Options
 	client  *Client
@@ -161,8 +162,8 @@ func (t *Trainer) clear(ctx context.Context) error {
 }
 
 // Publish makes the current weights the policy, checks that sampler and trainer agree on log-probabilities, and lets
-// turns begin again. Only the newest policy can be sampled, and with samplers those that are held: other turns that
-// began with an older one are sampled from the newest, too, as their versions show.
+// turns begin again. Only the newest policy can be sampled and, with samplers, those that are held. Turns of any
+// other policy are sampled from the newest, as the versions of the replies show.
 func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	if t.policy != nil && !t.moved {
 		return *t.policy, nil

@@ -17,7 +17,8 @@ import (
 )
 
 // Complete samples a turn. If this version has been unloaded, the newest samples it, as the reply's version shows. A
-// server that fails is marked down and another asked. If servers answer and fail at this turn alone, it fails, too.
+// server that fails is marked down, and another one is asked. The turn fails after more failures than there are
+// servers, once the client's patience is over.
 func (v *adapter) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	a, start := v.of, time.Now()
 	for failures := 0; ; {
@@ -82,8 +83,8 @@ func (a *adapters) sample(ctx context.Context, v *adapter, r agent.Request) (age
 	}
 }
 
-// beside begins a turn on another server if the last one is silent or, being nil, has failed. If there is no reason or
-// no server, news tells when there may be.
+// beside begins a turn on another server if the last one is silent, or has failed, for which last is nil. Otherwise,
+// or if there is no server, s is nil, and news is closed when that may have changed.
 func (a *adapters) beside(v *adapter, last *replica, r agent.Request) (own *adapter, s *replica, news <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,8 +141,9 @@ func (a *adapters) turn(ctx context.Context, v *adapter, s *replica, r agent.Req
 	return reply, err
 }
 
-// fewTokens is the least length by which a token's time is judged, and mostSlow how often as long as at the slowest so
-// far a turn may take. One that takes longer is lost on its way, or on a server that answers others.
+// fewTokens is the least length by which the time per token is computed. mostSlow is by what factor a turn may exceed
+// the time that it would take at the slowest rate so far. One that takes longer is lost on its way, or on a server
+// that answers others.
 const (
 	fewTokens = 16
 	mostSlow  = 3
@@ -231,15 +233,16 @@ func (v *adapter) misfit(s *replica, reply agent.Reply) error {
 // How turns are given to servers. A rollout stays where its conversation is cached unless another server would answer
 // much earlier.
 const (
-	slack      = 4    // calls that make no difference
+	slack      = 4    // added to the calls, so that few make no difference
 	leastPace  = 0.25 // seconds below which all are equally fast
 	equal      = 1.5
 	worthwhile = 3
-	reluctance = 1e6 // how much longer a silent server may take
+	reluctance = 1e6 // factor on the delay of a silent server
 )
 
-// pick returns the server for a turn of a version; nil if there is none. Where no server has it, the turn is one of the
-// current version or, of a version that is held, is given to a server that has yet to load it. The caller holds a.mu.
+// pick returns the server for a turn of a version; nil if there is none. If no server has the version, a turn of a
+// held one goes to a server that has yet to load it, and any other turn is sampled from the current version. The
+// caller holds a.mu.
 func (a *adapters) pick(v *adapter, rollout string) (*adapter, *replica) {
 	ready := func(s *replica) bool { return s.ready(v) }
 	switch {

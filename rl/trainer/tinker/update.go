@@ -9,8 +9,8 @@ import (
 	"deepswe/rl"
 )
 
-// ForwardBackward evaluates the objective over the rows, and sends the gradient if what the server divides by is known
-// already. Otherwise Step does.
+// ForwardBackward evaluates the objective over the rows, and sends the gradient if what the server divides it by is
+// known already. Otherwise, Step sends it.
 func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
 	if err := t.accepts(rows, o); err != nil {
 		return rl.Stats{}, err

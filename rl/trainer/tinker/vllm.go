@@ -51,7 +51,7 @@ func newVLLM(address, key string) (*vllm, error) {
 	return s, nil
 }
 
-// load loads an adapter under a name. A server that fails has a short time for it.
+// load loads an adapter under a name. A server that fails is asked again for a short time.
 func (s *vllm) load(ctx context.Context, t *tries, name, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()

@@ -312,7 +312,7 @@ func lossOf(name string, logprob, old, advantage float64) (loss, slope float64, 
 	return 0, 0, fmt.Errorf("loss %q is not supported", name)
 }
 
-// tensorOf writes numbers as the real one does: in single precision, and NaN as null.
+// tensorOf writes numbers as the real server does: in single precision, and NaN as null.
 func tensorOf(v []float64) map[string]any {
 	data := make([]any, len(v))
 	for i, x := range v {
@@ -336,8 +336,8 @@ func (m *model) step(a *adamBody, sums bool) (any, error) {
 		"skyrl.ai/grad_norm": stats.GradientNorm, "skyrl.ai/learning_rate": float64(float32(a.LearningRate))}}, err
 }
 
-// sample draws from the session that was loaded last as from the weights that are trained now, and loads any other one
-// over them.
+// sample samples the session that was loaded last from the weights as they are now, and loads any other session over
+// them.
 func (m *model) sample(from samplingSession, b body) (any, error) {
 	policy := from.policy
 	var err error

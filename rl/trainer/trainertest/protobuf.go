@@ -83,7 +83,8 @@ func (s *Server) readProtobuf(r *http.Request, data []byte) (b body, path string
 	return b, path, nil, 0
 }
 
-// message holds the fields of a message by their numbers: texts, bytes and messages; numbers are in the other.
+// message holds the fields of a message by their field numbers: strings, bytes and messages in bytes, numbers in
+// numbers.
 type message struct {
 	bytes   map[protowire.Number][][]byte
 	numbers map[protowire.Number]uint64

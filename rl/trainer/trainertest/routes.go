@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// body is any request's. Members that it does not have are ignored, as by the real one.
+// body is the body of any request. Unknown members are ignored, as by the real server.
 type body struct {
 	Session  string `json:"session_id"`
 	Base     string `json:"base_model"`

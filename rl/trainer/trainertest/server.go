@@ -28,7 +28,8 @@ type Options struct {
 	Speech *Speech
 	Hidden int    // [16]
 	Base   string // name of the model that it trains [tiny]
-	// Sums is how GPU backends and hosted servers treat gradients; without it they are means, as on SkyRL's JAX backend.
+	// Sums makes the server sum gradients, as GPU backends and hosted servers do; without it, it averages them, as
+	// SkyRL's JAX backend does.
 	Sums bool
 	// Dedups recognises a request that is sent twice, as SkyRL 0.4.0 does and 0.3.0 does not.
 	Dedups bool
@@ -76,7 +77,7 @@ type Server struct {
 	created  map[string]bool        // every model that there was
 	left     map[int][]contribution // in the place of a model that was unloaded
 	samplers map[string]samplingSession
-	latest   string                // of them
+	latest   string                // the newest of samplers
 	saved    map[string]checkpoint // by address
 	exports  map[string]checkpoint // for other samplers, by address, including removed ones
 	names    map[string]bool       // of checkpoints, by model and name
@@ -94,7 +95,7 @@ type session struct {
 	seen time.Time
 }
 
-// model is a loaded one.
+// model is a loaded model.
 type model struct {
 	policy  *embedded.Trainer
 	speech  *Speech
@@ -185,7 +186,7 @@ func (s *Server) Vocabulary() int {
 	return c.Size()
 }
 
-// Start lets the server be reached again. What it was asked for before it stopped and had not done has failed.
+// Start lets the server be reached again. Operations that had not ended when it stopped have failed.
 func (s *Server) Start() error {
 	l, err := s.port.listen()
 	if err != nil {
@@ -354,8 +355,8 @@ func (s *Server) Inject(path string, faults ...Fault) {
 	s.faults[path] = append(s.faults[path], faults...)
 }
 
-// The name of a stale publication among the faults, and what precedes that of an operation whose execution fails, or
-// does nothing.
+// The names of faults that take effect later: that of a stale publication, and what precedes the name of an operation
+// whose execution fails or does nothing.
 const (
 	stale   = "stale"
 	failing = "failing "
@@ -372,7 +373,7 @@ func (s *Server) takeFault(name string) (Fault, bool) {
 	return waiting[0], true
 }
 
-// fault takes the next one of a path.
+// fault takes the next fault of a path. If it takes effect later, it is queued under its other name as well.
 func (s *Server) fault(path string) (Fault, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

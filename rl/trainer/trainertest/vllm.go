@@ -25,8 +25,8 @@ import (
 	"deepswe/rl/trainer/tinker"
 )
 
-// VLLM is a server that samples in prompts of tokens and loads adapters while it runs, in the words of recordings of
-// vLLM 0.32. Its adapters are those of a Server, whose policies answer.
+// VLLM is a fake vLLM server that samples from prompts of token ids and loads adapters while it runs. It answers in
+// the words of recordings of vLLM 0.32. Its adapters are those of a Server, whose policies answer.
 type VLLM struct {
 	// URL is the address of its OpenAI endpoint.
 	URL string
@@ -57,10 +57,10 @@ const (
 	Busy        // it answers 429
 	Slow        // it takes a while for a reply
 	Stuck       // it lists its models, and never gives a reply
-	Full        // it gives one after a long time, and works meanwhile
+	Full        // it gives a reply after a long time, and works meanwhile
 )
 
-// slowReply is how long a slow server takes, fullReply one whose places are taken.
+// slowReply is how long a Slow server takes for a reply, fullReply a Full one.
 const (
 	slowReply = time.Second
 	fullReply = 15 * time.Second
@@ -128,7 +128,7 @@ func (v *VLLM) Prompts() [][]int32 {
 	return slices.Clone(v.prompts)
 }
 
-// vllmBody is any request's.
+// vllmBody is the body of any request.
 type vllmBody struct {
 	Name string `json:"lora_name"`
 	Path string `json:"lora_path"`
@@ -297,7 +297,7 @@ type adapterFile struct {
 	data []byte
 }
 
-// adapter returns the files of an adapter: the weights are the name of a policy. The caller holds s.mu.
+// adapter returns the files of an adapter, whose weights only name a policy. The caller holds s.mu.
 func (s *Server) adapter(address string) (files []adapterFile, ok bool) {
 	k, ok := s.saved[address]
 	if !ok || k.kind != "sampler" {
@@ -318,8 +318,8 @@ func (s *Server) adapter(address string) (files []adapterFile, ok bool) {
 	}, true
 }
 
-// archive packs what was saved for sampling as SkyRL does: an adapter, or without compression the folder of a model of
-// which it has one tensor. The caller holds s.mu.
+// archive packs what was saved for sampling as SkyRL does: an adapter or, uncompressed, the folder of a model that
+// has only one tensor. The caller holds s.mu.
 func (s *Server) archive(address string) (int, any) {
 	files, ok := s.adapter(address)
 	if !ok {
