@@ -82,7 +82,7 @@ func (v *validator) work(ctx context.Context) {
 	}
 }
 
-// queueMeasurement queues a policy, and waits as long as too many are queued.
+// queueMeasurement queues a policy, and waits while too many are queued.
 func (v *validator) queueMeasurement(ctx context.Context, m measurement) error {
 	m.release = func() {}
 	if held, ok := m.policy.Model.(rl.Held); ok {

@@ -90,7 +90,7 @@ func (in *inputs) openEnvironment(ctx context.Context) (err error) {
 		Grades: in.stages.grades, Limits: in.stages.limits, World: in.options.World,
 	}
 	if in.stages.prefixes() {
-		o.Prefix = func(j run.Job) part.Prefix { return in.prefixes.of(j) } // no rollout is played before there are some
+		o.Prefix = func(j run.Job) part.Prefix { return in.prefixes.of(j) } // in.prefixes is set before a rollout is played
 	}
 	if in.environment, err = c.Environment.Open(ctx, o); err != nil {
 		return err
@@ -138,8 +138,8 @@ func (in *inputs) once(ctx context.Context, r *Result) (err error) {
 	return err
 }
 
-// build opens the trainer, and makes the values that a run consists of: nothing behind it sees the configuration. The
-// caller closes the loop.
+// build opens the trainer, and makes the values that a run consists of: what follows does not see the configuration.
+// The caller closes the loop.
 func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 	c, o := in.config, in.options
 	if err := errors.Join(removeTorn(in.dir.Path()), removeTorn(in.dir.Path(record.CheckpointsDir))); err != nil {

@@ -40,7 +40,7 @@ const tasksFile = "tasks.jsonl"
 type choice struct {
 	Group int    `json:"group"`
 	Task  string `json:"task"`
-	// Prefix is what its rollouts begin with; nil is the task.
+	// Prefix is what its rollouts begin with; nil means the task alone.
 	Prefix *prefix `json:"prefix,omitempty"`
 }
 
@@ -79,7 +79,7 @@ func (k *knowledge) demoted(c config.Curriculum) bool {
 }
 
 // openTasks reads the choices made so far from the file at a path. kept is the state of a checkpoint, if there is one.
-// Where a later stage has a curriculum, what it needs to know is learned from the first step on.
+// If only a later stage has a curriculum, the histories that it needs are kept from the first step on.
 func openTasks(g *stages, step int, all order, path string, kept *curriculumState) (*tasks, error) {
 	if len(all.tasks) == 0 {
 		return nil, errors.New("the environment has no tasks to learn from")
@@ -114,8 +114,8 @@ func openTasks(g *stages, step int, all order, path string, kept *curriculumStat
 	return t, err
 }
 
-// at returns the task of a group, and what it begins with. Groups must be asked for in order, each with the settings of
-// its step.
+// at returns the task of a group, and what its rollouts begin with. Groups must be asked for in order, each with the
+// settings of its step.
 func (t *tasks) at(number int, now *config.Config) (choice, error) {
 	t.settings = now.Curriculum
 	if t.Tasks == nil {

@@ -16,8 +16,8 @@ import (
 // errGuard reports that a guard stopped the run. Its last checkpoint is kept.
 var errGuard = errors.New("stopped by a guard")
 
-// leastTrained is the share of the sampled tokens that have to be in rows: with less, most of a run's time goes into
-// what nothing is learned from.
+// leastTrained is the smallest share of the sampled tokens that may be in rows. With less, too much of a run's time
+// goes into tokens that nothing is learned from.
 const leastTrained = 0.8
 
 // guard observes a run step by step. Its state depends on the metrics only, so a resumed run replays the old ones.
@@ -117,7 +117,8 @@ func (g *guard) filtered(p metrics.Point) string {
 		"to fix: raise that limit, or set filter.%s=keep in algorithm.set", total, strings.Join(reasons, " or "), reasons[0])
 }
 
-// replay observes the steps that a resumed run has behind it. What had stopped it does not count any more.
+// replay observes the steps that a resumed run has behind it. After a step at which a guard stopped it, the guard
+// starts afresh.
 func (g *guard) replay(history []metrics.Point, log *slog.Logger) {
 	for _, p := range history {
 		if _, err := g.observeStep(p); err != nil {

@@ -54,7 +54,7 @@ func (m *imitation) rates(step int) rl.Optimizer {
 	return o
 }
 
-// beginCourse checks that the rows are those that the run began with. It measures the fresh weights.
+// beginCourse checks that the rows are those that the run began with. In a new run, it measures the fresh weights.
 func (m *imitation) beginCourse(ctx context.Context, s *state, resumed bool, _ []metrics.Point) (course, error) {
 	for _, text := range m.data.Notes() {
 		m.observer.Warning(text)
@@ -131,7 +131,7 @@ func (m *imitation) measure(ctx context.Context, step int, values map[string]flo
 	}
 	if step > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = m.finishing(ctx) // the update is done, and no state has a step that is not measured
+		ctx, cancel = m.finishing(ctx) // the update is done, and is saved only with its measurement
 		defer cancel()
 	}
 	start := m.now()

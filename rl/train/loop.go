@@ -68,8 +68,8 @@ type course struct {
 	step func(ctx context.Context, step int, from place) (learned, error)
 	// measure adds the validation results of a step's policy to its values, if they are due.
 	measure func(ctx context.Context, step int, values map[string]float64) error
-	// observe takes the metrics of a finished step. It returns warnings, or an error that ends the run; nil for a course
-	// that does not depend on them.
+	// observe takes the metrics of a finished step. It returns warnings, or an error that ends the run. It is nil for a
+	// course that does not depend on metrics.
 	observe func(p metrics.Point) ([]string, error)
 	// remember adds to a state what the course resumes from, and splits returns its sets of validation tasks; both are nil
 	// for a course that plays nothing.
@@ -140,7 +140,7 @@ func (l *loop) takeStep(ctx context.Context, c course, s *state) error {
 		if err != nil {
 			return err
 		}
-		// JSON has no NaN or infinity. These are counted as a skipped step.
+		// JSON has no NaN or infinity. The step that they come from is counted as skipped.
 		maps.DeleteFunc(done.values, func(_ string, v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 		s.Pending = &pending{Values: done.values, place: done.place}
 		if done.unpublished {
@@ -188,8 +188,9 @@ func (l *loop) measured(ctx context.Context, beside *validator, all bool) error 
 	return err
 }
 
-// salvage saves the state of an interrupted run. After any other error the trainer itself may have failed, and if it
-// already holds a part of the next update, its weights belong to no step: in both cases the last checkpoint is kept.
+// salvage saves the state of a run that was interrupted, or stopped by a guard. After any other error the trainer
+// itself may have failed, and if it already holds a part of the next update, its weights belong to no step: in both
+// cases the last checkpoint is kept.
 func (l *loop) salvage(ctx context.Context, s *state, cause error) error {
 	_, part := errors.AsType[torn](cause)
 	if part || ctx.Err() == nil && !errors.Is(cause, errGuard) || s.weights() == 0 {

@@ -98,7 +98,7 @@ func (w *recorder) Point(p metrics.Point) {
 		w.written, w.writing = now, true
 		page := w.page()
 		w.writers.Go(func() {
-			// Failing to write a report does not stop training. Only for the last one it is an error.
+			// Failing to write a report does not stop training. Only for the last report is it an error.
 			if err := w.write(page); err != nil {
 				w.log.Warn("report not written", "error", err)
 			}

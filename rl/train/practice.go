@@ -14,7 +14,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// plan is what is decided about a run that learns from its own rollouts before it begins.
+// plan is what is fixed before a run begins that learns from its own rollouts.
 type plan struct {
 	*site
 	examiner examiner
@@ -83,8 +83,8 @@ func (d plan) beginCourse(ctx context.Context, s *state, resumed bool, history [
 	return d.keeper.course, nil
 }
 
-// publishFirst publishes the policy that the first rollouts are sampled with. That of a new run may learn from
-// demonstrations before, and is measured.
+// publishFirst publishes the policy that the first rollouts are sampled with. In a new run, it may learn from
+// demonstrations first, and is measured.
 func (p *practice) publishFirst(ctx context.Context, s *state, resumed bool, history []metrics.Point) (err error) {
 	if resumed {
 		err = p.remeasure(ctx, *s, history)
@@ -173,7 +173,7 @@ func (p *practice) note(step int, groups []*group, done place, values map[string
 	return p.tasks.tidy(done)
 }
 
-// measure starts a measurement beside training, or takes it.
+// measure queues a measurement beside training or, without a validator, makes it at once.
 func (p *practice) measure(ctx context.Context, step int, values map[string]float64) error {
 	if _, ok := values[versionMetric]; !ok { // it was published when the run was resumed
 		p.publisher.describe(values)

@@ -37,7 +37,7 @@ type donor struct {
 // prefixes holds the prefix of each group in progress. It is safe for concurrent use.
 type prefixes struct {
 	dir *run.Dir
-	// write is that of the environment.
+	// write is the environment's Beginning.
 	write func(j run.Job, path string) (replies int, err error)
 
 	mu      sync.Mutex
@@ -74,7 +74,7 @@ func (p *prefixes) end(group string) *prefix {
 }
 
 // donate keeps the first rollout of a group that solved the task, and the first that did not, for later groups. A group
-// that went on from another rollout gives only what there is not yet.
+// that itself began with an earlier rollout only gives those that are missing.
 func (p *prefixes) donate(k *knowledge, outcomes []run.Outcome, continued bool) error {
 	for _, solved := range []bool{true, false} {
 		at := k.donor(solved)
@@ -185,7 +185,7 @@ func (m prefixMetrics) addGroup(own *prefix, solved, graded int) {
 	mean("prefix/rate/"+kind, float64(solved)/float64(graded), n)
 }
 
-// donor returns where the rollout is kept that solved the task, or that did not.
+// donor returns the field with the donor that solved the task or, if solved is false, with the one that did not.
 func (k *knowledge) donor(solved bool) **donor {
 	if solved {
 		return &k.Success
@@ -193,8 +193,8 @@ func (k *knowledge) donor(solved bool) **donor {
 	return &k.Failure
 }
 
-// prefix returns what the next group at the task begins with; nil is the task itself. At least one reply of the earlier
-// rollout is left out, so that there is something to do.
+// prefix returns what the next group at the task begins with; nil means the task alone. At least one reply of the
+// earlier rollout is left out, so that there is something to do.
 func (k *knowledge) prefix(c config.Prefix) *prefix {
 	solved := k.Level > 0
 	d := *k.donor(solved)

@@ -52,8 +52,8 @@ func (s *stages) collect(p metrics.Point) {
 	}
 }
 
-// observeStep takes the metrics of a step, and reports whether the next stage begins because of them. It then begins
-// with the given step, the first one that is not admitted yet.
+// observeStep takes the metrics of a step, and returns a note if the next stage begins because of them. That stage
+// begins with the given step, the first one of which no group is admitted yet.
 func (s *stages) observeStep(p metrics.Point, first int) (notes []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,7 +123,7 @@ func (s *stages) groups(step int) (n int) {
 	return n
 }
 
-// complete returns the last step of which no group is left to learn from once the given one is done.
+// complete returns the last step all of whose groups have been learned from once the given step is done.
 func (s *stages) complete(at place, step int) int {
 	if s.config.Rollouts.MaxStaleness > 0 {
 		step, _ = s.slot(at.Cursor)
@@ -132,7 +132,7 @@ func (s *stages) complete(at place, step int) int {
 	return step
 }
 
-// any reports whether a stage has what is asked for.
+// any reports whether has is true of a stage, or of the configuration before the first one.
 func (s *stages) any(has func(*config.Config) bool) bool {
 	for n := range len(s.config.Stages) + 1 {
 		if has(s.config.Stage(n)) {

@@ -12,13 +12,13 @@ import (
 
 // stopping is how a run ends before it is done: what has begun gets a time to end, because half of it is of no use.
 type stopping struct {
-	// late is closed when that time is over, abandon when the user asks a second time to stop. Both happen after the
-	// run's context has ended.
+	// late is closed when that time is over or cut short, abandon when the user asks a second time to stop. Both happen
+	// after the run's context has ended.
 	late, abandon <-chan struct{}
 }
 
-// newStopping gives what is under way when ctx ends the time of drain. The caller calls the function that it returns,
-// which ends the watch.
+// newStopping watches ctx: once it has ended, what is under way has the time of drain, unless abandon is closed. The
+// caller must call the returned function, which ends the watch.
 func newStopping(ctx context.Context, drain time.Duration, abandon <-chan struct{}) (stopping, func() error) {
 	late, done := make(chan struct{}), make(chan struct{})
 	var watching sync.WaitGroup
@@ -45,7 +45,7 @@ func newStopping(ctx context.Context, drain time.Duration, abandon <-chan struct
 	}
 }
 
-// finishing returns a context for what is finished although the run is stopped. It ends when that is late.
+// finishing returns a context for what is finished although the run is stopped. It ends when late is closed.
 func (s stopping) finishing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return until(ctx, s.late)
 }
@@ -66,7 +66,7 @@ func (s stopping) saving(ctx context.Context) (context.Context, context.CancelFu
 	}
 }
 
-// until returns a context with the values of ctx that ends with a channel in place of ctx.
+// until returns a context with the values of ctx that ends when the channel is closed, and not with ctx.
 func until(ctx context.Context, ended <-chan struct{}) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var watching sync.WaitGroup
@@ -83,7 +83,7 @@ func until(ctx context.Context, ended <-chan struct{}) (context.Context, context
 	}
 }
 
-// interrupted makes an error of a run that was asked to stop wrap [run.ErrInterrupted], whatever it has met then.
+// interrupted makes an error of a run that was asked to stop wrap [run.ErrInterrupted], whatever the error is.
 func interrupted(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil || errors.Is(err, run.ErrInterrupted) {
 		return err

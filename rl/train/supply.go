@@ -56,7 +56,7 @@ func (s *supply) close() error {
 	return s.journals.CloseAll()
 }
 
-// waited adds the metrics of what was waited for since the last call.
+// waited adds how long free workers waited for rollouts, and how busy workers were, since the last call.
 func (s *supply) waited(values map[string]float64) {
 	values["time/wait_trainer"] = s.stream.rest().Seconds()
 	values["workers/busy"] = s.occupancy.takeShare()
@@ -72,16 +72,16 @@ func (s *supply) unadmitted(step int) int {
 	return next
 }
 
-// ahead admits the groups that updates up to MaxStaleness after the step may learn from, which is enough for each of
-// these updates.
+// ahead admits the groups of the steps up to MaxStaleness after the given one, which is enough for each of their
+// updates.
 func (s *supply) ahead(step int, at place) error {
 	limit := s.stages.groups(min(step+s.rollouts.MaxStaleness, s.steps))
 	_, err := s.admit(at, limit, s.stages.slot)
 	return err
 }
 
-// rounds plays the groups of a step alone, and returns them when all are complete: a round of them, and with Refill
-// further rounds for as many as had equal rewards.
+// rounds plays the groups of a single step, and returns them when all are complete: one round and, with Refill,
+// further rounds with as many groups as have had equal rewards.
 func (s *supply) rounds(step int, from place) ([]*group, error) {
 	var all []*group
 	now := s.stages.at(step).Rollouts

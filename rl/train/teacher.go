@@ -50,7 +50,7 @@ func openTeacher(c config.Teacher, w cli.World) (*teacher, error) {
 	return &teacher{c, client}, nil
 }
 
-// passage is a text that few tokenizers cut alike.
+// passage is a text that few tokenizers split alike.
 const passage = "for i in range(1234567):\n\t\tself.x[i] += 3.14159  # don't  touch\n\n\n" +
 	`        return {"a": [None, b'\x00']} <b>HTTPServerError</b> été żółw 你好 Привет 🙂`
 
@@ -88,7 +88,7 @@ type distillation struct {
 	took  time.Duration
 }
 
-// teach gives the tokens of the rows the advantages that the teacher sees.
+// teach sets the advantages of the rows' tokens from the teacher's log-probabilities.
 func (u *update) teach(ctx context.Context, rows []rl.Row) error {
 	if u.teacher == nil {
 		return nil
@@ -117,7 +117,7 @@ func (u *update) teach(ctx context.Context, rows []rl.Row) error {
 	return nil
 }
 
-// learn sets the advantages of a row, of whose tokens after the first the teacher gives the log-probabilities.
+// learn sets the advantages of a row from said, the teacher's log-probabilities of its tokens after the first.
 func (l *distillation) learn(r *rl.Row, said []float64, c config.Teacher) {
 	advantages := make([]float64, len(r.IDs))
 	for t, m := range r.Mask {

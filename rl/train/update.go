@@ -73,7 +73,7 @@ type update struct {
 	stats            rl.Stats
 	norms            float64
 	updates, skipped int
-	// waited for rollouts, planned rows and computed the update.
+	// How long the update waited for rollouts, planned rows, and was computed.
 	waited, planned, computed time.Duration
 	// kept holds the parts for further epochs.
 	kept  []keptPart
@@ -133,7 +133,7 @@ func (u *update) learn(ctx context.Context, from place) error {
 }
 
 // part makes one optimizer step from the next groups. The trainer gets them as they come, with loss weights that assume
-// a total; if it was another in the end, the optimizer step corrects that.
+// a total; if the total turns out to be another, the optimizer step corrects that.
 func (u *update) part(ctx context.Context, size int) error {
 	var whole, guess float64
 	planned, sure := u.algorithm.Total(size * u.stages.at(u.number).Rollouts.Group)
@@ -205,7 +205,7 @@ func (u *update) nextGroups(most int) ([]*group, []rl.Rollout, error) {
 // since adds the time since start to a total.
 func (u *update) since(start time.Time, total *time.Duration) { *total += u.now().Sub(start) }
 
-// quotient divides; without any tokens or rows to count, nothing is scaled.
+// quotient returns a/b, or 1 if b is 0: without tokens or rows to count, nothing is scaled.
 func quotient(a, b float64) float64 {
 	if b == 0 {
 		return 1

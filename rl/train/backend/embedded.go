@@ -20,7 +20,7 @@ type Embedded struct {
 	Hidden int `yaml:"hidden"`
 	// Demonstrations is a file of conversations, as deepswe export --format sft writes them, or the name of bundled
 	// ones. With demonstrations, the policy has their words and attends to the whole conversation, and it imitates them
-	// before the first step. Without, it sees what the environment's language says.
+	// before the first step. Without, it reads and writes the environment's language.
 	Demonstrations string `yaml:"demonstrations"`
 	// Passes are made over the demonstrations, with an update for every Batch of them and a learning rate that falls
 	// from ImitationRate to 0.
@@ -36,8 +36,8 @@ func NewEmbedded() *Embedded {
 	return &Embedded{Hidden: 64, Passes: 10, Batch: 1, ImitationRate: 1e-2}
 }
 
-// Complete sets a learning rate that suits a small network, or one that has imitated demonstrations and loses what it
-// has learned at a higher one. It makes the path absolute, because a run may be resumed from another directory.
+// Complete sets a learning rate that suits a small network, or a lower one if it imitates demonstrations, which it
+// would unlearn otherwise. It makes the path absolute, because a run may be resumed from another directory.
 func (e *Embedded) Complete(c *config.Config) error {
 	if c.Optimizer.LearningRate == 0 {
 		c.Optimizer.LearningRate = 3e-3
@@ -98,7 +98,7 @@ const (
 	warmLosses     = "imitated.json"
 )
 
-// warmStart imitates the demonstrations, or loads what they gave before the run was interrupted.
+// warmStart imitates the demonstrations, or loads the result if the run did so before it was interrupted.
 func (e *Embedded) warmStart(
 	ctx context.Context, t *embedded.Trainer, all []embedded.Demonstration, dir string,
 ) (losses []float64, err error) {

@@ -36,8 +36,8 @@ type Tinker struct {
 	// Template is the chat template: qwen3, qwen2.5, server for that of the samplers, or auto for the one in the
 	// tokenizer's directory, or the samplers' if that cannot be rendered here.
 	Template string `yaml:"template"`
-	// Samplers are OpenAI endpoints of vLLM that sample instead of the server, or SamplersFile names them, a line each,
-	// and may change while the run lasts; Adapters is the directory from which they load adapters.
+	// Samplers are OpenAI endpoints of vLLM servers that sample instead of the server. SamplersFile names them instead,
+	// one per line, and may change while the run lasts. Adapters is the directory from which they load adapters.
 	Samplers     []string `yaml:"samplers"`
 	SamplersFile string   `yaml:"samplers_file"`
 	Adapters     string   `yaml:"adapters"`
@@ -244,8 +244,8 @@ func (s *Tinker) known() *tinker.Probe {
 }
 
 // codec returns the codec of the environment's own language if it has one, otherwise the model's, whose files are in
-// dir; missing says why they are not known. It is nil if nothing is sampled, and if samplers are to write conversations
-// themselves, as they do where the model's template is not known. vocabulary is 0 if it is not known.
+// dir; missing says why they are not known. The codec is nil if nothing is sampled, and if samplers write
+// conversations themselves, as they do if the model's template is not known. vocabulary is 0 if it is not known.
 func (s *Tinker) codec(o part.TrainerOptions, dir string, missing error, vocabulary int) (tinker.Codec, error) {
 	if o.Imitates {
 		return nil, nil

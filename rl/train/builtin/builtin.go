@@ -8,7 +8,7 @@ import (
 	"deepswe/rl/train/games"
 )
 
-// Parts returns them. An environment or a trainer is a line here.
+// Parts returns the table. Each environment and each trainer is one line of it.
 func Parts() config.Parts {
 	return config.Parts{
 		Environments: map[string]func() config.EnvironmentSettings{

@@ -58,8 +58,8 @@ func behaviour(m map[string]float64, rec *trajectory.Recording) {
 	conversations(m, rec)
 }
 
-// conversations adds how much of what was sampled is learned from and, of an agent that is not deepswe's, its
-// conversations by what they are for: each begins a row.
+// conversations adds the share of the sampled tokens that is learned from and, for an agent other than deepswe's, the
+// number of its conversations of each kind. Each conversation begins a row.
 func conversations(m map[string]float64, rec *trajectory.Recording) {
 	var sampled, trained float64
 	for _, t := range rec.Turns {

@@ -75,7 +75,7 @@ func (e *sweEnvironment) keptCheck(ids []string) (string, error) {
 // checkEvery is the time between two lines about a check.
 const checkEvery = time.Minute
 
-// checkLines says how far a check has come.
+// checkLines reports the progress of a check.
 type checkLines struct {
 	out io.Writer
 	dir *run.Dir

@@ -66,8 +66,8 @@ type Settings struct {
 	// Evidence is the weakest evidence of a reward, without which a rollout has none: outside, paired,
 	// outright, or none.
 	Evidence string `yaml:"evidence"`
-	// Odds are the odds against a guess that such evidence must have where tests are made wrong, if up to 8 runs of the
-	// tests can reach them.
+	// Odds are the odds against guessing which tests were made wrong that such evidence must have, if up to 8 runs of
+	// the tests can reach them.
 	Odds float64 `yaml:"odds"`
 
 	// Agent is the agent that works, as for --agent of eval, and AgentSetup installs what a command line starts; empty is
@@ -283,7 +283,7 @@ func (s *Settings) Open(ctx context.Context, o part.EnvironmentOptions) (part.En
 // agent returns the flags of eval that name the agent.
 func (s *Settings) agent() cli.AgentFlags { return cli.AgentFlags{Name: s.Agent, SetUp: s.AgentSetup} }
 
-// open opens the provider for tasks, one of which has the image; it is empty if none has one.
+// open opens the provider of sandboxes. image is the image of one of the tasks, or empty if none has one.
 func (s *Settings) open(ctx context.Context, w cli.World, image string) (env.Provider, error) {
 	user, err := w.LoadConfig()
 	if err != nil {

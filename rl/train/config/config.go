@@ -31,7 +31,7 @@ type Config struct {
 	// fills them in.
 	Contexts map[string]int `yaml:"-"`
 
-	// Replays is set by an environment whose rollouts can go on from the beginning of another one, as Prefix has them.
+	// Replays is set by an environment whose rollouts can go on from the beginning of another one, as Prefix requires.
 	Replays bool `yaml:"-"`
 
 	Rollouts   Rollouts   `yaml:"rollouts"`

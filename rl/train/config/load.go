@@ -186,7 +186,7 @@ func decodeSection(n *yaml.Node, dst any, section string) error {
 	if _, ok := errors.AsType[*yaml.TypeError](err); !ok {
 		return err
 	}
-	// An error with a line only does not name the key, and a --set has no line.
+	// The error has only a line and does not name the key, and a --set has no line.
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		one := *n
 		one.Content = n.Content[i : i+2]
@@ -278,7 +278,8 @@ func (c Config) Changed(from []byte) ([]string, error) {
 	return keys, err
 }
 
-// Difference is a key with different values in two configurations; empty where one of them does not have it.
+// Difference is a key with different values in two configurations; a value is empty if its configuration lacks the
+// key.
 type Difference struct{ Key, From, To string }
 
 // Differs returns what differs in another configuration, in the order of the keys, which are paths.

@@ -23,8 +23,8 @@ type Stage struct {
 	// MaxSteps and Context are the limits of training rollouts that begin from then on. Rollouts under way keep theirs.
 	MaxSteps int `yaml:"max_steps,omitempty"`
 	Context  int `yaml:"context,omitempty"`
-	// Set changes other settings. Its keys are those of --set. Once it is loaded, it has every key that changes, and
-	// LearningRate is one of them.
+	// Set changes other settings. Its keys are those of --set. Once loaded, it holds every key that changes, the
+	// learning rate included.
 	Set          map[string]string `yaml:"set,omitempty"`
 	LearningRate float64           `yaml:"learning_rate,omitempty"`
 

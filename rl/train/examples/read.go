@@ -83,8 +83,8 @@ func (r *reader) openTokenizer(path string) (err error) {
 	return nil
 }
 
-// openCodec loads the tokenizer and the chat template for conversations. If there is no template beside the tokenizer,
-// it is Qwen3's.
+// openCodec loads the tokenizer and the chat template for conversations. If the template is auto and there is none
+// beside the tokenizer, it is Qwen3's.
 func (r *reader) openCodec() (err error) {
 	switch {
 	case r.tokens != nil:
@@ -237,7 +237,7 @@ func (r *reader) finish() error {
 	return nil
 }
 
-// agreement measures how far a tokenizer turns the text of ids into the same ids.
+// agreement measures to what extent a tokenizer turns the text of ids into the same ids.
 type agreement struct{ tokens, same int }
 
 // The ids are compared in windows, so that one difference does not shift all later ones.

@@ -105,10 +105,10 @@ func (e *residues) reward(ids []int32) float64 {
 	return float64(n) / float64(max(1, len(ids)))
 }
 
-// errNotTrained reports that a run that asks whether a trainer trains has the answer no.
+// errNotTrained is the verdict on a trainer that does not train.
 var errNotTrained = errors.New("the trainer does not train")
 
-// residueRise is how much more than at the first step the mean reward of the last steps has to be.
+// residueRise is by how much the mean reward of the last steps has to exceed that of the first step.
 const residueRise = 0.3
 
 // Verdict says whether the trainer of a run of the environment "residue" trains; the error is errNotTrained if not.

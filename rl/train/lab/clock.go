@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// clock is virtual time. What is to happen happens in the order of its time, and at the same time in the order in which
-// it was asked for, so that the same events always lead to the same figures.
+// clock is virtual time. Events happen in the order of their times, and those of the same time in the order in which
+// they were requested, so that the same events always lead to the same figures.
 type clock struct {
 	now    time.Duration
 	asked  int
@@ -50,7 +50,7 @@ func (c *clock) until(ctx context.Context, done func() bool) (time.Duration, err
 // horizon is when simulated time ends: a single latency, at most config.MaxLatency, fits in a Duration after it.
 const horizon = time.Duration(1) << 62
 
-// moments is a heap of what is to happen, the next first.
+// moments is a heap of coming events, the next first.
 type moments []moment
 
 func (m moments) Len() int      { return len(m) }
@@ -68,19 +68,20 @@ func (m *moments) Pop() any {
 }
 
 // gate lets a limited number in at once, in the order in which they came, and knows how many were in it over time. A
-// limit of 0 is none.
+// limit of 0 means no limit.
 type gate struct {
 	clock   *clock
 	limit   int
 	in      int
 	peak    int
 	waiting []func()
-	// sum is the time that all together were in it until since, in seconds, idle the time that places were free.
+	// sum is the total time that all have been in the gate until since, in seconds. idle is how long at least one place
+	// was free.
 	sum         float64
 	idle, since time.Duration
 }
 
-// enter calls do as soon as there is room, which do has until leave is called.
+// enter calls do as soon as there is room. The place is taken until leave is called.
 func (g *gate) enter(do func()) {
 	if g.limit > 0 && g.in >= g.limit {
 		g.waiting = append(g.waiting, do)

@@ -44,12 +44,13 @@ type rollout struct {
 	began    time.Duration
 	// needed is how long it needs a worker, if nothing makes it wait.
 	needed time.Duration
-	// free is called when it needs sandbox and worker no more, end when it has ended.
+	// free is called when it no longer needs sandbox and worker, end when it has ended.
 	free func()
 	end  func(graded bool)
 }
 
-// play plays a job with a worker that it has. done is called when it has ended.
+// play plays a job. The caller has entered worker for it, which play leaves. done is called when the rollout has
+// ended.
 func (c *cluster) play(j run.Job, worker *gate, done func(r *rollout, graded bool)) {
 	r := c.draw(j)
 	r.free = func() {
@@ -126,8 +127,8 @@ func lognormal(r *rand.Rand, mean config.Duration, sigma float64) time.Duration 
 	return time.Duration(min(float64(mean)*math.Exp(sigma*r.NormFloat64()-sigma*sigma/2), float64(config.MaxLatency)))
 }
 
-// engine is what samples and, in lockstep, the trainer on the same GPUs: then it gathers what waits, samples until the
-// longest reply is there, and only then works for the trainer or looks for more.
+// engine is what samples. In lockstep, the trainer uses the same GPUs: the engine gathers the requests that wait,
+// samples until the longest reply is there, and only then works for the trainer or gathers again.
 type engine struct {
 	clock    *clock
 	lockstep bool

@@ -15,8 +15,8 @@ import (
 	"deepswe/rl/train/record"
 )
 
-// Measured is what a run took after its beginning, in which everybody starts idle and servers compile: each of its
-// rollouts, and the trainer's mean times.
+// Measured holds the times of a run after its beginning, when workers and trainer start idle and servers compile:
+// those of each rollout, and the trainer's mean times.
 type Measured struct {
 	groups [][]rollout
 	// sizes are those of the run's steps.
@@ -25,7 +25,7 @@ type Measured struct {
 	passes, publish, checkpoint time.Duration
 }
 
-// ReadMeasured reads what the run in dir took, which kept its rollouts (rollouts.keep_logs).
+// ReadMeasured reads the times of the run in dir, which must have kept its rollouts (rollouts.keep_logs).
 func ReadMeasured(dir string) (*Measured, error) {
 	t, err := record.ReadTrained(dir)
 	if err != nil {
@@ -82,7 +82,7 @@ func (m *Measured) readTrainer(points []metrics.Point, first, every int) error {
 	if steps == 0 {
 		return fmt.Errorf("the run has no step %d: it is too short to measure", first)
 	}
-	// No time at all would ask for the default.
+	// A time of 0 would mean the default.
 	mean := func(sum float64, n int) time.Duration { return max(1, seconds(sum/float64(max(1, n)))) }
 	m.passes, m.publish, m.checkpoint = mean(passes, steps), mean(publish, steps), mean(saving, saved)
 	return nil

@@ -137,7 +137,7 @@ func (s sizes) passes(forward float64) float64 {
 	return float64(s.epochs) + 2*probed*forward
 }
 
-// warmUp is the number of steps after which the beginning, where all are idle, is over.
+// warmUp is the number of steps at the beginning that do not count, because all start idle.
 func warmUp(staleness int) int { return 2 * (staleness + 1) }
 
 // update learns from the groups of a step.

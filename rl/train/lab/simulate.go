@@ -88,8 +88,8 @@ func inSeconds(d time.Duration) string {
 
 // Simulate plays the schedule of the run that the configuration describes, in virtual time: the same configuration has
 // the same result everywhere. Environment and trainer are not opened. All groups have rewards that differ. With m,
-// which may be nil, rollouts and trainer take the times that a run took, where the configuration has none for the
-// trainer.
+// which may be nil, rollouts take the times of a measured run, and so does the trainer where the configuration has
+// none.
 func Simulate(ctx context.Context, c config.Config, m *Measured) (Simulated, error) {
 	s, err := newSchedule(c, m)
 	if err != nil {

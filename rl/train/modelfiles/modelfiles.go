@@ -76,14 +76,14 @@ func Vocabulary(dir string) (int, error) {
 		"vocab_size of its config.json")
 }
 
-// Experts returns how many experts the layers of a model choose from whose files are in dir; 0 if it has none, or if
-// that is not known.
+// Experts returns how many experts the layers choose from in the model whose files are in dir; 0 if it has none, or
+// if that is not known.
 func Experts(dir string) int {
 	return number(dir, "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 }
 
-// number returns the first of the keys in a model's config.json that has a positive whole number: of the model, or of
-// the language model within it. It is 0 if there is none.
+// number returns the value of the first of the keys that is a positive whole number in a model's config.json: in the
+// model's own settings, else in those of the language model within it. It is 0 if there is none.
 func number(dir string, keys ...string) int {
 	data, err := os.ReadFile(filepath.Join(dir, modelConfigFile))
 	for err == nil && len(data) > 0 {

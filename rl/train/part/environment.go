@@ -100,7 +100,7 @@ const (
 )
 
 // TrainedShare is the metric of the share of the sampled tokens that are learned from, as far as the environment
-// decides it. What algorithm and filters leave out is no part of it.
+// decides it. It does not depend on what algorithm and filters leave out.
 const TrainedShare = "tokens/trained_share"
 
 // Ratio adds a ratio to the metrics of a rollout.

@@ -6,7 +6,7 @@ import (
 	"deepswe/rl/metrics"
 )
 
-// panels are those of the board for Grafana: what docs/recipes.md looks at when a metric goes wrong.
+// panels are those of the Grafana board: the metrics that docs/recipes.md looks at when something goes wrong.
 var panels = []struct {
 	title   string
 	metrics []string

@@ -19,16 +19,17 @@ type Plan struct {
 	Rank     int
 	// Length is the longest row in tokens.
 	Length int
-	// SkyRL has RayGPUs on each of RayNodes, of which TrainerGPUs on each of TrainerNodes train. Its Engines, of Tensor
-	// GPUs each, sample if there are no Replicas: those of the trainer, in turns with it, if it is Colocated, else the
-	// others. Sequence is the number of GPUs that share a row.
+	// SkyRL has RayGPUs GPUs on each of RayNodes nodes, of which TrainerGPUs on each of TrainerNodes train. Its Engines,
+	// of Tensor GPUs each, sample if there are no Replicas: on the trainer's GPUs, in turns with it, if Colocated is
+	// set, else on the others. Sequence is the number of GPUs that share a row.
 	RayNodes, RayGPUs, TrainerNodes, TrainerGPUs, Engines, Tensor, Sequence int
 	Colocated                                                               bool
 	// Replicas are vLLM servers of Tensor GPUs each, PerNode of them on a node.
 	Replicas, PerNode int
-	// Adapters is how many of them sample at once: the newest, the one before it, and one that is validated beside them.
+	// Adapters is how many adapters are sampled at once: the newest, the one before it, and one that is validated beside
+	// them.
 	Adapters int
-	// Rollouts is how many of full length sample at once without losing their cache.
+	// Rollouts is how many rollouts of full length sample at once without losing their cache.
 	Rollouts int
 	// Update is the trainer's time for the rollouts of a step, and Forward the part of it that is the forward pass.
 	Update  time.Duration
@@ -40,7 +41,7 @@ const (
 	memory = 80.0
 	// ownShare is the part of the memory for the engines of the trainer, share that for vLLM servers.
 	ownShare, share = 0.6, 0.85
-	// speed of a GPU in FLOP/s, 30% of what it could, and fullness of the context in the mean.
+	// speed is that of a GPU in FLOP/s, 30% of its peak, fullness the mean share of the context that rollouts fill.
 	speed, fullness = 3e14, 0.6
 )
 
@@ -103,8 +104,8 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 
 // setTimes computes the time of an update on the given number of GPUs.
 func (p *Plan) setTimes(c config.Config, keys map[string]string, gpus int) {
-	// For each token, 2 FLOP a parameter for a forward pass, and for gradients those again, to recompute what is not kept,
-	// and 2 each for activations and weights. The trainer makes one forward pass more, by itself.
+	// In FLOP per parameter and token: 2 for a separate forward pass, and for the gradients 2 for another one, 2 to
+	// recompute what it does not keep, and 2 each for the gradients of activations and weights.
 	work := 2.0 + 2 + 2 + 2 + 2
 	if p.Rank > 0 {
 		work -= 2

@@ -21,8 +21,8 @@ import (
 // rolloutsFile contains the rollouts of a step, or of an evaluation.
 const rolloutsFile = "rollouts.jsonl"
 
-// journal keeps the rollouts of one step. Its file is a rollouts.jsonl that deepswe export reads; each line has three
-// members more than the format, for a resumed run: tries, error, and what the engine measured.
+// journal keeps the rollouts of one step. Its file is a rollouts.jsonl that deepswe export reads; each line has the
+// members of extras in addition to the format, for a resumed run.
 //
 // Unlike run.Dir it finds failures too: the step that is played again after a kill must have the same groups.
 type journal struct {
@@ -142,7 +142,7 @@ func (j *journal) Close() error { return j.log.Close() }
 // for.
 type Journals struct {
 	Dir *run.Dir
-	// version returns the version of the policy that samples.
+	// Version returns the version of the policy that samples.
 	Version func() int64
 
 	mu     sync.Mutex

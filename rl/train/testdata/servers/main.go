@@ -1,6 +1,6 @@
 // Command servers takes the place of SkyRL and vLLM in the pods of a recipe: the fakes of trainertest, at the addresses
-// and under the commands that the recipe names. As SkyRL, it has the replicas of vLLM as well, which share its policy;
-// as vLLM, it hands on to that what it is asked; and it is wget, which fetches nothing but a status.
+// and under the commands that the recipe names. As SkyRL, it also serves the replicas of vLLM, which share its
+// policy; as vLLM, it forwards requests to SkyRL's pod; and as wget, it only checks a status.
 package main
 
 import (
