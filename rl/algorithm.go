@@ -116,7 +116,8 @@ type Algorithm struct {
 	Overlong     Overlong
 	Steps        Steps
 	// RewardFactor multiplies the reward of rollouts that end for a reason, such as those whose patch was graded although
-	// they were cut short; rollouts of any other reason keep theirs. Only kept ones have one.
+	// they were cut short; rollouts of any other reason keep theirs. The factor of a reason that the filter does not
+	// keep must be 1.
 	RewardFactor map[trajectory.StopReason]float64
 	// MaxLength is W, and the longest row. constantLength needs it; the others may leave it 0 for no limit.
 	MaxLength int
@@ -140,8 +141,8 @@ func (o Overlong) penalty(y int) float64 {
 }
 
 // Steps is a penalty on the number of turns (arXiv 2508.03501): nothing up to Free, then one that grows linearly to -1
-// at Max, and goes on. A Max of 0 is off. OnlySolved spares rollouts without a reward, which otherwise are paid for
-// giving up.
+// at Max, and goes on. A Max of 0 is off. OnlySolved spares rollouts whose reward is not positive, which would
+// otherwise gain by giving up.
 type Steps struct {
 	Free, Max  int
 	OnlySolved bool

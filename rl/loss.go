@@ -19,9 +19,9 @@ const maxLogRatio = 20
 
 // Loss evaluates the objective over rows and, where grad is not nil, its gradient.
 //
-// current[i][t] is the logprob that the policy now gives to rows[i].IDs[t], whatever it is where Mask is 0; old[i][t]
+// current[i][t] is the logprob that the policy now gives to rows[i].IDs[t], and is ignored where Mask is 0; old[i][t]
 // is the old policy's, and nil means the sampler's, Row.Logprobs. A Decoupled objective needs old; a trainer that
-// makes one update a batch passes current for it. grad[i][t] is set to dLoss/dcurrent[i][t]; grad may be current
+// makes one update per batch passes current for it. grad[i][t] is set to dLoss/dcurrent[i][t]; grad may be current
 // itself, which is then overwritten. All have the shape of the rows' IDs.
 //
 // Rows are shared out over the processors, and neither the loss nor the gradient depends on their number. Nothing is

@@ -45,8 +45,8 @@ func measured(r *Rollout, maxLength int) (Member, []span) {
 
 func (m *Member) graded() bool { return m.Reward != nil }
 
-// GroupKey identifies a group. Harnesses number groups from 0 for each task as well as all through, so the task is part
-// of it.
+// GroupKey identifies a group. Some harnesses number groups from 0 for each task, others throughout, so the task is
+// part of it.
 type GroupKey struct{ task, group string }
 
 // GroupKey identifies the group of the rollout.

@@ -57,7 +57,7 @@ func (a *Algorithm) Set(key, value string) error {
 		key, ErrNoSetting, strings.Join(keys, ", "), list(trajectory.StopReasons()))
 }
 
-// ownMaps makes the maps some that no copy of the algorithm shares.
+// ownMaps replaces the maps by copies, which no other copy of the algorithm shares.
 func (a *Algorithm) ownMaps() {
 	if a.Filter = maps.Clone(a.Filter); a.Filter == nil {
 		a.Filter = map[trajectory.StopReason]Mode{}

@@ -33,7 +33,7 @@ func (r *rowLoss) surrogate(s *Stats, logprob, d, ratio, coef float64) (value, s
 	return r.clipped(s, ratio, coef, level)
 }
 
-// clipped is PPO's. A level ratio is one that was clamped, and has no slope.
+// clipped is PPO's surrogate. level is set if the ratio was clamped, so that it has no slope.
 func (r *rowLoss) clipped(s *Stats, ratio, coef float64, level bool) (value, slope float64) {
 	switch {
 	case r.advantage > 0 && ratio > 1+r.o.ClipHigh:
@@ -65,7 +65,7 @@ func (r *rowLoss) gated(ratio, coef float64, level bool) (value, slope float64) 
 	return value, coef * 4 * gate * (1 - gate) * ratio
 }
 
-// rowRatio is the ratio of a whole row. A level one was clamped.
+// rowRatio is the ratio of a whole row. level is set if it was clamped.
 type rowRatio struct {
 	ratio float64
 	level bool

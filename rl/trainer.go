@@ -181,7 +181,7 @@ type Stats struct {
 	Loss float64
 	// Distance is from the old policy to the current one, at all trained tokens: those that corrections mask still count.
 	Distance
-	// Rows were given.
+	// Rows is the number of rows that were given.
 	Rows int
 	// ClippedLow counts tokens with a negative advantage whose ratio is under the lower bound, ClippedHigh those with a
 	// positive one over the upper bound, DualClipped those that the dual clip stopped: none of them has a gradient.

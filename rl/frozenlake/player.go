@@ -179,8 +179,8 @@ func (p Player) request(g Game) agent.Request {
 	}
 }
 
-// failed turns an error of the model into the stop reason of a rollout, or into an error that the rollout has no
-// reward.
+// failed returns the stop reason of a rollout that an error of the model ended, and an error if the rollout has
+// failed.
 func (p Player) failed(ctx context.Context, err error) (agent.StopReason, error) {
 	switch {
 	case errors.Is(err, agent.ErrContextOverflow):

@@ -17,8 +17,8 @@ import (
 	"deepswe/agent/run"
 )
 
-// mlflow sends the points of a run to an MLflow server over its REST API. A tag of the run there names ours, so that a
-// resumed session finds it.
+// mlflow sends the points of a run to an MLflow server over its REST API. A tag there has the key of the run, so that
+// a resumed session finds it.
 type mlflow struct {
 	server server
 	run    Run
@@ -26,7 +26,7 @@ type mlflow struct {
 	have   had
 }
 
-// Most of what one request may hold, and of names and texts.
+// The most metrics and parameters of one request, and the most bytes of a text and of a name.
 const (
 	mlflowMetrics = 1000
 	mlflowParams  = 100

@@ -40,7 +40,7 @@ type Sink interface {
 	// come after points of later steps and have other metrics. After an error it is called again with the same points,
 	// which are then not to count twice.
 	Send(ctx context.Context, points []Point) error
-	// Close says why the run ended, or nil if it is done.
+	// Close tells why the run ended: cause is nil if it is done.
 	Close(ctx context.Context, cause error) error
 }
 
@@ -73,7 +73,7 @@ func (r Run) key() string { return fmt.Sprintf("%x", sha256.Sum256([]byte(r.ID))
 // had is the last step of each metric that a sink has. A metric's points come in the order of their steps.
 type had map[string]int
 
-// news are the values of a point that are not there yet, by the names that the sink has for them.
+// news returns the values of a point that the sink does not have yet, under its names for them, and records them.
 func (h had) news(p Point, spell func(string) string) map[string]float64 {
 	values := map[string]float64{}
 	for name, v := range p.finite() {

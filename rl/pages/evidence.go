@@ -70,7 +70,7 @@ type failureGroup struct {
 // Size is the number of all of them.
 func (g failureGroup) Size() int { return len(g.Rows) + g.More }
 
-// mostListed is how many attempts of a group of failures are listed, and how many groups there are.
+// mostListed is the most attempts that are listed of a group of failures, and the most groups.
 const mostListed = 40
 
 // failures groups the attempts that have not solved their tasks by why they ended, and by the tests that fail.

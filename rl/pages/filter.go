@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// fields are what a filter and an order go by: texts, and numbers as int or float64.
+// fields are the values by which a table is filtered and sorted: texts, and numbers as int or float64.
 type fields map[string]any
 
 // number returns a field that is a number.
@@ -120,8 +120,7 @@ func (q query) with(pairs ...string) string {
 // perPage is the number of rows on a page of a table.
 const perPage = 250
 
-// selectRows returns the rows that agree with the query, in its order, those of its page, and how many there are on
-// all pages.
+// selectRows returns the rows on the query's page, filtered and sorted as it says, and how many rows all pages have.
 func selectRows[T interface{ fields() fields }](q query, rows []T) (page []T, all int) {
 	type keyed struct {
 		row    T

@@ -8,7 +8,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// change is a text that an edit replaces in a file, or that several edits of the same lines do.
+// change is the replacement of a text in a file, by one edit or by several edits of the same lines.
 type change struct {
 	File, Old, New string
 	// Whole is set if New is the whole file, Undo if the edit takes the last one of the file back.
@@ -31,7 +31,7 @@ func changeOf(c trajectory.Call) *change {
 	return &e
 }
 
-// shared returns the lines of both texts, and how many of them both begin and end with.
+// shared returns the lines of both texts, and how many equal lines both begin with and end with.
 func (c change) shared() (old, now []string, head, tail int) {
 	old, now = splitLines(c.Old), splitLines(c.New)
 	for head < min(len(old), len(now)) && old[head] == now[head] {
@@ -85,7 +85,7 @@ func (g *grown) add(e change) {
 }
 
 // merge adds an edit to the changes. One that replaces a part of an earlier change's text becomes a part of that
-// change, and one that replaces more takes the earlier one in.
+// change, and one that replaces more absorbs the earlier change.
 func (g *grown) merge(e change) {
 	for i, c := range slices.Backward(g.changes) {
 		switch {

@@ -181,7 +181,7 @@ func protect(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 }
 
-// phrase writes a name of the machinery, such as max_steps, for people.
+// phrase writes an internal name, such as max_steps, for people.
 func phrase(name any) string { return strings.ReplaceAll(fmt.Sprint(name), "_", " ") }
 
 // clock writes seconds for people; nothing for 0.

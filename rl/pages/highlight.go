@@ -14,7 +14,7 @@ import (
 	"deepswe/env/diff"
 )
 
-// A scanner of our own colours comments, strings, words and numbers. Chroma's lexers would cost every start of the
+// A small scanner colours comments, strings, words and numbers: Chroma's lexers would cost every start of the
 // program, and with it every sandbox, ten milliseconds.
 
 // The most bytes of a text and of a line that a page shows.

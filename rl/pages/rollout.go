@@ -148,7 +148,7 @@ func (h *Handler) solved(r *loaded, req *http.Request) (view, error) {
 	return p.view(req, nil)
 }
 
-// lazily is the number of steps from which on a page leaves them out until they are unfolded.
+// lazily is the most steps that a page holds. With more, it leaves them out until they are unfolded.
 const lazily = 150
 
 // view returns the page: all of it, one step for a page that has left it out, the patch until a step, or the steps with
@@ -174,7 +174,7 @@ func (p *rolloutPage) view(req *http.Request, crumbs []link) (view, error) {
 			v.template, v.Data = "grown", grownIn(p.Steps[:n]).diffs()
 			return v, nil
 		}
-		one := *p.Steps[n-1] // the page is that of other requests, too
+		one := *p.Steps[n-1] // other requests share the page
 		one.Until = until(&one)
 		v.template, v.Data = "fragment", &one
 		return v, nil
@@ -188,7 +188,7 @@ func (p *rolloutPage) view(req *http.Request, crumbs []link) (view, error) {
 	return v, nil
 }
 
-// find leaves out the steps without a text.
+// find leaves out the steps that do not contain the text.
 func (p *rolloutPage) find(text string) {
 	p.Find = text
 	if text == "" {

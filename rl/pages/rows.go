@@ -134,7 +134,7 @@ func (r row) Reason() string {
 	return phrase(cmp.Or(r.Err, r.Stop, r.Status))
 }
 
-// fields are what a filter and an order go by.
+// fields are the values by which the row is filtered and sorted.
 func (r row) fields() fields {
 	repo, _, _ := strings.Cut(r.Task, "-")
 	chosen, score := "", -1.

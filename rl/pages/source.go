@@ -173,7 +173,7 @@ func (l *library) find(id string) (*loaded, error) {
 	return l.load(f)
 }
 
-// liveFor is how long what was read of a run that goes on is shown.
+// liveFor is how long the content of a live run is shown before it is read again.
 const liveFor = 2 * time.Second
 
 // load reads a run, unless nothing has changed since.
@@ -265,7 +265,8 @@ func (r *loaded) loadRanking(dir string) error {
 	return json.Unmarshal(text, r.Ranking)
 }
 
-// loadCandidates makes the candidates of a ranking its attempts, as they are in their run where that is there.
+// loadCandidates makes the candidates of a ranking its rows: as they are in the run that was ranked, if that is
+// there.
 func (l *library) loadCandidates(r *loaded) {
 	r.State = stateFinished
 	played := map[run.Job]row{}

@@ -49,7 +49,7 @@ type shownCall struct {
 	Seconds     float64
 }
 
-// Diff is what the call edits; nil if it shows nothing.
+// Diff is the edit of the call as a diff; nil if there is none to show.
 func (c shownCall) Diff() *fileDiff {
 	if c.Edit == nil || c.Edit.Undo {
 		return nil

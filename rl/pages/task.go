@@ -132,7 +132,7 @@ type compared struct {
 	Names  []string
 	Differ []difference
 	Span   span
-	// Refused are the reasons why the runs are not compared, unless Anyway is followed.
+	// Refused are the reasons why the runs are not compared. Anyway is the address that compares them all the same.
 	Refused []string
 	Anyway  string
 	Hint    string

@@ -107,10 +107,11 @@ which also counts how soon it was learned. <em>Difference</em> is to the first v
 	return p.styled()
 }
 
-// submitted is the metric of what is solved and submitted as well.
+// submitted is the metric of the share of validation rollouts that solve their task and submit.
 const submitted = "val/submitted_pass@1"
 
-// submits reports whether something that was solved was not submitted.
+// submits reports whether submissions are worth showing: whether any validation has solved rollouts that were not
+// submitted.
 func submits(variants []Variant) bool {
 	return anyPoint(variants, func(p metrics.Point) bool {
 		s, ok := p.Values[submitted]
@@ -276,7 +277,8 @@ func interval(format string, x []float64) string {
 	}
 }
 
-// meanInterval is the mean and half the width of its 95% interval by Student's t. Of one value nothing is known but it.
+// meanInterval is the mean and half the width of its 95% interval by Student's t. With a single value, half is 0,
+// because the interval is not known.
 func meanInterval(x []float64) (mean, half float64) {
 	for _, v := range x {
 		mean += v

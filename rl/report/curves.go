@@ -51,8 +51,8 @@ func (c curves) last(name string) (float64, bool) {
 //go:embed charts.yaml
 var charts []byte
 
-// chart is one chart of the page. Lines are of the metrics below Family, if it has one; Suites stands for all
-// validation sets.
+// chart is one chart of the page. It has a line for each metric below Family, if that is set, and the Lines; Suites
+// stands for the charts of all validation sets.
 type chart struct {
 	Title                string
 	Zero, Share, Stacked bool

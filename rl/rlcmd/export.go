@@ -210,7 +210,7 @@ func (x *export) applies(changed func(string) bool) error {
 	return nil
 }
 
-// write gives do the place for its output. A file is there when do has succeeded, and not before.
+// write calls do with the writer of the output. A file appears only once do has succeeded.
 func (x *export) write(do func(w io.Writer) error) (err error) {
 	if x.out == "-" {
 		w := bufio.NewWriterSize(x.deps.Out, 1<<20)

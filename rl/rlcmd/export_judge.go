@@ -96,7 +96,7 @@ func eachTask(path string, strict bool, do func(env.Task)) error {
 	return nil
 }
 
-// reportExamples prints how many examples were written, and why candidates are none.
+// reportExamples prints how many examples were written, and why other candidates did not become one.
 func (x *export) reportExamples(r examples.Report) {
 	x.say("%s of %s, half of them YES", cli.Plural(r.Examples, "example"), cli.Plural(r.Tasks, "task"))
 	for _, left := range []struct {

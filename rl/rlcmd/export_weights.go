@@ -19,7 +19,7 @@ import (
 	"deepswe/rl/weights"
 )
 
-// weightsOptions are for what --format adapter and model write.
+// weightsOptions are the flags of --format adapter and model.
 type weightsOptions struct {
 	base       string
 	baseName   string

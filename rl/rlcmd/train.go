@@ -213,7 +213,7 @@ func (t *training) recipe(c config.Config) error {
 	return r.Write(t.deps.Out, c)
 }
 
-// planned returns the configuration with what it needs on the nodes.
+// planned returns the recipe for the nodes, and the configuration with the settings that it needs.
 func (t *training) planned(c config.Config) (*recipe.Recipe, config.Config, error) {
 	if t.nodes < 0 || t.gpus < 1 {
 		return nil, c, fmt.Errorf("%d nodes with %d GPUs: want 1 or more of each", t.nodes, t.gpus)

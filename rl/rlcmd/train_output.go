@@ -17,7 +17,7 @@ import (
 	"deepswe/rl/train/record"
 )
 
-// audience passes what happens in a run to the screen and to stdout.
+// audience is the observer of one run. It passes everything to the screen, and steps and warnings to print, too.
 type audience struct {
 	run   string
 	view  *runView

@@ -50,7 +50,8 @@ type runView struct {
 	name  string
 	steps int
 	begun time.Time
-	// from is the first step that this process took, for the time that is left.
+	// from is the step before the first that this process took, -1 if it has taken none: the time left is estimated from
+	// it.
 	from, step  int
 	phase       string
 	done, total int

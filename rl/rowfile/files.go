@@ -147,7 +147,7 @@ func Decompressed(path string) (io.ReadCloser, error) {
 	return opened{d, d.Close, f}, nil
 }
 
-// opened is an open file, with what decompresses it and ends that.
+// opened is an open file with a reader of its content; end ends the decompression, if any.
 type opened struct {
 	io.Reader
 	end  func()
@@ -196,7 +196,7 @@ func compressed(w io.Writer, write func(io.Writer) error) error {
 		return err
 	}
 	if err := buffered(z, write); err != nil {
-		// Close ends the decoder's goroutines. What it still writes is discarded by the caller.
+		// Close ends the encoder's goroutines. What it still writes is discarded by the caller.
 		_ = z.Close()
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// plan is what is fixed before a run begins that learns from its own rollouts.
+// plan is what is fixed before a run that learns from its own rollouts begins.
 type plan struct {
 	*site
 	examiner examiner

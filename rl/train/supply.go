@@ -56,7 +56,7 @@ func (s *supply) close() error {
 	return s.journals.CloseAll()
 }
 
-// waited adds how long free workers waited for rollouts, and how busy workers were, since the last call.
+// waited adds how long free workers had nothing to play, and how busy workers were, since the last call.
 func (s *supply) waited(values map[string]float64) {
 	values["time/wait_trainer"] = s.stream.rest().Seconds()
 	values["workers/busy"] = s.occupancy.takeShare()

@@ -215,7 +215,7 @@ func lastPartIn(name string, parts []string) bool {
 	return slices.Contains(parts, name[strings.LastIndexByte(name, '.')+1:])
 }
 
-// scale is the factor of the product of B and A of a rank.
+// scale is the factor of the product of B and A of the given module and rank.
 func (c adapterConfig) scale(name string, rank int) float32 {
 	alpha := c.Alpha
 	for _, p := range c.AlphaPattern {

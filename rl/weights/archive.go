@@ -17,7 +17,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// An archive's size is limited, and what follows its last file.
+// maxPadding is the most bytes that may follow the last file of an archive.
 const maxPadding = 1 << 20
 
 // contents says what an archive may contain. An adapter of rank 64 on all layers of a 32B model has 2 GB.
@@ -25,7 +25,7 @@ type contents struct {
 	gigabytes, files int
 	folders          bool
 	needed           []string
-	// other names the file that only the other kind of archive has, and what the error then is.
+	// other reports whether only the other kind of archive has such a file; the field is holds the error for that.
 	other func(name string) bool
 	is    error
 }

@@ -40,12 +40,11 @@ type layout struct {
 	adapter *adapter
 	// family is the base's model_type.
 	family string
-	// rows are those of projections that the base may keep in one tensor, as far as its configuration says.
+	// rows is the number of rows of each attention projection, as far as the base's configuration says.
 	rows map[string]int
 }
 
-// prefixes are the names of a language model within others: what an adapter calls model, a base of pictures and text
-// calls one of these.
+// prefixes are the names of the language model in a base for pictures and text, which an adapter calls model.
 var prefixes = []string{"model.language_model.", "language_model.model."}
 
 // resolve returns the full name in the base of a module's tensor with the suffix; false if there is none.
@@ -158,7 +157,8 @@ func (l layout) fused(name string, e *edit) (string, bool, error) {
 	return "", false, nil
 }
 
-// rowsBefore is the first row of a part. The sizes of the others are those of their own adapters, or of the base.
+// rowsBefore returns the first row of the part at an index. The sizes of the others are taken from their own
+// adapters, or from the base's configuration.
 func (l layout) rowsBefore(stem string, parts []string, at, total, rows int) (int, error) {
 	sum := func(parts []string) (n int, known bool) {
 		for _, part := range parts {

@@ -154,8 +154,8 @@ func (m *merger) makePlan() (plan, error) {
 	return p, nil
 }
 
-// untie gives an output layer that the base shares weights of its own. Some files have a copy of the embedding for it,
-// which nobody reads as long as the configuration says that it is shared.
+// untie gives an output layer that the base shares with its embedding weights of its own. Some files have a copy of
+// the embedding for it, which is not read as long as the configuration says that it is shared.
 func (m *merger) untie(p *plan, embedding, head string, separate bool) error {
 	switch {
 	case m.report.Untied || separate && !m.base.tied():

@@ -94,7 +94,8 @@ func (m *model) text() (part map[string]json.RawMessage) {
 	return part
 }
 
-// tied reports whether the output layer is the embedding. Programs then leave out the one that the files may have.
+// tied reports whether the output layer is the embedding. Programs then ignore an output layer that the files may
+// have.
 func (m *model) tied() bool {
 	return string(m.config[tieKey]) == "true" || string(m.text()[tieKey]) == "true"
 }

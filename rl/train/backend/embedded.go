@@ -20,7 +20,7 @@ type Embedded struct {
 	Hidden int `yaml:"hidden"`
 	// Demonstrations is a file of conversations, as deepswe export --format sft writes them, or the name of bundled
 	// ones. With demonstrations, the policy has their words and attends to the whole conversation, and it imitates them
-	// before the first step. Without, it reads and writes the environment's language.
+	// before the first step. Without them, it reads and writes the environment's language.
 	Demonstrations string `yaml:"demonstrations"`
 	// Passes are made over the demonstrations, with an update for every Batch of them and a learning rate that falls
 	// from ImitationRate to 0.

@@ -66,7 +66,7 @@ type Settings struct {
 	// Evidence is the weakest evidence of a reward, without which a rollout has none: outside, paired,
 	// outright, or none.
 	Evidence string `yaml:"evidence"`
-	// Odds are the odds against guessing which tests were made wrong that such evidence must have, if up to 8 runs of
+	// Odds are the odds that such evidence must have against a guess of which tests were made wrong, if up to 8 runs of
 	// the tests can reach them.
 	Odds float64 `yaml:"odds"`
 

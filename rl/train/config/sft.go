@@ -116,8 +116,8 @@ func oneOf[T ~string](key string, v T, choices ...T) error {
 	return fmt.Errorf("%s is %q: want one of %s", key, v, strings.Join(words, ", "))
 }
 
-// Factor returns the factor of the learning rate for an update. after is the number of updates since the warm-up, of
-// that of all updates after the warm-up.
+// Factor returns the factor of the learning rate for an update. after is how many updates there have been since the
+// warm-up, and of is how many there are after it in all.
 func (s Schedule) Factor(after, of int) float64 {
 	share := 0.0
 	if of > 0 && after > 0 {

@@ -115,7 +115,7 @@ func bounds(key string, v reflect.Value) (errs []error) {
 	return errs
 }
 
-// from describes the numbers that are at least least.
+// from describes the range of numbers that begins with least.
 func from(least int) string {
 	if least == 0 {
 		return "0 or more"
