@@ -31,7 +31,7 @@ func (p *Provider) Install(ctx context.Context, s env.Spec, how env.Setup) (env.
 		return env.Installed{}, err
 	}
 	if s.CopyIn == "" || len(p.daemons) > 1 {
-		return env.Installed{}, fmt.Errorf("set up: %w: it takes one --docker-host, and a repository of this machine",
+		return env.Installed{}, fmt.Errorf("set up: %w: it needs a repository on this machine, and one --docker-host at most",
 			env.ErrUnsupported)
 	}
 	var done env.Installed

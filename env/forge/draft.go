@@ -350,7 +350,7 @@ func (d *Draft) opened(ctx context.Context) (Pull, error) {
 	}
 	if d.old == nil && d.Via == AGit {
 		if d.opens == 0 {
-			return Pull{}, errors.New("the forge took the push, and names no pull request for it")
+			return Pull{}, errors.New("the forge accepted the push, but names no pull request for it")
 		}
 		if err := s.setBody(ctx, d.opens, d.Body); err != nil {
 			return Pull{}, err

@@ -72,7 +72,7 @@ func (s *session) repository(ctx context.Context, path string) (Project, error) 
 func (s *session) login(ctx context.Context) (string, error) {
 	var me user
 	if _, err := s.get(ctx, "/user", "", &me); err != nil {
-		return "", fmt.Errorf("ask whose token it is: %w", err)
+		return "", fmt.Errorf("look up the account of the token: %w", err)
 	}
 	return me.name(), nil
 }

@@ -49,7 +49,7 @@ func Datasets() ([]Dataset, error) {
 }
 
 // ErrNoHub reports that files of a dataset are not there, and that no hub is named.
-var ErrNoHub = errors.New("its files are not there, and no hub is named")
+var ErrNoHub = errors.New("its files are missing, and no hub is named")
 
 // lockName is the file in a dataset's directory that says where it is from; its ending is not one of a record file's.
 const lockName = "SOURCE.lock"

@@ -19,7 +19,7 @@ import (
 const stallTimeout = time.Minute
 
 // ErrDigest reports that a file's content is not what it is known to be.
-var ErrDigest = errors.New("its content is not what it should be")
+var ErrDigest = errors.New("its content does not match its SHA-256 digest")
 
 // Client fetches files by HTTP. Its zero value works.
 type Client struct {
@@ -131,7 +131,7 @@ func (c *Client) complete(ctx context.Context, f File, part string) (err error) 
 		case errors.Is(err, io.EOF) && have >= size:
 			return nil
 		case err != nil:
-			return fmt.Errorf("the transfer broke off after %d bytes, and goes on there when it is tried again: %w", have, err)
+			return fmt.Errorf("the transfer broke off after %d bytes; to go on, try again: %w", have, err)
 		}
 	}
 }
@@ -157,8 +157,8 @@ func (c *Client) get(ctx context.Context, address string, have int64) (*http.Res
 	case http.StatusOK, http.StatusPartialContent:
 		return answer, nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		err = fmt.Errorf("the server answers %s: it may want a token (HF_TOKEN), or its conditions to be accepted on its "+
-			"page", answer.Status)
+		err = fmt.Errorf("the server answers %s: it may require a token (HF_TOKEN), or that you accept the conditions "+
+			"on its page", answer.Status)
 	default:
 		err = fmt.Errorf("the server answers %s", answer.Status)
 	}

@@ -42,7 +42,7 @@ func newScratch(ctx context.Context, parent string, o owner, s env.Spec, to *tre
 	switch {
 	case err != nil:
 	case s.Git != "" || len(s.Without) > 0:
-		err = fmt.Errorf("%w: it copies a directory as a whole", env.ErrUnsupported)
+		err = fmt.Errorf("%w: it can only copy a directory as a whole", env.ErrUnsupported)
 	case s.CopyIn == "":
 		err = errors.Join(os.Mkdir(repo, 0o755), to.own(repo))
 	default:

@@ -51,7 +51,7 @@ func (o *pushOptions) send(ctx context.Context, d Deps, dir string) error {
 			dir, o.name, o.hub)
 		return fmt.Errorf("push to %s: %w", o.name, err)
 	case pushed.Commit == "":
-		fmt.Fprintf(d.Err, "%s/%s has all of it already\n", o.hub, o.name)
+		fmt.Fprintf(d.Err, "%s/%s is up to date\n", o.hub, o.name)
 	default:
 		fmt.Fprintf(d.Err, "%s/%s: %d files in commit %s, %d bytes sent to its storage\n", o.hub, o.name, pushed.Files,
 			pushed.Commit, pushed.Bytes)

@@ -108,7 +108,7 @@ func TestMergePushes(t *testing.T) {
 		!strings.Contains(said, "2 files in commit 0000") || strings.Contains(said, hubtest.Token) {
 		t.Errorf("%v, %v\n%s", err, h.Files, said)
 	}
-	if said, err = merge(token, push...); err != nil || !strings.Contains(said, "has all of it already") {
+	if said, err = merge(token, push...); err != nil || !strings.Contains(said, "is up to date") {
 		t.Errorf("%v\n%s", err, said)
 	}
 	if err := os.RemoveAll(folder); err != nil {

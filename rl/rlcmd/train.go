@@ -172,7 +172,7 @@ func (t *training) execute(ctx context.Context) error {
 		return cli.Usage(err)
 	case err != nil:
 		if run.Exists(dir) {
-			fmt.Fprintf(t.deps.Err, "what has ended is kept; once the cause is mended, go on with: "+
+			fmt.Fprintf(t.deps.Err, "finished work is kept; once the cause is fixed, go on with: "+
 				"deepswe train --resume --out %s\n", dir)
 		}
 		return err

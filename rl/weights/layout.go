@@ -188,7 +188,7 @@ func (l layout) rowsBefore(stem string, parts []string, at, total, rows int) (in
 	case knownAfter && rows+after <= total:
 		return total - after - rows, nil
 	}
-	return 0, fmt.Errorf("which of %d rows are its %d cannot be told without the adapters of %s", total, rows,
+	return 0, fmt.Errorf("cannot tell which %d of the %d rows it changes without the adapters of %s", rows, total,
 		strings.Join(parts, ", "))
 }
 

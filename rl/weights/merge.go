@@ -164,7 +164,7 @@ func (m *merger) untie(p *plan, embedding, head string, separate bool) error {
 		p.head = &untied{embedding: embedding}
 	default:
 		if same, err := m.base.same(embedding, head); err != nil || !same {
-			return cmp.Or(err, fmt.Errorf("by %s %s and %s are one, but they differ", configName, embedding, head))
+			return cmp.Or(err, fmt.Errorf("%s says that %s and %s are tied, but they differ", configName, embedding, head))
 		}
 	}
 	m.report.Untied = true

@@ -145,14 +145,14 @@ func receiveFiles(conn *net.UnixConn) (files [2]*os.File, err error) {
 	}
 	messages, err := syscall.ParseSocketControlMessage(oob[:n])
 	if err != nil || len(messages) != 1 {
-		return files, fmt.Errorf("no files came: %w", errors.Join(err, os.ErrInvalid))
+		return files, fmt.Errorf("no file descriptors were received: %w", errors.Join(err, os.ErrInvalid))
 	}
 	descriptors, err := syscall.ParseUnixRights(&messages[0])
 	if err != nil || len(descriptors) != len(files) {
 		for _, fd := range descriptors {
 			syscall.Close(fd)
 		}
-		return files, fmt.Errorf("%d files came: %w", len(descriptors), errors.Join(err, os.ErrInvalid))
+		return files, fmt.Errorf("%d file descriptors were received: %w", len(descriptors), errors.Join(err, os.ErrInvalid))
 	}
 	for i, fd := range descriptors {
 		syscall.CloseOnExec(fd)

@@ -142,7 +142,7 @@ func (c *chosenTasks) read(s part.Split, t Tasks, image string, log *slog.Logger
 	case len(twice) > 0:
 		return fmt.Errorf("%w: %s has the task %s twice", part.ErrTasks, t.Path, twice[0])
 	case len(both) > 0:
-		return fmt.Errorf("%w: %d are there to learn from and to validate on, such as %s; to fix: keep them apart with "+
+		return fmt.Errorf("%w: %d are both trained and validated on, such as %s; to fix: keep them apart with "+
 			"train.filter, train.slice or train.exclude_repos_of, or use validation_share", part.ErrTasks, len(both), both[0])
 	case len(other) > 0:
 		return fmt.Errorf("%w: %d of %s have the id of a different task of another suite, such as %s; to fix: leave one of "+

@@ -202,7 +202,7 @@ func (o Optimizer) Settings(step int) rl.Optimizer {
 // refills refuses further rounds in the asynchronous loop, which has no rounds.
 func (r Rollouts) refills() error {
 	if r.Refill > 0 && r.MaxStaleness > 0 {
-		return errors.New("rollouts.refill fills up the rounds of rollouts.max_staleness 0; to fix: leave out one of the two")
+		return errors.New("rollouts.refill needs rollouts.max_staleness 0; to fix: leave out one of the two")
 	}
 	return nil
 }

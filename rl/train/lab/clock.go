@@ -36,7 +36,7 @@ func (c *clock) until(ctx context.Context, done func() bool) (time.Duration, err
 			return 0, context.Cause(ctx)
 		}
 		if len(c.coming) == 0 {
-			return 0, errors.New("it would wait for ever: nothing is left to happen")
+			return 0, errors.New("deadlock: no event is left")
 		}
 		next := heap.Pop(&c.coming).(moment)
 		if c.now = next.at; c.now > horizon {

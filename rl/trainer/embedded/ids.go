@@ -108,7 +108,7 @@ func (p *Trainer) Generate(from rl.Policy, prompt []int32, limit int, temperatur
 ) (ids []int32, logprobs []float64, err error) {
 	m, ok := from.Model.(sampler)
 	if !ok || m.p != p {
-		return nil, nil, errors.New("embedded policy: generate from a policy that it has not published")
+		return nil, nil, errors.New("embedded policy: generate: this trainer has not published the policy")
 	}
 	var context []int32
 	if turns := p.tokens.turns(prompt); len(turns) > 0 {
@@ -127,7 +127,7 @@ func (p *Trainer) Generate(from rl.Policy, prompt []int32, limit int, temperatur
 func (p *Trainer) Restore(from rl.Policy) error {
 	m, ok := from.Model.(sampler)
 	if !ok || m.p != p {
-		return errors.New("embedded policy: restore a policy that it has not published")
+		return errors.New("embedded policy: restore: this trainer has not published the policy")
 	}
 	copy(p.weights, m.weights.weights)
 	return nil

@@ -70,7 +70,7 @@ func (t *tokenizer) prompt(r agent.Request) ([]int32, error) {
 		return t.render(r.Messages, 0), nil
 	}
 	if r.Fresh < 1 || r.Fresh > len(r.Messages) {
-		return nil, fmt.Errorf("the request has %d messages, and number %d is to follow its sample", len(r.Messages), r.Fresh)
+		return nil, fmt.Errorf("invalid Fresh %d: want 1 to %d, the number of messages", r.Fresh, len(r.Messages))
 	}
 	fresh := t.render(r.Messages, r.Fresh)
 	ids := make([]int32, 0, len(r.Sampled.PromptIDs)+len(r.Sampled.CompletionIDs)+1+len(fresh))

@@ -140,7 +140,7 @@ func (m *Model) accept(path string, changes bool, post func(repeatable bool) (ac
 			m.sequence--
 		}
 		if e, ok := errors.AsType[*Error](err); ok && e.Kind == ErrConflict && changes {
-			e.Detail += "; another driver works on this model"
+			e.Detail += "; another process trains this model"
 			e.Lost = true
 		}
 		return promise{}, err

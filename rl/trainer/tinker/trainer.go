@@ -101,7 +101,7 @@ func Open(ctx context.Context, o Options) (*Trainer, error) {
 	o.Client.log.Info("trainer", "model", o.Model.Base, "gradients", t.probe.Normalisation.String(),
 		"recognises repeated requests", t.probe.Dedups)
 	if o.Known == nil && !t.probe.Dedups {
-		o.Client.log.Warn("the trainer executes a request twice that is sent twice (SkyRL 0.3.0): after a lost reply, the " +
+		o.Client.log.Warn("the trainer does not recognise repeated requests (SkyRL 0.3.0): after a lost reply, the " +
 			"run goes back to its last checkpoint")
 	}
 	if o.Samplers.named() {

@@ -432,7 +432,7 @@ func TestTwoDriversOfOneModel(t *testing.T) {
 	s.Inject("forward_backward", trainertest.Fault{Status: 409, Detail: "Training request sequence number was reused"})
 	err := learn(t, trainer)
 	if !errors.Is(err, rl.ErrTrainerLost) || !errors.Is(err, tinker.ErrConflict) ||
-		!strings.Contains(err.Error(), "another driver works on this model") {
+		!strings.Contains(err.Error(), "another process trains this model") {
 		t.Errorf("%v", err)
 	}
 }
