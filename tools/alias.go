@@ -35,8 +35,8 @@ var parameters = map[string]map[string]string{
 	"search": {"pattern": "search_term", "query": "search_term"},
 }
 
-// Instead returns a sentence about what to do in place of a tool of other agents that has no counterpart here, after a
-// space; empty if there is nothing to say.
+// Instead returns a sentence, with a space in front, that says what to do instead of calling another agent's tool
+// without a counterpart here; empty if there is nothing to say.
 func Instead(tool string) string {
 	if strings.ToLower(tool) != "apply_patch" {
 		return ""
@@ -45,7 +45,7 @@ func Instead(tool string) string {
 		"call it with the command create."
 }
 
-// Resolve returns c with the names of one of specs, if its own are another agent's for that tool or its parameters.
+// Resolve returns c with the names of the tool and its parameters in specs, if c has another agent's names for them.
 func Resolve(specs []Spec, c Call) Call {
 	known := func(name string) bool {
 		return slices.ContainsFunc(specs, func(s Spec) bool { return s.Name == name })
@@ -83,7 +83,7 @@ func renamed[V any](args map[string]V, names map[string]string) map[string]V {
 	return all
 }
 
-// renamedEdits renames the members of each edit in a list. What is no such list is returned as it is.
+// renamedEdits renames the members of each edit in a list. Any other text is returned unchanged.
 func renamedEdits(list string, names map[string]string) string {
 	var edits []map[string]json.RawMessage
 	if json.Unmarshal([]byte(list), &edits) != nil {

@@ -62,8 +62,8 @@ func breaksPair(data []byte, at int) bool {
 	return at > 0 && at < len(data) && data[at] == '\n' && data[at-1] == '\r'
 }
 
-// looseOccurrences returns where a text of several lines occurs in a file with mixed line endings, whichever they
-// are there, because a model cannot see them. Each place is the offset of the text's first byte and of the byte
+// looseOccurrences returns where a text of several lines occurs in a file with mixed line endings. It ignores the
+// line endings, because a model cannot see them. Each place is the offset of the text's first byte and of the byte
 // after it.
 func looseOccurrences(data []byte, before string) [][2]int {
 	before = strings.ReplaceAll(before, "\r\n", "\n")
