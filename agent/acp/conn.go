@@ -14,7 +14,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// maxLine is the most that a message may be long.
+// maxLine is the maximum length of a message in bytes.
 const maxLine = 32 << 20
 
 // message is any message of JSON-RPC.
@@ -59,7 +59,7 @@ func newConn(in io.Reader, out io.Writer) *conn {
 	return &conn{in: bufio.NewReader(in), out: out, waiting: map[string]chan incoming{}}
 }
 
-// send writes a message. An error means that the other side is gone, which reading finds out as well.
+// send writes a message. An error means that the other side is gone, which read notices as well.
 func (c *conn) send(m message) error {
 	m.Version = "2.0"
 	c.write.Lock()
@@ -115,7 +115,7 @@ func (c *conn) call(ctx context.Context, method string, params, into any) error 
 
 var errLong = fmt.Errorf("a message is longer than %d MiB", maxLine>>20)
 
-// line reads a line. One beyond the limit is passed over.
+// line reads a line. It skips a line beyond the limit and returns errLong.
 func (c *conn) line() ([]byte, error) {
 	var line []byte
 	long := false
@@ -137,7 +137,7 @@ func (c *conn) line() ([]byte, error) {
 }
 
 // read hands every request and notification to handle, in their order, until the other side is gone. Answers go to
-// those who wait for them.
+// the calls that wait for them.
 func (c *conn) read(handle func(incoming)) error {
 	for {
 		var m incoming

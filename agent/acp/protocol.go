@@ -1,6 +1,6 @@
 package acp
 
-// protocolVersion is the version that is spoken, whichever a client asks for.
+// protocolVersion is the only supported version. The server offers it whichever version a client asks for.
 const protocolVersion = 1
 
 // The codes of JSON-RPC and of the protocol for errors.
@@ -33,7 +33,7 @@ type Content struct {
 // textContent returns a block of text.
 func textContent(text string) Content { return Content{Type: "text", Text: text} }
 
-// block is what a prompt consists of.
+// block is a content block of a prompt.
 type block struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
@@ -61,7 +61,7 @@ func Thought(text string) Chunk { return Chunk{"agent_thought_chunk", textConten
 // UserMessage returns what the user has said, for a replay.
 func UserMessage(text string) Chunk { return Chunk{"user_message_chunk", textContent(text)} }
 
-// PlanUpdate is what a turn consists of, and how far it is.
+// PlanUpdate lists the parts of a turn, with their progress.
 type PlanUpdate struct {
 	Update  string      `json:"sessionUpdate"` // "plan"
 	Entries []PlanEntry `json:"entries"`
@@ -74,7 +74,7 @@ type PlanEntry struct {
 	Status   string `json:"status"`
 }
 
-// Plan returns a plan of these parts. Those before index now are done.
+// Plan returns a plan of the parts: those before index now are completed, the one at now is in progress.
 func Plan(parts []string, now int) PlanUpdate {
 	p := PlanUpdate{Update: "plan"}
 	for i, part := range parts {
@@ -98,7 +98,7 @@ type Cost struct {
 	Currency string  `json:"currency"`
 }
 
-// ConfigOption is a choice that the user has in a session, from its next prompt on.
+// ConfigOption is a setting that the user can change in a session. It applies from the next prompt on.
 type ConfigOption struct {
 	ID       string        `json:"id"`
 	Name     string        `json:"name"`
@@ -139,7 +139,7 @@ func Diff(path string, before *string, after string) ToolContent {
 	return ToolContent{Type: "diff", Path: path, OldText: before, NewText: &after}
 }
 
-// ToolCall is a call or, with only what has changed, news of it.
+// ToolCall is a call or, with only the changed fields set, an update of it.
 type ToolCall struct {
 	Update    string        `json:"sessionUpdate,omitempty"` // "tool_call" or "tool_call_update"
 	ID        string        `json:"toolCallId"`

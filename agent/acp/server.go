@@ -38,7 +38,7 @@ type server struct {
 	mu     sync.Mutex
 	client capabilities
 	active map[string]activity       // turns that are going on, by session
-	known  map[string][]ConfigOption // of the sessions of this process
+	known  map[string][]ConfigOption // options of this process's sessions
 }
 
 // activity is a turn that is going on.
@@ -55,7 +55,7 @@ type capabilities struct {
 	} `json:"fs"`
 }
 
-// Serve answers a client until it is gone or ctx ends, and waits for what is still going on, which it interrupts.
+// Serve answers a client until it is gone or ctx ends. Then it interrupts the running requests and waits for them.
 // Nothing but messages is written to out.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, host Host, version string) error {
 	s := &server{conn: newConn(in, out), host: host, version: version, active: map[string]activity{},
@@ -63,7 +63,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, host Host, version 
 	ctx, cancel := context.WithCancel(ctx)
 	var open sync.WaitGroup
 	ended := make(chan error, 1)
-	// Reading cannot be taken back: where ctx ends first, it ends with the process, as standard input does.
+	// A blocked read cannot be cancelled: if ctx ends first, this goroutine lasts as long as the process.
 	go func() {
 		ended <- s.read(func(m incoming) {
 			if len(m.ID) == 0 {
@@ -111,8 +111,8 @@ func (s *server) prepare(ctx context.Context, m incoming) (context.Context, func
 	}
 }
 
-// notified acts on a message that wants no answer: a cancellation, of a session's turn or of its request. Others are
-// ignored.
+// notified handles a notification: it cancels the turn that is named by its session or by the ID of its request.
+// Other notifications are ignored.
 func (s *server) notified(m incoming) {
 	var p struct {
 		Session string          `json:"sessionId"`
@@ -220,7 +220,7 @@ func (s *server) remember(session string, options []ConfigOption) {
 	s.known[session] = options
 }
 
-// close ends the turn of a session that is going on, and forgets the session.
+// close cancels the session's running turn, if there is one, and forgets the session.
 func (s *server) close(session string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +234,7 @@ func (s *server) close(session string) error {
 	return nil
 }
 
-// choose sets an option of a session, and returns all.
+// choose sets an option of a session, and returns all of its options.
 func (s *server) choose(p params) (any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +242,7 @@ func (s *server) choose(p params) (any, error) {
 	if !ok {
 		return nil, ErrNoSession
 	}
-	options = slices.Clone(options) // an answer with the old ones may be on its way
+	options = slices.Clone(options) // an answer that is being written may hold the old slice
 	for i, o := range options {
 		if o.ID == p.Option && slices.ContainsFunc(o.Options, func(v ConfigValue) bool { return v.Value == p.Value }) {
 			options[i].Current, s.known[p.Session] = p.Value, options
@@ -273,7 +273,7 @@ func (s *server) prompt(ctx context.Context, p params) (any, error) {
 	return map[string]StopReason{"stopReason": reason}, err
 }
 
-// textOf is a prompt as text: files that it names by their paths, and those that it brings with their content.
+// textOf returns a prompt as text: linked files by their paths, embedded files with their content.
 func textOf(prompt []block) string {
 	var parts []string
 	for _, b := range prompt {
@@ -289,7 +289,7 @@ func textOf(prompt []block) string {
 	return strings.Join(parts, " ")
 }
 
-// turn is how a host talks to the client about a session.
+// turn returns the Turn through which a host talks to the client about a session.
 func (s *server) turn(session string) *Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +300,7 @@ func (s *server) turn(session string) *Turn {
 // Turn is a conversation with the client about one session.
 type Turn struct {
 	Session string
-	// CanRead and CanWrite report whether the client reads and writes files itself, with what is not saved yet.
+	// CanRead and CanWrite report whether the client can read and write files, including unsaved content.
 	CanRead, CanWrite bool
 
 	options []ConfigOption

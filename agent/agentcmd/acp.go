@@ -70,7 +70,7 @@ type acpHost struct {
 	sessions map[string]string // their working directories
 }
 
-// options are those of solve, with further flags.
+// options parses the host's flags and further ones as solve does. It also returns the command that parsed them.
 func (h *acpHost) options(further ...string) (*solveOptions, *cobra.Command, error) {
 	o := new(solveOptions)
 	cmd := solveCommand(h.d, o)
@@ -137,7 +137,7 @@ func (h *acpHost) choices(ctx context.Context, past *solveRun) []acp.ConfigOptio
 	if err == nil && !strings.HasPrefix(endpoint.Model, cli.ReplayPrefix) {
 		ctx, cancel := context.WithTimeout(ctx, longestChoice)
 		defer cancel()
-		served, _ := client.Models(ctx) // without an answer, there is no other choice
+		served, _ := client.Models(ctx) // without an answer, only the current model can be chosen
 		for _, m := range served {
 			if m.ID != endpoint.Model {
 				models = append(models, m.ID)
@@ -180,9 +180,9 @@ func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.Sto
 		return "", err
 	}
 	if continued {
-		o.attempts, o.verifier.Verifier = 1, "" // one of several goes on
+		o.attempts, o.verifier.Verifier = 1, "" // a continuation is a single attempt
 	}
-	prompt := h.d.RunID() // calls have IDs that are unique in the session
+	prompt := h.d.RunID() // makes the IDs of calls unique in the session
 	w := &acpWatcher{turn: t, sandbox: "sandbox-" + prompt, open: map[string]bool{}}
 	s := &solving{d: h.d, o: o, id: t.Session, watch: w, questions: questions{in: h.d.In}}
 	open := &opened{d: h.d}
@@ -203,7 +203,7 @@ func (h *acpHost) Prompt(ctx context.Context, t *acp.Turn, text string) (acp.Sto
 	return acpStop(report), err
 }
 
-// acpStop is why a turn ended, in the words of the protocol.
+// acpStop returns the protocol's reason for the end of a turn.
 func acpStop(report outcome) acp.StopReason {
 	switch agent.StopReason(report.Status) {
 	case agent.MaxSteps, agent.MaxCost:

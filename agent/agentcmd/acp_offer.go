@@ -26,8 +26,9 @@ type offered struct {
 	byEditor bool
 }
 
-// offerPatch asks the user with all changes at once, and applies what is accepted: through the editor, where it writes
-// files, so that it knows of them and can take them back. All is checked before the first is written.
+// offerPatch asks the user about all changes at once, unless they are to be applied without asking. Accepted changes
+// are written by the editor if it can do that, so that it can undo them. All files are checked before the first is
+// written.
 func (c *conclusion) offerPatch(ctx context.Context, t *acp.Turn, id string, report outcome) error {
 	root, err := repo.Root(ctx, c.plan.at.target)
 	if err != nil {
@@ -77,7 +78,7 @@ func (c *conclusion) offerPatch(ctx context.Context, t *acp.Turn, id string, rep
 	return noteDelivery(ctx, c.journal, delivery{Repo: c.plan.at.target, Applied: true}, report.diff)
 }
 
-// offeredText is the content of a file for people.
+// offeredText returns the content of a file for display.
 func offeredText(data []byte) string {
 	if !utf8.Valid(data) {
 		return fmt.Sprintf("%d bytes that are not text\n", len(data))
@@ -92,7 +93,8 @@ func (c *conclusion) declinePatch(t *acp.Turn, why string) {
 		name)))
 }
 
-// offeredFiles returns the files of a patch below root, as they are and as the patch leaves a copy of them.
+// offeredFiles returns the files of a patch, with their content below root and in a copy to which it applies the
+// patch.
 func offeredFiles(ctx context.Context, root string, patch []byte) ([]offered, error) {
 	scratch, err := disk.MakeScratch("", "offer")
 	if err != nil {
@@ -127,7 +129,8 @@ func offeredFiles(ctx context.Context, root string, patch []byte) ([]offered, er
 	return all, nil
 }
 
-// readOffered reads a file, or where a link leads to, and what of its mode git knows; nil if it is not there.
+// readOffered returns the content of a file, or the target of a link, and the part of its mode that git records; nil
+// if it does not exist.
 func readOffered(dir, name string) ([]byte, fs.FileMode, error) {
 	path := filepath.Join(dir, name)
 	info, err := os.Lstat(path)
@@ -144,7 +147,7 @@ func readOffered(dir, name string) ([]byte, fs.FileMode, error) {
 	return data, info.Mode() & 0o100, err
 }
 
-// copyOffered copies a file or a link, if it is there.
+// copyOffered copies a file or a link, if it exists.
 func copyOffered(root, scratch, name string) error {
 	folder := filepath.Dir(filepath.Join(root, name))
 	if at, err := filepath.EvalSymlinks(folder); err == nil && at != folder || !filepath.IsLocal(name) && name != "" {
@@ -207,8 +210,8 @@ func writeOffered(ctx context.Context, t *acp.Turn, root string, patch []byte, f
 	return nil
 }
 
-// takeBackOffered takes back what the editor has written already, because of an error, which it returns with the files
-// that stay changed.
+// takeBackOffered undoes what the editor has written so far. It returns the error that is the reason, with the files
+// that could not be restored.
 func takeBackOffered(ctx context.Context, t *acp.Turn, written []offered, because error) error {
 	for _, f := range written {
 		var err error

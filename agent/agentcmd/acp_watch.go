@@ -20,10 +20,10 @@ const shownOutput = 64 << 10
 type acpWatcher struct {
 	turn    *acp.Turn
 	sandbox string // the ID of the call that stands for the preparation of the sandbox
-	source  string // the repository on the host, and dir in the sandbox
+	source  string // the repository on the host; dir is its path in the sandbox
 	dir     string
 	context int
-	cost    func(agent.Usage) float64 // by the configured prices; nil without one
+	cost    func(agent.Usage) float64 // by the configured price; nil if there is none
 	used    agent.Usage               // by all replies of the session
 	calls   int                       // of the current reply
 	now     string                    // the call that is running
@@ -33,7 +33,7 @@ type acpWatcher struct {
 // acpPlan are the parts of a turn.
 var acpPlan = []string{"Prepare the sandbox", "Work on it", "Verify the patch", "Offer the changes"}
 
-// plan says which part of the turn is going on; all are done if there is none.
+// plan reports the index of the part that is in progress; len(acpPlan) means that all are completed.
 func (w *acpWatcher) plan(part int) { w.turn.Update(acp.Plan(acpPlan, part)) }
 
 func (w *acpWatcher) show(happened any) {
@@ -99,7 +99,7 @@ func (w *acpWatcher) event(e agent.Event) {
 		}
 		output := e.Result.Output
 		if w.isEdit(e.Call) && !e.Result.Failed {
-			output = "" // the diff says more, and content is replaced
+			output = "" // the diff says more, and an update would replace it
 		}
 		w.done(w.now, status, output)
 	case agent.EventNotice, agent.EventProblem:
@@ -108,7 +108,7 @@ func (w *acpWatcher) event(e agent.Event) {
 	}
 }
 
-// finish does nothing: the result is told by conclude.
+// finish does nothing: conclude reports the result.
 func (w *acpWatcher) finish(outcome) error { return nil }
 
 func (w *acpWatcher) beginCall(c acp.ToolCall) {
@@ -133,7 +133,7 @@ func (w *acpWatcher) end() {
 	}
 }
 
-// conclude tells the result.
+// conclude sends the result to the editor.
 func (w *acpWatcher) conclude(report outcome) {
 	text := strings.TrimSpace(report.Answer)
 	if report.Detail != "" {
@@ -181,7 +181,7 @@ func (w *acpWatcher) toolCall(id string, c *tools.Call) acp.ToolCall {
 	return call
 }
 
-// onHost is the path of a file of the sandbox's repository in the user's.
+// onHost maps a path in the sandbox's repository to the user's repository.
 func (w *acpWatcher) onHost(path string) string {
 	if w.dir == "" || w.source == "" || path == "" {
 		return path

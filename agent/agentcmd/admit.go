@@ -28,7 +28,7 @@ type assignment struct {
 	// clone clones the repository, and returns its path; nil if it is on this machine already.
 	clone func(ctx context.Context) (string, error)
 	test  testCommand
-	past  *resumed // the run that goes on; nil for a new one
+	past  *resumed // the run that is continued; nil for a new one
 }
 
 // admit checks all that the command line names before the endpoint is asked or anything is cloned or copied.
@@ -101,7 +101,8 @@ func (s *solving) checkInput(ctx context.Context, in input) error {
 	return nil
 }
 
-// checkPull finds out whether a pull request that is asked for can have a commit, a place and a token.
+// checkPull checks, if a pull request is asked for, that git knows the author, and that there is a forge with a
+// token.
 func (s *solving) checkPull(ctx context.Context, in input) error {
 	if s.o.pull == "" {
 		return nil
@@ -134,7 +135,7 @@ func (s *solving) nameRun() (id, path string, err error) {
 	return id, path, err
 }
 
-// checkTree warns of uncommitted changes where a branch is asked for, which cannot carry them.
+// checkTree warns of uncommitted changes if a branch is asked for, because the branch will not contain them.
 func (s *solving) checkTree(ctx context.Context, target string) error {
 	if s.o.branch == "" || s.o.demo {
 		return nil
@@ -241,12 +242,12 @@ func (o *solveOptions) checkSetup() error {
 	return nil
 }
 
-// fillFrom takes from the configuration what was not given.
+// fillFrom sets the flags that were not given to the configured values.
 func (o *solveOptions) fillFrom(c cli.Config) {
 	if !o.Given("env") {
 		o.Env = cmp.Or(c.Env, o.Env)
 	}
-	// A sandbox that takes no image, asked for by name, goes without the configured one.
+	// The configured image does not apply if --env names a sandbox that takes no image.
 	if !o.Given("image") && (o.Env == cli.EnvAuto || o.Env == cli.EnvDocker) {
 		o.Image = c.Image
 	}
@@ -258,7 +259,7 @@ func (o *solveOptions) fillFrom(c cli.Config) {
 	}
 }
 
-// readIssue is the issue that the command line names, or the one of a run that goes on.
+// readIssue returns the issue that the command line names, or that of the run that is continued.
 func (o *solveOptions) readIssue(args []string, past *resumed, d Deps) (input, error) {
 	switch {
 	case past != nil:
@@ -272,10 +273,10 @@ func (o *solveOptions) readIssue(args []string, past *resumed, d Deps) (input, e
 	return input{text: string(data)}, err
 }
 
-// autoTest is the value of --test that means the project's tests as found in its files.
+// autoTest is the value of --test that stands for the tests found in the project's files.
 const autoTest = "auto"
 
-// testCommand is the command that runs the project's tests. One that was found is for the folder that the user is in.
+// testCommand is the command that runs the project's tests. If it was found, it runs in the user's folder.
 type testCommand struct {
 	line  string // empty if there is none
 	found bool

@@ -23,8 +23,8 @@ type questions struct {
 
 var errNoAnswer = errors.New("standard input has ended: no answer")
 
-// awaitInput waits for input, or for the end of ctx. A terminal is looked at again and again, because a read that has
-// begun cannot be taken back.
+// awaitInput waits for input, or for the end of ctx. A terminal is polled, because a read that has begun cannot be
+// cancelled.
 func (q *questions) awaitInput(ctx context.Context) error {
 	if q.lines == nil {
 		q.lines = bufio.NewReader(q.in)
@@ -54,7 +54,7 @@ func (q *questions) readLine(ctx context.Context) (string, error) {
 	return strings.TrimSpace(text), nil
 }
 
-// readSecret reads a line that is not shown. ask puts the question.
+// readSecret reads a line without echoing it. ask prints the question.
 func (q *questions) readSecret(ctx context.Context, ask func()) (string, error) {
 	var text []byte
 	err := q.readKeys(ctx, ask, func(b byte) (more bool) {
@@ -71,7 +71,7 @@ func (q *questions) readSecret(ctx context.Context, ask func()) (string, error) 
 	return strings.TrimSpace(string(text)), err
 }
 
-// readKey waits for one of some keys, without an Enter. ask puts the question.
+// readKey waits for one of the keys in some, without Enter. ask prints the question.
 func (q *questions) readKey(ctx context.Context, ask func(), some string) (byte, error) {
 	var pressed byte
 	err := q.readKeys(ctx, ask, func(b byte) (more bool) {
@@ -107,14 +107,14 @@ func (q *questions) readKeys(ctx context.Context, ask func(), take func(b byte) 
 	}
 }
 
-// interactive reports whether questions can be asked, because input and output are terminals.
+// interactive reports whether questions can be asked: standard input and standard error must be terminals.
 func interactive(w cli.World) bool {
 	f, ok := w.In.(*os.File)
 	return ok && cli.IsTerminal(f) && cli.ScreenOf(w.Err).Live()
 }
 
-// confirmCall asks the user before a command or an edit: an empty line or y runs it, n refuses it, and anything else is
-// told to the model in its place.
+// confirmCall asks the user before a command or an edit: an empty line or y runs it, n refuses it, and any other text
+// is sent to the model instead of a result.
 func (s *solving) confirmCall(ctx context.Context, c tools.Call) (instead string, err error) {
 	if c.Name != "execute_bash" && (c.Name != "file_editor" || c.Args["command"] == "view") {
 		return "", nil

@@ -117,8 +117,8 @@ func (b *beginning) chooseModel(ctx context.Context) error {
 	return b.pickModel(ctx, options)
 }
 
-// pickModel takes the only model, or asks which of several to take. One that is loaded with room enough comes first: to
-// load another may unload it.
+// pickModel takes the only model, or asks which of several to take. One that is loaded with a large enough context
+// comes first, because loading another may unload it.
 func (b *beginning) pickModel(ctx context.Context, options []option) error {
 	if len(options) == 1 {
 		b.option = options[0]
@@ -147,7 +147,7 @@ func (b *beginning) pickModel(ctx context.Context, options []option) error {
 	}
 }
 
-// rank says how fit a model is to be proposed.
+// rank returns how suitable a model is as the proposal; more is better.
 func rank(m llm.ServedModel) int {
 	n := 0
 	if m.Loaded {
@@ -222,8 +222,8 @@ func answeredWith(err error, status int) bool {
 // longestTrial bounds the trial of a tool call.
 const longestTrial = 30 * time.Second
 
-// tryModel says what is wrong with the model's context, and tries a tool call where neither the server nor the model's
-// name says that it can make them.
+// tryModel reports a context that is too short. It tries a tool call unless the format is decided, the server says
+// that the model can make calls, or the trial would have to load the model.
 func (b *beginning) tryModel(ctx context.Context) {
 	b.say("%s at %s", cli.Plain(describeModel(b.model)), cli.Plain(cli.WithoutPassword(b.server.BaseURL)))
 	if scarce := b.model.Scarce(); scarce != "" {
@@ -271,7 +271,8 @@ func (b *beginning) callsTools(ctx context.Context) (bool, error) {
 	return len(reply.Message.ToolCalls) > 0, err
 }
 
-// writeConfig shows what is to be written to the configuration, asks, and writes it. What is in force already is not.
+// writeConfig shows what is to be written to the configuration, asks, and writes it. Settings that are in force
+// already are left out.
 func (b *beginning) writeConfig(ctx context.Context) error {
 	in := b.d.ResolveModel(b.config, "", "")
 	var lines []cli.Setting

@@ -92,7 +92,7 @@ func runClean(ctx context.Context, d Deps, o cleanOptions) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("clean: %w", err)
 	}
-	if len(left) > 0 || failures == nil || o.json { // nobody knows what is where nothing could be looked at
+	if len(left) > 0 || failures == nil || o.json { // after a failure, an empty list proves nothing
 		if err := showLeftovers(d, o, left); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func leftoverLines(out io.Writer, o cleanOptions, left []env.Leftover) error {
 	}{"result", 1, len(left), o.dryRun})
 }
 
-// age is a duration in its largest unit.
+// age formats a duration in its largest unit.
 func age(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:

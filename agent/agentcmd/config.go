@@ -62,7 +62,7 @@ func showConfig(d Deps) error {
 	return err
 }
 
-// shownValue is a setting's value for people, who may show it to others.
+// shownValue returns a setting's value for display, without secrets.
 func shownValue(s cli.Setting) string {
 	switch {
 	case s.Value == "":
@@ -75,7 +75,7 @@ func shownValue(s cli.Setting) string {
 	return cli.Plain(s.Value)
 }
 
-// setConfig writes a setting, and says what keeps it from being in force.
+// setConfig writes a setting, and warns if something takes precedence over it.
 func setConfig(d Deps, key, value string) error {
 	if err := d.SetConfig(key, value); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"deepswe/env/forge"
 )
 
-// asksDecision reports whether the user is asked what becomes of the patch, because no flag says it and there is
-// somebody to ask.
+// asksDecision reports whether the user is asked what becomes of the patch, because no flag decides it and there is a
+// terminal to ask on.
 func (s *solving) asksDecision(report outcome) bool {
 	return report.Status == string(agent.Submitted) && report.Error == "" && report.Patch != nil &&
 		!s.o.json && !s.o.demo && s.o.apply == "" && s.o.branch == "" && s.o.pull == "" && CanBegin(s.d)

@@ -64,7 +64,7 @@ func newBranch(d Deps) *cobra.Command {
 	})
 }
 
-// delivering completes a command that delivers the patch of a run, and takes what its usage says.
+// delivering completes a command that delivers the patch of a run. It requires the arguments that the usage names.
 func delivering(d Deps, cmd *cobra.Command) *cobra.Command {
 	var dir string
 	cmd.Args = func(_ *cobra.Command, args []string) error {
@@ -149,7 +149,7 @@ func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 	return noteDelivery(ctx, journal, done, patch)
 }
 
-// beginsElsewhere says that a branch does not begin with what is checked out.
+// beginsElsewhere returns a remark if the branch starts at head, the commit that the run began with; otherwise empty.
 func beginsElsewhere(d delivery, head string) string {
 	if d.Parent != head || d.Parent == "" {
 		return ""
@@ -195,14 +195,14 @@ func commitMessage(s solveSettings, answer string) string {
 	if answer = strings.TrimSpace(answer); answer != "" {
 		text += "\n" + answer + "\n"
 	}
-	if s.Issue != "" { // no word that closes it: commits travel to forks and to other branches
+	if s.Issue != "" { // no closing keyword: commits reach forks and other branches
 		text += "\nIssue: " + s.Issue + "\n"
 	}
 	return text
 }
 
-// deliverPatch applies the patch, and commits it to a branch, as --apply and --branch ask. A patch that the last commit
-// does not take is still applied.
+// deliverPatch applies the patch, and commits it to a branch, as --apply and --branch ask. A patch that conflicts
+// with the branch's base is still applied.
 func (c *conclusion) deliverPatch(ctx context.Context, report *outcome) error {
 	apply, target := c.o.apply != "", c.plan.at.target
 	if c.o.apply == applyAsk {

@@ -112,7 +112,7 @@ func runDoctor(ctx context.Context, d Deps, o doctorOptions) error {
 	return r.finish()
 }
 
-// checkAgent lets an agent that is not ours ask a stand-in for a model.
+// checkAgent runs a foreign agent against a stand-in for a model.
 func checkAgent(ctx context.Context, w cli.World, agent cli.AgentFlags) []env.Finding {
 	says, err := agent.Try(ctx, w)
 	if err != nil {
@@ -240,7 +240,7 @@ func checkEndpoint(ctx context.Context, w cli.World, baseURL, model string) []en
 
 func healthFindings(h llm.Health, err error) []env.Finding {
 	if own, ok := errors.AsType[*llm.Error](err); ok {
-		err = own // without what its callers put before it
+		err = own // without the context that its callers added
 	}
 	if len(h.Models) == 0 && err != nil {
 		return []env.Finding{failure("endpoint", err, "start the server, or set DEEPSWE_BASE_URL to its address")}
@@ -323,7 +323,7 @@ func checkDisk() []env.Finding {
 	return findings
 }
 
-// checkRuns tries whether runs can be kept in a directory, which need not exist yet, and finds what keeps them from it.
+// checkRuns checks whether runs can be stored in a directory, which need not exist yet.
 func checkRuns(dir string) []env.Finding {
 	there := dir
 	for {

@@ -55,8 +55,8 @@ func checkSandbox(ctx context.Context, d Deps, o doctorOptions, k cli.SandboxKin
 	return findings
 }
 
-// trySandbox starts a sandbox of the spec under small limits and finds out which promises it keeps. Where lacking says
-// why the image is empty, it tries only what needs no program.
+// trySandbox starts a sandbox of the spec under small limits and finds out which promises it keeps. If lacking, the
+// reason why the image is empty, is set, it tries only what needs no program.
 func trySandbox(ctx context.Context, p env.Provider, s env.Spec, lacking string) []env.Finding {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -110,12 +110,12 @@ func trySandbox(ctx context.Context, p env.Provider, s env.Spec, lacking string)
 	return findings
 }
 
-// promise is one of those that a provider makes about its sandboxes.
+// promise is a guarantee that a provider may make about its sandboxes.
 type promise struct {
 	what     string
 	promised bool
 	try      func(context.Context, env.Sandbox) (string, error)
-	without  string // what happens where it is not made
+	without  string // what can happen without it
 }
 
 func promisesOf(can env.Capabilities) []promise {
@@ -236,7 +236,7 @@ func tryProcesses(ctx context.Context, s env.Sandbox) (string, error) {
 	return fmt.Sprintf("enforced: 100 processes could not be started under %d", probeProcesses), nil
 }
 
-// tryDisk writes to one file until it is ended.
+// tryDisk writes to one file until the limit or the timeout ends the command.
 func tryDisk(ctx context.Context, s env.Sandbox) (string, error) {
 	name := env.ShellQuote(s.Dir() + "/.deepswe-doctor")
 	r, said, err := shell(ctx, s, "cat /dev/zero > "+name, 30*time.Second)

@@ -14,8 +14,8 @@ import (
 
 // watcher shows the progress of a rollout.
 type watcher interface {
-	// show shows a started, note, remark, env.Progress, env.SetupProgress, installed, attempt.Phase, ready, agent.Event,
-	// checked or proposal. Progress comes from several goroutines.
+	// show shows a started, note, remark, question, env.Progress, env.SetupProgress, installed, attempt.Phase, ready,
+	// agent.Event, raced, checked or proposal. Progress comes from several goroutines.
 	show(happened any)
 	// finish shows the result, and ends the watcher. It returns the error of writing the result.
 	finish(o outcome) error
@@ -76,8 +76,8 @@ type checked struct {
 	Output  string `json:"output"`
 }
 
-// jsonWatcher prints JSON lines. A reader that goes away must not end the rollout: only the result's own line must be
-// written, and the files on disk have everything.
+// jsonWatcher prints JSON lines. A reader that goes away must not end the rollout: only a failure to write the result
+// is an error, and the files on disk have everything.
 type jsonWatcher struct{ out *cli.JSONLines }
 
 // jsonEvent is a line between start and result. Type is pull (an image was pulled), remark, reply, call, observation,
@@ -95,7 +95,7 @@ type jsonEvent struct {
 	Tokens   *attempt.Tokens   `json:"tokens,omitempty"`
 	Seconds  float64           `json:"seconds,omitempty"`
 	Reason   agent.StopReason  `json:"reason,omitempty"`
-	// Replayed is set where a recorded step is gone through again.
+	// Replayed is set while recorded steps are replayed.
 	Replayed bool `json:"replayed,omitempty"`
 }
 

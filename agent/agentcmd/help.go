@@ -14,7 +14,7 @@ type topic struct {
 	flags             []string
 }
 
-// usualFlags are those that the help of solve shows; the others are in topics. A flag that is in neither is shown.
+// usualFlags returns the flags that the help of solve shows; the others belong to topics. A flag in neither is shown.
 func usualFlags() []string {
 	return []string{
 		"repo", "issue-file", "demo", "model", "base-url", "image", "setup", "test", "attempts", "apply", "branch", "pr",

@@ -23,7 +23,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// maxStatement is the most that is read of an issue's text: far above any issue, far below any context.
+// maxStatement is the maximum length of an issue's text in bytes, far above that of any real issue.
 const maxStatement = 1 << 20
 
 // issueNumber is how people name an issue: #12 of the repository's own origin, or owner/repo#12 on GitHub.
@@ -115,7 +115,7 @@ func (s *solving) findOrigin(ctx context.Context, in *input) error {
 	return nil
 }
 
-// openTask makes the task, and finds or unpacks its repository; one of a forge is left to be cloned.
+// openTask makes the task, and finds or unpacks its repository; a repository on a forge is cloned later.
 func (s *solving) openTask(ctx context.Context, in input, open *opened) (*assignment, error) {
 	if in.url != "" {
 		return s.openIssue(ctx, in.url, open)

@@ -25,7 +25,7 @@ type surroundings struct {
 	// works are the kinds of sandboxes that start here, lacks those that do not, with the reason and what to do.
 	works []string
 	lacks []string
-	// root is the repository's directory; empty if there is none, or noGit if it cannot be told.
+	// root is the repository's directory; empty if there is none, or if git is missing (noGit).
 	root  string
 	noGit bool
 	test  string // the command that runs its tests; empty if none was found
@@ -110,7 +110,7 @@ func loginAt(ctx context.Context, d Deps, remote string) string {
 	return ""
 }
 
-// lines are what was found, as a table of names and lines for people.
+// lines returns what was found as a table of labels and texts for display.
 func (s *surroundings) lines() [][2]string {
 	var rows [][2]string
 	label := "models"
@@ -165,7 +165,7 @@ func (s *surroundings) lines() [][2]string {
 	return rows
 }
 
-// brief is an error of an endpoint without its address.
+// brief describes an endpoint's error without its address.
 func brief(err error) string {
 	if own, ok := errors.AsType[*llm.Error](err); ok {
 		if own.Status != 0 {

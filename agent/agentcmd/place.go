@@ -35,8 +35,8 @@ type place struct {
 	container *devcontainer.Config
 }
 
-// openPlace clones the repository, if it is not there, and opens the sandboxes. Without a copy, the repository is the
-// one of their image.
+// openPlace clones the repository, if necessary, and opens the provider. If copied is set, it also copies the
+// repository; otherwise the sandboxes have that of their image.
 func (s *solving) openPlace(ctx context.Context, job *assignment, copied bool, open *opened) (*place, error) {
 	at := &place{run: job.id, task: job.task, target: job.target, test: job.test}
 	var err error
@@ -66,8 +66,8 @@ func (s *solving) openPlace(ctx context.Context, job *assignment, copied bool, o
 	return at, nil
 }
 
-// openProvider opens the sandbox that the flags ask for. Where they name no image, one of Docker may be found: the
-// repository's own, or one for its kind where nothing else works.
+// openProvider opens the provider that the flags ask for. If they name no image, Docker may still be used: with the
+// image of the devcontainer.json or, if nothing else works, the usual one for the project.
 func (s *solving) openProvider(ctx context.Context, at *place) error {
 	c := s.o.choice
 	c.Progress = func(p env.Progress) { s.watch.show(p) }
@@ -155,7 +155,7 @@ func (s *solving) openDevcontainer(ctx context.Context, at *place, c cli.Sandbox
 	return true, nil
 }
 
-// mayBuild reports whether the project's own Dockerfile may be built: its commands run with a network.
+// mayBuild reports whether the user allows building the project's own Dockerfile, whose commands have network access.
 func (s *solving) mayBuild(root string) bool {
 	return slices.Equal(s.o.Setup, []string{cli.SetupAuto}) || len(setups(s.d.World).Agreement(root)) > 0
 }
@@ -186,7 +186,7 @@ func (p *place) useDockerfile(ctx context.Context, named string) error {
 // builds reports whether the image is built from the repository.
 func (p *place) builds() bool { return p.container != nil && p.container.Folder != "" }
 
-// placeBuild has an image built from the snapshot, which holds neither secrets nor what is ignored otherwise.
+// placeBuild makes the snapshot the build context of the image: it holds neither secrets nor other ignored files.
 func (p *place) placeBuild() {
 	if !p.builds() {
 		return

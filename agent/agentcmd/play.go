@@ -29,10 +29,10 @@ type record struct {
 	journal  *run.Dir
 	path     string
 	settings solveSettings
-	index    int // the number of the attempt, where an earlier one of several goes on
+	index    int // the number of the attempt that is continued
 }
 
-// openRecord begins the run's directory, or goes on with it.
+// openRecord creates the run's directory, or reopens that of the run that is continued.
 func (s *solving) openRecord(ctx context.Context, job *assignment, p *plan, open *opened) (*record, error) {
 	if job.past != nil {
 		return job.past.reopenRecord(s.o.further != "")
@@ -62,7 +62,7 @@ func (s *solving) openRecord(ctx context.Context, job *assignment, p *plan, open
 	return &record{journal: journal, path: job.run, settings: settings}, nil
 }
 
-// reopenRecord goes on with the run's directory, after a further instruction or without one.
+// reopenRecord reopens the run's directory, and notes why: further says that there is a further instruction.
 func (r *resumed) reopenRecord(further bool) (*record, error) {
 	// Otherwise the summary of the earlier end would be mistaken for that of the new one.
 	if err := os.Remove(filepath.Join(r.dir(), attempt.ReportFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {

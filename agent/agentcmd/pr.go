@@ -183,7 +183,7 @@ func (s *solveRun) proposePatch(
 	return done, errors.Join(err, journal.Note(noteProposed, done))
 }
 
-// pullTarget is where a pull request goes: to the issue's repository, else to that of the remote origin.
+// pullTarget returns the repository that a pull request goes to: the issue's, or else that of the remote origin.
 func pullTarget(ctx context.Context, issue, dir string) (forge.Address, error) {
 	if issue != "" {
 		to, err := forge.Parse(issue)
@@ -240,7 +240,7 @@ type verification struct {
 	Text string `json:"text"`
 }
 
-// verified says how the patch was tested, after the last work on it.
+// verified says how the patch was tested since the last work on it.
 func (s *solveRun) verified() string {
 	v := verification{Text: "not verified"}
 	lastNote(s.sinceWork(), noteVerified, &v)
@@ -290,7 +290,7 @@ func threadAnswers(answer string) map[string]string {
 	return all
 }
 
-// withoutAnswers is the rest of the summary.
+// withoutAnswers returns the summary without these answers.
 func withoutAnswers(answer string) string {
 	return strings.TrimSpace(threadAnswer.ReplaceAllString(answer, ""))
 }

@@ -23,8 +23,8 @@ import (
 // lastRun is the word for the newest run.
 const lastRun = "last"
 
-// findRun returns the directory of the run that a user names: by its path, by its id in the default place, by the end
-// of that, or as the last one. Where kind is not empty, the last one is that of the kind.
+// findRun returns the directory of the run that a user names: by its path, by its id in the default directory, by the
+// end of the id, or by the word last. If kind is not empty, last means the last run of that kind.
 func findRun(d Deps, name string, kind run.Kind) (string, error) {
 	if run.Exists(name) {
 		return filepath.Abs(name)
@@ -94,7 +94,7 @@ func (s *solveRun) chosen() int {
 	return c.Attempt
 }
 
-// lastNote reads the data of the last note of an event; without one, data stays as it is.
+// lastNote decodes the data of the last note with the given event; without such a note, data stays unchanged.
 func lastNote(notes []run.Note, event string, data any) {
 	for _, n := range slices.Backward(notes) {
 		if n.Event == event && json.Unmarshal(n.Data, data) == nil {
@@ -151,14 +151,14 @@ type chosenAttempt struct {
 	Attempt int `json:"attempt"`
 }
 
-// resumed is a run that goes on. Nobody else can write to it.
+// resumed is a run that is continued. It is locked against other writers.
 type resumed struct {
 	*solveRun
 	journal *run.Dir
 	further string // an instruction that the model has not seen yet; empty if there is none
 }
 
-// takeUp opens the run that --resume or --continue names, until the end, and restores its settings.
+// takeUp opens the run that --resume or --continue names, locks it until the command ends, and restores its settings.
 func (s *solving) takeUp(args []string, open *opened) (*resumed, error) {
 	name, text := s.o.resume, ""
 	if s.o.further != "" {
@@ -194,8 +194,8 @@ func (s *solving) takeUp(args []string, open *opened) (*resumed, error) {
 	return r, s.restoreOptions(past)
 }
 
-// unseen returns the last instruction of a run that was killed before the model saw it: it still counts. A run whose
-// work is submitted cannot be resumed.
+// unseen returns the last instruction if the run was killed before the model saw it, because it still applies;
+// otherwise empty. It returns an error if the work was submitted: such a run cannot be resumed.
 func unseen(d Deps, past *solveRun) (string, error) {
 	if sum, ended := past.readSummary(); ended && sum.StopReason == agent.Submitted && sum.PatchError == "" {
 		name := runName(d, past.path)
@@ -220,7 +220,7 @@ func unseen(d Deps, past *solveRun) (string, error) {
 type soFar struct {
 	format  string // of the conversation; empty where none has begun
 	told    int    // instructions after the opening
-	replies int    // until it ended last
+	replies int    // before its last end
 }
 
 // readEvents returns what the log of the run's attempt holds: nothing if it was killed before the first step.
@@ -275,7 +275,7 @@ func (s *solving) restoreOptions(past *solveRun) error {
 	if len(flags["model"]) == 0 && !was.Demo {
 		flags["model"] = []string{was.Model}
 	}
-	if s.o.further != "" { // with the chosen one of several attempts
+	if s.o.further != "" { // only the chosen attempt is continued
 		delete(flags, "attempts")
 		delete(flags, "verifier")
 	}
@@ -291,7 +291,7 @@ func (s *solving) restoreOptions(past *solveRun) error {
 
 var plainWord = regexp.MustCompile(`^[\w./-]+$`)
 
-// shellWord quotes a word of a command line where it needs that.
+// shellWord quotes a word of a command line if necessary.
 func shellWord(word string) string {
 	if plainWord.MatchString(word) {
 		return word
@@ -299,8 +299,8 @@ func shellWord(word string) string {
 	return env.ShellQuote(word)
 }
 
-// lockRun finds a run of solve and opens it for further notes: what it recorded is read once nobody else can add to it.
-// held describes that it is still going on, which is an error of usage.
+// lockRun finds a run of solve and locks it for further notes. It reads the run after locking it, so that nobody else
+// can add to what was read. If the run is still going on, held returns the usage error.
 func lockRun(d Deps, name string, held func(past *solveRun, err error) error) (*solveRun, *run.Dir, error) {
 	path, err := findRun(d, name, run.Solve)
 	if err != nil {

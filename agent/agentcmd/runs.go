@@ -40,7 +40,7 @@ type runLine struct {
 	Repo    string    `json:"repo,omitempty"`
 	Issue   string    `json:"issue,omitempty"`
 	Model   string    `json:"model,omitempty"`
-	// Status is running, killed, a stop reason, or for a run of many attempts how many have ended.
+	// Status is running, killed, dropped, a stop reason or, for a run of many attempts, how many have ended.
 	Status  string `json:"status"`
 	Applied bool   `json:"applied"`
 	Branch  string `json:"branch,omitempty"`
@@ -191,7 +191,7 @@ func widthOf(d Deps) int {
 }
 
 // printRuns prints the list. On a terminal, columns are shortened so that rows fit, and the issue gets the width that
-// the others leave. In a pipe everything is printed in full, but for the issue.
+// the others leave. In a pipe, everything except the issue is printed in full.
 func printRuns(out io.Writer, lines []runLine, width int) error {
 	rows := [][]string{{"DATE", "RUN", "REPOSITORY", "ISSUE", "MODEL", "STATUS"}}
 	for _, l := range lines {
@@ -230,7 +230,7 @@ func printRuns(out io.Writer, lines []runLine, width int) error {
 	return w.Flush()
 }
 
-// shortID is the end of an id, which is enough to name the run, where columns are scarce.
+// shortID returns the end of an id, which is enough to name the run, if the width is limited.
 func shortID(id string, width int) string {
 	if i := strings.LastIndex(id, "-"); width > 0 && len(id)-i == 7 {
 		return id[i+1:]

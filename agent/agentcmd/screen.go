@@ -57,7 +57,7 @@ func newScreen(out io.Writer, shared bool, on *cli.Screen, st styles) *screen {
 	return s
 }
 
-// draw is the live line.
+// draw returns the live lines.
 func (s *screen) draw(width int) []string {
 	if len(s.race) > 0 {
 		return s.racers(width)
@@ -219,7 +219,7 @@ func (s *screen) event(e agent.Event) {
 		s.Line(s.row(e.Step, s.styles.bad.Render("!"), "told the model: "+cli.FirstLine(e.Text, s.Width()-24)))
 	case agent.EventCompaction:
 		s.Line(s.row(e.Step, " ", s.styles.dim.Render(cli.Cut(e.Text, s.Width()-7))))
-	case agent.EventFallback, // which the log says, with the reason
+	case agent.EventFallback, // which is logged, with the reason
 		agent.EventStart, agent.EventDifference, agent.EventStop:
 	}
 }

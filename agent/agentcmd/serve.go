@@ -161,7 +161,7 @@ func openBrowser(d Deps, address string) {
 	case d.Getenv("DISPLAY") == "" && d.Getenv("WAYLAND_DISPLAY") == "":
 		return
 	}
-	// The program may be the browser itself, which stays open when we end. The address is printed, too.
+	// The program may be the browser itself, which outlives this process. The address is printed, too.
 	if c := exec.Command(program, address); c.Start() == nil {
 		_ = c.Process.Release() // cannot fail
 	}
@@ -171,7 +171,7 @@ func openBrowser(d Deps, address string) {
 // kept in histories: it is exchanged for a cookie, and a new token is printed for the next browser.
 type gate struct {
 	pages   http.Handler
-	host    string // to which the server listens
+	host    string // of the address on which the server listens
 	session string // the cookie of browsers that were admitted
 
 	mu    sync.Mutex
@@ -179,9 +179,10 @@ type gate struct {
 	say   func(token string)
 }
 
-// cookieName is the name of the cookie of the server at a port, because browsers send cookies to all ports.
+// cookieName returns the cookie's name. It contains the port, because browsers send a host's cookies to all its
+// ports.
 func cookieName(r *http.Request) string {
-	_, port, _ := net.SplitHostPort(r.Host) // without a port it is that of HTTP
+	_, port, _ := net.SplitHostPort(r.Host) // empty for HTTP's default port
 	return "deepswe-" + port
 }
 
@@ -211,7 +212,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.pages.ServeHTTP(w, r)
 }
 
-// redeem reports whether it is the token, which is then replaced.
+// redeem reports whether the token is the current one, which it then replaces.
 func (g *gate) redeem(token string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -223,14 +224,14 @@ func (g *gate) redeem(token string) bool {
 	return true
 }
 
-// same compares secrets in a time that does not depend on them.
+// same compares secrets in constant time.
 func same(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
 }
 
-// ours reports whether a Host header is an address of this server. A name of another site that resolves to it is not:
-// that site's scripts could read the pages.
+// ours reports whether a Host header is an address of this server. Another site's name that resolves to it is
+// rejected, because that site's scripts could read the pages.
 func (g *gate) ours(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -30,7 +30,7 @@ type installing struct {
 	spec func(env.Task, *repo.Snapshot) env.Spec
 }
 
-// setUpProject installs what the project needs, if the user wants that, and returns what is missing all the same.
+// setUpProject installs what the project needs, if the user wants that, and returns what is still missing.
 func (i installing) setUpProject(ctx context.Context) ([]dueLine, error) {
 	due := sync.OnceValues(func() ([]project.Step, error) { return i.findDue(ctx) })
 	store := setups(i.d.World)
@@ -135,11 +135,11 @@ func (i installing) findDue(ctx context.Context) ([]project.Step, error) {
 	case slices.Equal(i.o.Setup, []string{cli.SetupAuto}):
 		return due, nil
 	}
-	// What an image has is not known from here, and it may well be all. So the rest is installed only on request.
+	// It is not known here what an image contains; it may be everything. So the rest is installed only on request.
 	return slices.DeleteFunc(due, func(s project.Step) bool { return !s.Local }), nil
 }
 
-// askTools drops the steps that are not due according to the tools themselves. They are asked in a sandbox, because a
+// askTools drops the steps that are not due according to the tools themselves. The tools run in a sandbox, because a
 // repository can make them run programs.
 func (i installing) askTools(ctx context.Context, due []project.Step) (_ []project.Step, err error) {
 	if !slices.ContainsFunc(due, func(s project.Step) bool { return s.Check != "" }) {
@@ -265,7 +265,7 @@ func (i installing) sandboxExaminer() func(context.Context, env.Sandbox) ([]stri
 	}
 }
 
-// examineImage looks for dependencies that an image lacks, or with which they do not work. Problems are for the user,
+// examineImage looks for dependencies that are missing from an image or do not work in it. Problems are for the user,
 // notes for the model.
 func (i installing) examineImage(ctx context.Context, sb env.Sandbox) (problems, notes []string, err error) {
 	name, problem, err := project.ExamineVirtualEnv(ctx, i.at.snapshot.Source, sb)
@@ -289,7 +289,7 @@ func (i installing) examineImage(ctx context.Context, sb env.Sandbox) (problems,
 }
 
 // setupFailed says why a set-up has failed and what to try next, as flags to copy. On a terminal, the user may go on
-// without, for this run.
+// without the set-up, for this run only.
 func (i installing) setupFailed(ctx context.Context, commands []string, failed *env.SetupError) error {
 	reason, next := setup.Explain(failed)
 	what, _, _ := strings.Cut(failed.Error(), "\n")

@@ -17,13 +17,13 @@ import (
 	"deepswe/tools"
 )
 
-// Lines of an edit, and of a patch, that are shown at once. With --verbose an edit is shown whole.
+// The maximum numbers of lines of an edit and of a patch to show. With --verbose, edits are shown whole.
 const (
 	editLines  = 12
 	patchLines = 60
 )
 
-// full shows a reply or an output in full, indented, without what would steer the terminal.
+// full shows a reply or an output in full, indented, without control characters.
 func (s *screen) full(text string) {
 	if strings.TrimSpace(text) == "" {
 		return
@@ -142,8 +142,8 @@ func withoutBinary(patch []byte) []string {
 	return lines
 }
 
-// indented4 is a line that cannot steer the terminal, with four columns for each tab, so that an indentation can be
-// seen.
+// indented4 returns a line without control characters, and with four spaces for each tab, so that indentation is
+// visible.
 func indented4(line string) string { return cli.Plain(strings.ReplaceAll(line, "\t", "    ")) }
 
 // ask shows a question. The answer is typed on the line below it.
@@ -260,7 +260,7 @@ func seenFrom(dir, path string) string {
 	return strings.TrimPrefix(path, dir+"/")
 }
 
-// spoken is the first line of a reply that is neither thought nor call.
+// spoken returns the first line of a reply's text, without its thoughts and calls.
 func spoken(reply string) string {
 	reply, _, _ = strings.Cut(agent.WithoutThoughts(reply), "<function=")
 	return cli.FirstLine(reply, 0)

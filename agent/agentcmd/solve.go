@@ -34,7 +34,7 @@ type Deps struct {
 	Training func(out io.Writer, dir string) error
 	// Glance writes the results of a run of eval or grade in a few lines, for view.
 	Glance func(out io.Writer, dir string) error
-	// Pages are the pages of the runs at the paths, and in the folders there, for view --serve and --html.
+	// Pages returns the pages of the runs at the paths or in folders there, for view --serve and --html.
 	Pages func(prices *cli.Prices, paths ...string) (Pages, error)
 }
 
@@ -89,7 +89,7 @@ type solveOptions struct {
 	choice cli.SandboxChoice // of the flags and the configuration
 }
 
-// The values of --apply. applyAll is the default value of the flag without one.
+// The values of --apply. The flag without a value means applyAll.
 const (
 	applyAll = "all"
 	applyAsk = "ask"
@@ -183,8 +183,8 @@ func solveCommand(d Deps, o *solveOptions) *cobra.Command {
 	return cmd
 }
 
-// refuseLooseValue refuses --apply ask, which would be --apply and a word of the issue: the value of a flag that may go
-// without one is behind a "=".
+// refuseLooseValue refuses --apply ask, which would mean --apply and a word of the issue: a flag whose value is
+// optional takes it only after "=".
 func refuseLooseValue(cmd *cobra.Command, args []string) error {
 	for flag, values := range map[string][]string{
 		"apply":  {applyAll, applyAsk, "true", "false"},
@@ -219,7 +219,7 @@ func relateFlags(d Deps, cmd *cobra.Command) {
 	}
 }
 
-// keepParsed keeps what the command line has given.
+// keepParsed remembers which flags the command line sets.
 func (o *solveOptions) keepParsed(cmd *cobra.Command) {
 	o.repoGiven, o.flags = o.Given("repo"), cmd.Flags()
 }

@@ -13,7 +13,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// solving is a run of solve as it was asked for, and who is shown and asked.
+// solving is a run of solve: its options, and the watcher and the questions that connect it with the user.
 type solving struct {
 	d         Deps
 	o         *solveOptions // the command's own, which the configuration and a resumed run complete
@@ -40,8 +40,8 @@ func runSolve(ctx context.Context, d Deps, o *solveOptions, args []string) error
 	return s.askDecision(ctx, report.Run)
 }
 
-// solve is the way from the command line to the patch, the cheap and likely failures first. A step gets what the ones
-// before it have decided, and leaves in open what is in use until the end. There is no conclusion if nothing began.
+// solve goes from the command line to the patch. Cheap steps that are likely to fail come first. A step gets what the
+// earlier ones have decided, and adds to open what is in use until the end. The conclusion is nil if nothing began.
 func (s *solving) solve(ctx context.Context, args []string, open *opened) (outcome, *conclusion, error) {
 	// What to do: the task, its repository on this machine, and where the run is kept. Nothing is copied yet.
 	job, err := s.admit(ctx, args, open)
@@ -75,7 +75,7 @@ func (s *solving) solve(ctx context.Context, args []string, open *opened) (outco
 	return report, end, err
 }
 
-// refuseStart is the result of a run that has not begun.
+// refuseStart returns the result of a run that has not begun.
 func (s *solving) refuseStart(ctx context.Context, err error) (outcome, *conclusion, error) {
 	if ctx.Err() != nil {
 		return outcome{Status: string(agent.Interrupted), ExitCode: cli.ExitInterrupted}, nil, &cli.ExitError{
@@ -91,10 +91,10 @@ type opened struct {
 	closers []func() error
 }
 
-// onClose has f called at the end, before those that were added earlier.
+// onClose registers f to be called at the end, before the functions that were registered earlier.
 func (o *opened) onClose(f func() error) { o.closers = append(o.closers, f) }
 
-// makeScratch makes a directory that goes away at the end.
+// makeScratch makes a temporary directory that is removed at the end.
 func (o *opened) makeScratch(what string) (string, error) {
 	dir, err := disk.MakeScratch("", what)
 	if err == nil {
@@ -137,7 +137,7 @@ type plan struct {
 	test  testCommand
 }
 
-// planAttempt composes the attempt of what the flags, the model and the place say, and installs what the project needs.
+// planAttempt composes the attempt from the flags, the model and the place, and installs what the project needs.
 func (s *solving) planAttempt(ctx context.Context, job *assignment, model cli.LiveModel, at *place) (*plan, error) {
 	p := &plan{at: at, model: model}
 	var err error

@@ -38,7 +38,7 @@ func newUndo(d Deps) *cobra.Command {
 	}
 }
 
-// oneRun lets a command have at most the run that it is about.
+// oneRun accepts at most one argument, the run.
 func oneRun(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return cli.Usagef("usage: deepswe %s (deepswe runs lists the runs)", cmd.Use)
@@ -46,7 +46,7 @@ func oneRun(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// undo takes back the last delivery of a run that was not taken back.
+// undo takes back the last of a run's deliveries that were not taken back yet.
 func undo(ctx context.Context, d Deps, name string) error {
 	past, journal, err := lockEnded(d, name)
 	if err != nil {
@@ -74,8 +74,8 @@ func undo(ctx context.Context, d Deps, name string) error {
 	return journal.Note(noteUndone, nil)
 }
 
-// takeBack takes the delivery of the patch in the directory back. A branch comes first, because its removal changes
-// nothing if it fails.
+// takeBack undoes the delivery of the patch in dir. A branch is removed first, because a failure to do so changes
+// nothing.
 func (d delivery) takeBack(ctx context.Context, dir string) error {
 	var patch []byte
 	if d.Applied {

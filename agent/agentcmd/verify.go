@@ -103,8 +103,8 @@ const unaskedTests = 3 * time.Minute
 const askForTest = "Its reviewers want proof: add a test of the fixed behavior to the project's own tests, beside " +
 	"those that are there. It is run on the old code, where it must fail, and on yours, where it must pass."
 
-// trialOf is how the patch is tested: by --test or, without it, by the tests that it brings. There is no command if it
-// brings none, or nobody knows how to run them.
+// trialOf returns how the patch is tested: by --test or, without it, by the tests in the patch. The command is empty
+// if the patch has none, or if it is not known how to run them.
 func (c *conclusion) trialOf(report *outcome) attempt.Trial {
 	command := c.plan.test.line
 	if c.plan.test.found {
@@ -145,7 +145,7 @@ func (c *conclusion) testsOf(diff []byte, files []string) (patched, base string)
 	return c.inFolder(patched), c.inFolder(base)
 }
 
-// inFolder is a command line, if there is any, that runs in the folder of the repository where the user stands.
+// inFolder returns the command line, unless it is empty, changed to run in the user's folder of the repository.
 func (c *conclusion) inFolder(command string) string {
 	if command == "" || c.plan.Folder == "" {
 		return command
@@ -161,7 +161,7 @@ func (c *conclusion) unproven() string {
 	return "the agent wrote no test that could be run on the old code"
 }
 
-// rankedTests returns how the tests of the ranking went on the patch; nil if it has run none on it.
+// rankedTests returns how the tests of the ranking went on the patch; nil if it ran none.
 func (c *conclusion) rankedTests() *cli.RaceTests {
 	if c.choice == nil {
 		return nil

@@ -88,7 +88,7 @@ func (v viewer) turn(n int, t trajectory.Turn) {
 	}
 }
 
-// text prints a text indented, without what would steer the terminal.
+// text prints a text, indented and without control characters.
 func (v viewer) text(s string) {
 	if strings.TrimSpace(s) == "" {
 		return

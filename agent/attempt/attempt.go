@@ -29,7 +29,7 @@ type Attempt struct {
 	// Version is deepswe's own, Run the name of the run.
 	Version string
 	Run     string
-	// Closing Abandon ends the computation of the patch, which has a minute after an interrupt.
+	// Closing Abandon ends the computation of the patch, which otherwise has a minute left after an interrupt.
 	Abandon <-chan struct{}
 	// LogOnly keeps only the event log, without the ATIF document. The document holds the same, but repeats the whole
 	// prompt for every turn, so that it is many times as large.
@@ -169,7 +169,7 @@ func (a *Attempt) takePatch(ctx context.Context, base *repo.Base, sb env.Sandbox
 	}
 }
 
-// origin returns where the files of the work come from, and what ends it.
+// origin returns the origin of the files that the agent works on, and a function that releases it.
 func (a *Attempt) origin(
 	ctx context.Context, task env.Task, snapshot *repo.Snapshot, sb env.Sandbox,
 ) (origin env.Origin, release func() error) {
@@ -273,7 +273,7 @@ const longestPatch = 10 * time.Minute
 // salvage is how long it may take after an interrupt.
 const salvage = time.Minute
 
-// patch computes the patch, also when ctx is done: what the agent did must not be lost.
+// patch computes the patch even if ctx has ended, because the agent's work must not be lost.
 func (a *Attempt) patch(ctx context.Context, base *repo.Base, sb env.Sandbox) (repo.Patch, error) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -329,14 +329,15 @@ func annotate(a *agent.Settings, notes []string) {
 	}
 }
 
-// prepared is the origin of a repository that neither an image nor the host has, because the task's own preparation
-// makes it: another sandbox, prepared alike, which the agent never sees. It is started when the first file is asked
-// for, because providers of such sandboxes have room for any number, and not every attempt changes a file.
+// prepared is the origin of a repository that the task's own preparation creates, so that neither an image nor the
+// host has it: a second sandbox, prepared in the same way, which the agent never sees. It is started when the first
+// file is requested, because not every attempt changes a file, and providers of such sandboxes have room for any
+// number.
 type prepared struct {
 	provider env.Provider
 	spec     env.Spec
 
-	mu sync.Mutex // files are read several at once
+	mu sync.Mutex // files are read concurrently
 	sb env.Sandbox
 }
 

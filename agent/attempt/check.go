@@ -21,7 +21,7 @@ const checkTimeout = 30 * time.Minute
 // cheapCheck is the longest run of the tests on the old code that is repeated when tests fail.
 const cheapCheck = time.Minute
 
-// checkOutput is the maximum number of bytes of the tests' output that are kept, from either end.
+// checkOutput is how many bytes of the tests' output are kept at each end.
 const checkOutput = 8 << 20
 
 // Tests parses the output of a test run, and returns for each test whether it passed.
@@ -72,7 +72,7 @@ type Check struct {
 type Trial struct {
 	Patch   []byte
 	Command string
-	// BaseCommand runs those of the tests that are there without the patch; empty if none is.
+	// BaseCommand runs those of the tests that exist without the patch; empty if there are none.
 	BaseCommand string
 	// TestFiles are the files of the patch that hold tests or their data.
 	TestFiles []string
@@ -109,8 +109,8 @@ func (a *Attempt) Check(ctx context.Context, task env.Task, snapshot *repo.Snaps
 	return c, nil
 }
 
-// testOld runs the tests on the old code, and a second time where some fail and that is cheap: what fails only once is
-// no proof.
+// testOld runs the tests on the old code, and again if some fail and the run was short: a test that fails only once
+// proves nothing.
 func (a *Attempt) testOld(
 	ctx context.Context, task env.Task, snapshot *repo.Snapshot, t Trial, run *TestRun,
 ) (Tests, error) {
@@ -178,8 +178,7 @@ func (c *Check) judge(before, old, after Tests) {
 }
 
 // proof returns the tests of the patch that fail on the code without it and pass with it, and whether each could be
-// built there. One that was not there before and keeps the old code from being built or loaded is not named by that
-// run.
+// built there. A new test that keeps the old code from being built or loaded is missing from the results of that run.
 func (c *Check) proof(before, old, after Tests) map[string]bool {
 	proof := map[string]bool{}
 	for name, passed := range old {
@@ -200,7 +199,7 @@ func (c *Check) proof(before, old, after Tests) map[string]bool {
 // literal turns a path into a pattern that matches nothing else.
 var literal = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`)
 
-// test runs the tests in a fresh sandbox with the patch or, if there are any, with its test files alone.
+// test runs the tests in a fresh sandbox with the patch or, if TestFiles names any, with only those files of it.
 func (a *Attempt) test(
 	ctx context.Context, task env.Task, snapshot *repo.Snapshot, t Trial, run *TestRun,
 ) (_ Tests, err error) {
@@ -234,8 +233,8 @@ func (a *Attempt) test(
 	return tests, nil
 }
 
-// applyInside applies the patch in a sandbox, or only that of the files if any are named, with the git command there
-// and without its repository's configuration.
+// applyInside applies the patch in a sandbox, or only its part for the files if any are named, with the sandbox's git
+// and without the repository's configuration.
 func applyInside(ctx context.Context, sb env.Sandbox, patch []byte, files []string) error {
 	options := " "
 	for _, name := range files {

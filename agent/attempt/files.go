@@ -52,7 +52,7 @@ type Tokens struct {
 	Cached     int `json:"cached,omitempty"`
 }
 
-// TokensOf returns a usage without what is part of its completions.
+// TokensOf converts a usage. It leaves out reasoning tokens, which are part of the completion.
 func TokensOf(u agent.Usage) Tokens {
 	return Tokens{Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached}
 }

@@ -50,7 +50,7 @@ func (o *AgentFlags) Check() error {
 }
 
 // Player installs the agent unless it is installed, and returns what plays its rollouts; nil for deepswe's own agent.
-// Where answers are recorded, the model is not asked.
+// If recorded is not nil, its answers are used, and the model is not asked.
 func (o *AgentFlags) Player(
 	ctx context.Context, w World, recorded *trajectory.Recording,
 ) (attempt.Player, error) {

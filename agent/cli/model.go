@@ -34,7 +34,7 @@ const (
 // ModelChoice selects an endpoint and a model. An empty field leaves the choice to the endpoint.
 type ModelChoice struct {
 	BaseURL, Model, APIKey string
-	// Hints puts the endpoint's hints into the words of the flags that chose it; see [llm.Options].
+	// Hints rewrites the endpoint's hints to name the flags that chose it; see [llm.Options].
 	Hints *strings.Replacer
 	// Continue says how the prompts of requests for tokens are built.
 	Continue llm.Continuation
@@ -154,7 +154,7 @@ func (o *ModelFlags) Add(cmd *cobra.Command) {
 	o.Given = f.Changed
 }
 
-// AddTokens adds --tokens, whose use is written for a command.
+// AddTokens adds --tokens with the command's own help text.
 func (o *ModelFlags) AddTokens(cmd *cobra.Command, use string) {
 	f := cmd.Flags()
 	f.StringVar(&o.Tokens, "tokens", "", use)
@@ -279,13 +279,13 @@ func (o *ModelFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	return m, m.Vet(ctx, o.onPolicy())
 }
 
-// Open opens the endpoint's model with the defaults of all that flags could say beside it.
+// Open opens the endpoint's model with the defaults of all other flags.
 func (e EndpointFlags) Open(ctx context.Context, w World) (LiveModel, error) {
 	o := ModelFlags{EndpointFlags: e, Patience: Patience, Given: func(string) bool { return false }}
 	return o.Open(ctx, w)
 }
 
-// OpenForWork opens the model for work on an issue, which a context that is too short makes hopeless.
+// OpenForWork opens the model for work on an issue, and refuses a context that is too short for that.
 func (o *ModelFlags) OpenForWork(ctx context.Context, w World) (LiveModel, error) {
 	m, err := o.Open(ctx, w)
 	if err == nil && !m.IsRecorded() {

@@ -32,7 +32,7 @@ type ModelServer struct {
 	Problem error
 }
 
-// nearby are the places that are looked at: where servers of models listen by default.
+// nearby returns the addresses to look at: those where servers of models listen by default.
 func nearby() []ModelServer {
 	var all []ModelServer
 	for _, s := range [][2]string{
@@ -91,9 +91,9 @@ func hostAddress(value, port string) string {
 	return u.Scheme + "://" + host + "/v1"
 }
 
-// Servers looks for servers of models: those that the user has named, first, and those that listen on this machine
-// where such servers do. It takes about a second. The user's key goes only where the user sends it in any case; no
-// other host is asked.
+// Servers returns the servers of models that the user has named, followed by those that listen at their usual ports
+// of this machine. It takes about a second. The user's key is sent only to servers that get it anyway; no other host
+// is asked.
 func (w World) Servers(ctx context.Context, c Config) []ModelServer {
 	named := w.named(c)
 	places := slices.DeleteFunc(nearby(), func(place ModelServer) bool {
@@ -104,7 +104,7 @@ func (w World) Servers(ctx context.Context, c Config) []ModelServer {
 	for i := range named {
 		looking.Go(func() {
 			key := ""
-			if named[i].Name == "" { // the variables of other programs come without one
+			if named[i].Name == "" { // variables of other programs come without a key
 				key = cmp.Or(w.Getenv("OPENAI_API_KEY"), c.APIKey)
 			}
 			named[i].List(ctx, key)
@@ -114,7 +114,7 @@ func (w World) Servers(ctx context.Context, c Config) []ModelServer {
 	return append(named, places...)
 }
 
-// same reports whether two servers are the same, by whatever name of this machine.
+// same reports whether two servers are the same; localhost and 127.0.0.1 are equal.
 func (s ModelServer) same(other ModelServer) bool {
 	plain := func(address string) string {
 		address = strings.TrimRight(strings.TrimSuffix(strings.TrimRight(address, "/"), "/v1"), "/")
@@ -150,7 +150,7 @@ func (s *ModelServer) measure(ctx context.Context, client *llm.Client) {
 // errNoModels says that what listens does not serve models: many programs use the same ports.
 var errNoModels = errors.New("it lists no models")
 
-// direct carries requests without a proxy, which is another host.
+// direct returns a transport that uses no proxy, because a proxy would be another host.
 func direct() http.RoundTripper { return &http.Transport{DisableKeepAlives: true} }
 
 // answering asks servers about their models, and returns those that answer, in their order. None gets a key.
@@ -223,7 +223,7 @@ func advise(found []ModelServer) (what, command string) {
 	return strings.Join(all, "\n"), command
 }
 
-// explained adds to the error of an endpoint at which nothing listens what was found instead.
+// explained adds what was found nearby to the error of an endpoint at which nothing listens.
 func explained(ctx context.Context, err error) error {
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		return err

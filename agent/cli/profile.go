@@ -29,7 +29,7 @@ type Profile struct {
 	TopP              *float64 `yaml:"top_p,omitempty"`
 	TopK              *int     `yaml:"top_k,omitempty"`
 	RepetitionPenalty *float64 `yaml:"repetition_penalty,omitempty"`
-	// Thoughts is dropped if those of earlier turns must not be sent back, and empty or kept otherwise.
+	// Thoughts is "dropped" if thoughts of earlier turns must not be sent back, otherwise "kept" or empty.
 	Thoughts string `yaml:"thoughts,omitempty"`
 	// Context is the length to assume if the endpoint does not report it.
 	Context int `yaml:"context,omitempty"`
@@ -124,8 +124,8 @@ func (p Profile) String() string {
 	return strings.ReplaceAll(strings.TrimSpace(string(text)), "\n", ", ")
 }
 
-// roomEnough refuses a context that is too short for an agent unless a flag asks for it, and warns of a short one.
-// Where none is reported, it takes the profile's, or a cautious one.
+// roomEnough refuses a context that is too short for an agent unless a flag asks for it, and warns of a short one. If
+// no context is reported, it assumes the profile's, or a cautious one.
 func (o *ModelFlags) roomEnough(w World, m LiveModel) error {
 	scarce := m.Served.Scarce()
 	switch {

@@ -196,7 +196,7 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 	return nil, &ExitError{Code: ExitSandbox, Err: err}
 }
 
-// tryTemp tries the directory of temporary files, which all sandboxes need on this side.
+// tryTemp checks that temporary files can be created on the host, which all sandboxes need.
 func tryTemp() error {
 	dir, err := os.MkdirTemp("", "deepswe-try-*")
 	if err != nil {

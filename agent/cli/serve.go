@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Serve answers HTTP requests at an address, such as 127.0.0.1:8080 or, for any free port, 127.0.0.1:0. It returns the
-// address that it has, and what ends it: stop gives requests under way two seconds, and returns when no goroutine is
-// left.
+// Serve answers HTTP requests at an address, such as 127.0.0.1:8080 or, for any free port, 127.0.0.1:0. It returns
+// the actual address, and a function that stops the server: stop gives running requests two seconds, and returns when
+// no goroutine is left.
 func Serve(address string, h http.Handler) (at net.Addr, stop func() error, err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

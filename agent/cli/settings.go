@@ -26,7 +26,8 @@ type Setting struct {
 	Source string
 }
 
-// Settings returns what the environment, the user's configuration and the defaults make. Flags come before all of them.
+// Settings returns the values that result from the environment, the user's configuration and the defaults. Flags take
+// precedence over all of them.
 func (w World) Settings() ([]Setting, error) {
 	c, err := w.LoadConfig()
 	if err != nil {
@@ -77,7 +78,7 @@ func (w World) Settings() ([]Setting, error) {
 	}, nil
 }
 
-// WithoutPassword is an address for people, without the password that it may hold.
+// WithoutPassword returns an address for display, without the password that it may contain.
 func WithoutPassword(address string) string {
 	if u, err := url.Parse(address); err == nil {
 		return u.Redacted()
@@ -160,7 +161,7 @@ func withKey(data []byte, key, value string) ([]byte, error) {
 	for at < len(top.Content) && top.Content[at].Value != key {
 		at += 2
 	}
-	scalar := yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value} // quoted where it needs that
+	scalar := yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value} // quoted if necessary
 	if key == "context" {
 		scalar.Tag = "!!int"
 	}

@@ -66,11 +66,12 @@ func (w World) RunsDir() string {
 // RunDir returns the default directory of the run with the given ID, which --out replaces.
 func (w World) RunDir(id string) string { return filepath.Join(w.RunsDir(), id) }
 
-// homeless returns deepswe's directory for a user without a home: other users have one of their own.
+// homeless returns deepswe's directory for a user without a home. Its name contains the user's ID, so that no two
+// users share one.
 func homeless() string { return filepath.Join(os.TempDir(), fmt.Sprintf("deepswe-%d", os.Getuid())) }
 
-// xdg returns deepswe's directory in the one that a variable names, or else in that part of the home directory; empty
-// if there is none.
+// xdg returns deepswe's directory below the one that a variable names, or else below that part of the home directory;
+// empty if neither is set.
 func (w World) xdg(variable, part string) string {
 	if dir := w.Getenv(variable); dir != "" {
 		return filepath.Join(dir, "deepswe")

@@ -10,13 +10,13 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// strangeKey and strangeValue are what the YAML library says of the user's words, in words of its own.
+// strangeKey and strangeValue match messages of the YAML library that contain the names of Go types.
 var (
 	strangeKey   = regexp.MustCompile(`field (\S+) not found in type (\S+)`)
 	strangeValue = regexp.MustCompile("cannot unmarshal !!\\w+ (?s)(`.*`) into .*")
 )
 
-// plainYAML says what is wrong in a document without the names of our types, a line for each.
+// plainYAML says what is wrong in a document, a line for each problem, without the names of Go types.
 func plainYAML(err error) error {
 	wrong, ok := errors.AsType[*yaml.TypeError](err)
 	if !ok {
