@@ -56,8 +56,8 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 	return r.instruct(rec.Header)
 }
 
-// ErrPrefix reports that what another rollout began with cannot be continued, because a call has another result in the
-// new sandbox.
+// ErrPrefix reports that the beginning of another rollout cannot be continued, because a call has another result in
+// the new sandbox.
 var ErrPrefix = errors.New("a call of another rollout's beginning has a different result when it is run again")
 
 // moved is a sandbox in which the model uses the path that the repository had before the sandbox was replaced.
@@ -204,8 +204,8 @@ func (r *rollout) again(ctx context.Context, turn pastTurn, last bool) (StopReas
 	return stop, nil
 }
 
-// unfinishedCalls returns what is told about the calls that had no result when the user stopped the rollout, and then
-// asked for something else.
+// unfinishedCalls returns, by ID, what the model is told about calls without a result, after the user stopped the
+// rollout and asked for something else.
 func unfinishedCalls(reading Reading, known int) map[string]string {
 	declined := map[string]string{}
 	for _, a := range reading.Actions[min(known, len(reading.Actions)):] {
@@ -214,7 +214,7 @@ func unfinishedCalls(reading Reading, known int) map[string]string {
 	return declined
 }
 
-// declinedCalls returns what was told about a turn's calls that the user declined, by their IDs.
+// declinedCalls returns, by ID, what the model was told about those of a turn's calls that the user declined.
 func declinedCalls(reading Reading, turn trajectory.Turn) map[string]string {
 	declined := map[string]string{}
 	for i, result := range recordedResults(turn) {
@@ -257,8 +257,8 @@ func (r *rollout) instruct(h trajectory.Header) (StopReason, error) {
 	return "", nil
 }
 
-// changedTools describes the tools that are no longer as the conversation last described them, because their limits are
-// others now. Where each request describes the tools, there is nothing to say.
+// changedTools describes the tools whose descriptions differ from the last ones in the conversation, because their
+// limits have changed. If every request describes the tools, it returns nothing.
 func (r *rollout) changedTools(h trajectory.Header) (notes []string) {
 	if len(r.format.Offer(r.specs)) > 0 {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"deepswe/tools"
 )
 
-// reader reads calls. Of a call that is broken it keeps the text as arguments, which are then no JSON object: so the
-// model can be told what is wrong.
+// reader reads calls. The arguments of a malformed call are its text, which is not a JSON object, so that the model
+// can be told what is wrong.
 type reader struct {
 	*notation
 	rest  string
@@ -25,8 +25,8 @@ type reader struct {
 	calls []trajectory.ToolCall
 }
 
-// readCalls returns the text before the calls, and the calls. There are none if one of them has no name, or if
-// something else is among them.
+// readCalls returns the text before the calls, and the calls. It returns no calls if one of them has no name, or if
+// there is anything else between them.
 func (n *notation) readCalls(text string, turn int, specs []tools.Spec) (string, []trajectory.ToolCall) {
 	r := &reader{notation: n, specs: specs, turn: turn}
 	if n.opening() == "" {
@@ -58,7 +58,7 @@ func (n *notation) readCalls(text string, turn int, specs []tools.Spec) (string,
 
 func trim(s string) string { return strings.TrimLeftFunc(s, unicode.IsSpace) }
 
-// skip goes beyond a mark and the space in front of it, if it is there.
+// skip skips a mark and the space in front of it, and reports whether the mark was there.
 func (r *reader) skip(mark string) bool {
 	rest, ok := strings.CutPrefix(trim(r.rest), mark)
 	if ok {
@@ -67,7 +67,7 @@ func (r *reader) skip(mark string) bool {
 	return ok
 }
 
-// one reads a call after its beginning; false is one without a name.
+// one reads a call whose opening mark was read. It returns false if the call has no valid name.
 func (r *reader) one() bool {
 	if r.object != "" {
 		return r.objects(r.value())
@@ -107,7 +107,7 @@ func (r *reader) name() string {
 	return strings.TrimSpace(name)
 }
 
-// value reads what is left of a call, and its end. In JSON, a string may contain the end mark.
+// value reads the rest of a call and its end mark, which may also occur in a JSON string.
 func (r *reader) value() string {
 	d := json.NewDecoder(strings.NewReader(r.rest))
 	var value json.RawMessage
@@ -131,7 +131,7 @@ func (r *reader) value() string {
 	return strings.TrimSpace(body)
 }
 
-// members reads arguments that have a name each, and the end of the call.
+// members reads named arguments and the end of the call. It returns a JSON object, or false if they are malformed.
 func (r *reader) members(tool string) (string, bool) {
 	start, seen := r.rest, map[string]bool{}
 	out := &bytes.Buffer{}
@@ -150,7 +150,8 @@ func (r *reader) members(tool string) (string, bool) {
 	return "{" + out.String() + "}", true
 }
 
-// member reads one of them. Its value ends at the first mark that the next one, or the end of the call, follows.
+// member reads one argument. Its value ends at the first end mark that another argument or the end of the call
+// follows.
 func (r *reader) member() (key, value string, ok bool) {
 	if !r.skip(r.parameter[0]) {
 		return "", "", false
@@ -176,7 +177,7 @@ func (r *reader) member() (key, value string, ok bool) {
 	return plain(key), plain(value), true
 }
 
-// ended reports whether the end of a call follows, and then what can follow that.
+// ended reports whether the text starts with the end of a call, followed by something that can come after a call.
 func (r *reader) ended(text string) bool {
 	text, ok := strings.CutPrefix(trim(text), r.call[1])
 	text = trim(text)
@@ -184,7 +185,7 @@ func (r *reader) ended(text string) bool {
 		strings.HasPrefix(text, r.section[1]))
 }
 
-// typed returns a value in JSON: text, unless the tool has a parameter of this name with another type.
+// typed returns a value as JSON: a string, unless the tool has a parameter of this name with another type.
 func typed(specs []tools.Spec, tool, key, value string) string {
 	var schema struct {
 		Properties map[string]struct{ Type json.RawMessage }
@@ -205,7 +206,7 @@ func typed(specs []tools.Spec, tool, key, value string) string {
 }
 
 func quoted(s string) string {
-	raw, _ := disk.MarshalJSON(s) // a string has JSON
+	raw, _ := disk.MarshalJSON(s) // cannot fail for a string
 	return string(raw)
 }
 
@@ -257,8 +258,8 @@ func readCall(body, key string) (name, id, arguments string, ok bool) {
 	return found[1], "", arguments, true
 }
 
-// add adds a call. Its id is the one that the model wrote, if templates take that: one of nine characters, or a
-// numbered name. Others are unique in a conversation.
+// add adds a call. It keeps the model's id if templates accept it: nine characters, or a numbered name. Otherwise it
+// makes an id that is unique in the conversation.
 func (r *reader) add(id, name, arguments string) bool {
 	if id = plain(id); !r.numbered && len(id) != len(callID(0, 0)) {
 		id = callID(r.turn, len(r.calls))

@@ -13,7 +13,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// Codec writes conversations in tokens, and reads sampled ones.
+// Codec encodes conversations as tokens, and decodes sampled replies.
 type Codec struct {
 	template *Template
 	tokens   *tokenizer.Tokenizer
@@ -22,16 +22,16 @@ type Codec struct {
 	answer, call ending
 	ends         []int32
 	hand         *hand
-	// now is the time that all prompts of a run give, if their template gives one.
+	// now is the time in all prompts of a run, if the template renders one.
 	now time.Time
 	// native says why calls are not read as the template writes them; nil if they are.
 	native error
 }
 
-// ErrNoExtension means that a template's conversations do not grow at their end.
+// ErrNoExtension means that the tokens of a template's conversations cannot be extended at their end.
 var ErrNoExtension = errors.New("the chat template's conversations cannot be extended in tokens")
 
-// NewCodec joins a template and a tokenizer. stop are further tokens at which the model ends a reply.
+// NewCodec returns a codec for a template and a tokenizer. stop are further tokens at which the model ends a reply.
 func NewCodec(t *tokenizer.Tokenizer, template *Template, stop ...int32) (*Codec, error) {
 	c := &Codec{template: template, tokens: t, added: map[int32]string{}, now: time.Now()}
 	for _, token := range t.Added() {
@@ -81,7 +81,7 @@ func (c *Codec) written(ids []int32) string {
 	return b.String() + c.tokens.Decode(ids[from:])
 }
 
-// mark returns a mark as [Codec.written] has it, if text has it in tokens.
+// mark returns a mark in the form of [Codec.written].
 func (c *Codec) mark(text string) string { return c.written(c.tokens.Encode(text)) }
 
 // Stop are the tokens that end a reply.
@@ -127,13 +127,13 @@ func (c *Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
 	}
 	next := c.tokens.Encode(text[at+found:])
 	if ids := r.Sampled.CompletionIDs; len(ids) > 0 && end.closed && c.closes(ids[len(ids)-1]) {
-		next[0] = ids[len(ids)-1] // the model has ended its message, as the template does where it is the last one
+		next[0] = ids[len(ids)-1] // keep the model's own end, which the template writes after a last message
 	}
 	return Extend(r.Sampled, next), nil
 }
 
-// cutOff returns a reply with a word in place of all that the model has written. It is the last that the template
-// writes of the reply, before the marks at its end.
+// cutOff returns a reply with a word in place of everything that the model wrote. The template writes the word last,
+// before the marks at the end of the reply.
 func cutOff(m trajectory.Message, word string) trajectory.Message {
 	m.Content, m.Reasoning, m.ToolCalls = word, "", slices.Clone(m.ToolCalls)
 	if n := len(m.ToolCalls); n > 0 {
@@ -150,8 +150,8 @@ func (c *Codec) Reply(ids []int32, r agent.Request) agent.Message {
 	return c.hand.read(c.written(ids), len(r.Tools) > 0, len(r.Messages), r.Tools)
 }
 
-// Extend returns the prompt and the completion of a sample and what follows them, which begins with the end of the
-// completion's message. Where the model has written that itself, it is not written again.
+// Extend returns the prompt and the completion of a sample, followed by next, which begins with the token that ends
+// the completion's message. If the model sampled that token itself, it is not repeated.
 func Extend(last *agent.Sample, next []int32) []int32 {
 	ids := make([]int32, 0, len(last.PromptIDs)+len(last.CompletionIDs)+len(next))
 	ids = append(append(ids, last.PromptIDs...), last.CompletionIDs...)

@@ -24,7 +24,7 @@ type ending struct {
 // stop is the token with which a model ends a reply.
 func (e ending) stop() string { return cmp.Or(e.last, e.next) }
 
-// closes reports whether the template ends a reply with a token where nothing follows.
+// closes reports whether the token is one with which the template ends the last reply of a conversation.
 func (c *Codec) closes(id int32) bool {
 	token, ok := c.added[id]
 	return ok && (token == c.answer.last || token == c.call.last)
@@ -52,8 +52,8 @@ func (c *Codec) learnAnswer() error {
 	return err
 }
 
-// ending finds out how the last of messages, in which the stand-in is the last text, ends. The tokens that are part of
-// the reply are left out.
+// ending finds out how the template ends the last message, whose last text is the stand-in, and which then may
+// follow. It skips tokens that are part of the reply.
 func (c *Codec) ending(messages []trajectory.Message, then trajectory.Message, part func(string) bool,
 	specs []tools.Spec) (e ending, err error) {
 	direct := false // nothing is between the reply and the token
@@ -88,7 +88,7 @@ func (c *Codec) ending(messages []trajectory.Message, then trajectory.Message, p
 	case e.next == "", e.last == "" && !direct:
 		return e, fmt.Errorf("%w: no token of its own ends each reply", ErrNoExtension)
 	case e.last != "" && !e.closed:
-		// A token that comes in front of another kind of message, too, begins none of them.
+		// A token that precedes messages of another kind, too, is not the beginning of a message.
 		if e.closed = after(messages, true) == e.next; err != nil || !e.closed {
 			return e, fmt.Errorf("%w: %q ends a reply, and not where %q follows it", ErrNoExtension, e.last, e.next)
 		}

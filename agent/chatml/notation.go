@@ -13,17 +13,18 @@ type notation struct {
 	section, call [2]string
 	// tag may be in front of a reply that is a call.
 	tag string
-	// named ends a name. Between them there may be an id, after a mark of its own.
+	// named ends a name. In front of it there may be an id, after a mark of its own (id).
 	named, id string
-	// numbered names are functions.NAME:INDEX, which is their id, too.
+	// numbered says that names have the form functions.NAME:INDEX, which is the id, too.
 	numbered bool
-	// object is the key of the arguments, where a call is a JSON object, or several are a list of them.
+	// object is the key of the arguments if a call is a JSON object, or several calls are a list of objects.
 	object string
-	// parameter begins a key, ends it, begins its value and ends that. Without it, arguments are a JSON object.
+	// parameter holds the marks before and after a key, and before and after its value. Without them, arguments are a
+	// JSON object.
 	parameter [4]string
 	// lines says that values have lines of their own.
 	lines bool
-	// channels says that a reply is made of messages to several readers, of which tools are some.
+	// channels says that a reply consists of messages to several recipients, tools among them.
 	channels bool
 }
 
@@ -59,7 +60,7 @@ func (n *notation) ends(token string) bool {
 	return strings.Contains(n.section[1]+"\n"+n.call[1]+"\n"+n.parameter[3], token)
 }
 
-// mapped returns the notation with other marks.
+// mapped returns the notation with mark applied to each of its marks.
 func (n notation) mapped(mark func(string) string) notation {
 	for _, m := range []*string{&n.section[0], &n.section[1], &n.call[0], &n.call[1], &n.tag, &n.named, &n.id,
 		&n.parameter[0], &n.parameter[1], &n.parameter[2], &n.parameter[3]} {

@@ -24,12 +24,12 @@ const tokenMark = "\xff"
 
 func plain(s string) string { return strings.ReplaceAll(s, tokenMark, "") }
 
-// hand is how a model writes.
+// hand is how a model writes replies.
 type hand struct {
 	thought [2]string
-	// open says that prompts begin the thought.
+	// open says that the prompt already contains the mark that begins a thought.
 	open bool
-	// spelled says that marks of thoughts are not tokens: then they count only at the beginning of a reply.
+	// spelled says that the marks of thoughts are text, not tokens; they count only at the beginning of a reply.
 	spelled bool
 	calls   *notation
 	// channels are the marks of a notation with channels.
@@ -50,7 +50,8 @@ func (h *hand) read(text string, native bool, turn int, specs []tools.Spec) traj
 	return m
 }
 
-// think cuts a reply into a thought and the rest. The rest of a thought that is not done is all of it.
+// think splits a reply into a thought and the rest. If the thought is not finished, done is false and rest is the
+// whole reply.
 func (h *hand) think(text string) (thought, rest string, done bool) {
 	if h.spelled && !h.open && !strings.HasPrefix(trim(text), h.thought[0]) {
 		return "", text, true
@@ -74,11 +75,11 @@ func (c channels) mapped(mark func(string) string) channels {
 
 func harmony() channels { return channels{"<|start|>", "<|channel|>", "<|message|>", "<|end|>"} }
 
-// recipient is in the head of a message. A mark ends it.
+// recipient matches the recipient in the head of a message. A mark ends it.
 var recipient = regexp.MustCompile(`(?:^|\s)to=([^\s<\x{FFFD}]+)`)
 
-// read reads the messages of a reply. What comes with a call is a thought, because templates write only one text in
-// front of calls.
+// read reads the messages of a reply. Text that comes with a call becomes a thought, because templates write only one
+// text in front of calls.
 func (c channels) read(text string, turn int) trajectory.Message {
 	m := trajectory.Message{Role: trajectory.RoleAssistant}
 	var thoughts, texts []string
@@ -93,7 +94,7 @@ func (c channels) read(text string, turn int) trajectory.Message {
 			if one != "" {
 				texts = append(texts, plain(one))
 			}
-		case to != nil && (i == 0 || strings.HasPrefix(head, "assistant")): // others may have readers, too: results have
+		case to != nil && (i == 0 || strings.HasPrefix(head, "assistant")): // results have recipients, too
 			m.ToolCalls = append(m.ToolCalls, trajectory.ToolCall{ID: callID(turn, len(m.ToolCalls)),
 				Name: cmp.Or(strings.TrimPrefix(to[1], "functions."), to[1]), Arguments: strings.TrimSpace(body)})
 		case strings.HasPrefix(channel, "analysis"):

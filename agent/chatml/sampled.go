@@ -12,7 +12,7 @@ import (
 // Sampled returns the reply at a place of a conversation as a sampler would have given it: the ids of what comes before
 // it, and its own up to the mark at its end. It is for learning from conversations of which only the text is known.
 //
-// Conversations with native calls are refused: which tools the model was told of is not in them.
+// Conversations with native calls are refused, because they do not say which tools the model was offered.
 func (c *Codec) Sampled(messages []trajectory.Message, at int) (prompt, completion []int32, err error) {
 	if at < 0 || at >= len(messages) || messages[at].Role != trajectory.RoleAssistant {
 		return nil, nil, fmt.Errorf("message %d is not a reply of the assistant", at)

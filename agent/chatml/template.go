@@ -15,7 +15,7 @@ import (
 	"deepswe/tools"
 )
 
-// The templates that are known without a model's files: those of the instruction-tuned models of both families.
+// The built-in templates: those of the instruction-tuned models of both families.
 const (
 	Qwen25 = "qwen2.5"
 	Qwen3  = "qwen3"
@@ -41,7 +41,7 @@ func Named(name string) (*Template, error) {
 
 // Template is a model's chat template with its special tokens.
 type Template struct {
-	// Sorted says that members of tools are told in the order of their names, as Kimi's tokenizer does it.
+	// Sorted says that members of tools are written in the order of their names, as by Kimi's tokenizer.
 	Sorted bool
 
 	plain, native *jinja.Template
@@ -70,7 +70,7 @@ type Options struct {
 	Reply bool
 	// NoThoughts asks for a reply without a thought, which few templates support.
 	NoThoughts bool
-	// Now is the time for templates that tell it.
+	// Now is the time for templates that render it.
 	Now time.Time
 }
 
@@ -106,7 +106,7 @@ func (t *Template) Render(messages []trajectory.Message, o Options) (string, err
 	return template.Render(vars, o.Now)
 }
 
-// conversation has messages as transformers hands them to templates.
+// conversation converts messages to the form in which transformers passes them to templates.
 func conversation(messages []trajectory.Message) (jinja.List, error) {
 	out := jinja.List{}
 	for _, m := range messages {

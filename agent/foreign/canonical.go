@@ -13,7 +13,7 @@ import (
 	"deepswe/tools"
 )
 
-// request is what an agent asks for, in the words that all dialects share.
+// request is what an agent asks for, in the form into which all dialects are translated.
 type request struct {
 	messages []agent.Message
 	tools    []tools.Spec
@@ -21,15 +21,15 @@ type request struct {
 	maxTokens int
 	// stream asks for a streamed answer, usage for the usage at its end.
 	stream, usage bool
-	// texts are the names of tools that take a text and no JSON, spaces those of tools in namespaces, with these.
+	// texts has the names of tools that take text instead of JSON; spaces maps names of tools to their namespaces.
 	texts  map[string]bool
 	spaces map[string]string
 	// dropped counts what was asked for and cannot be honoured.
 	dropped int
 }
 
-// text returns a text in the forms that agents send: a string, null, or a list of parts. Parts that are not text cannot
-// be shown to the model.
+// text returns a text that an agent sent as a string, null, or a list of parts. Other parts than text cannot be shown
+// to the model: a note replaces them, and they count as dropped.
 func (r *request) text(content any) string {
 	parts, isList := content.([]any)
 	if !isList {
@@ -49,7 +49,7 @@ func (r *request) text(content any) string {
 	return strings.Join(texts, "\n")
 }
 
-// either reads a list for which a text may stand.
+// either decodes a list, or a text that stands for a list of one element.
 func either[T any](raw []byte, list *[]T, alone func(text string) T) error {
 	if raw[0] != '"' {
 		return json.Unmarshal(raw, list)
@@ -60,11 +60,11 @@ func either[T any](raw []byte, list *[]T, alone func(text string) T) error {
 	return err
 }
 
-// key identifies a conversation by its content, whatever an agent made of its form: the order and spacing of JSON,
-// whitespace at the ends of texts, and members that mean nothing are left out.
+// key identifies a conversation by its content, regardless of its form: the order and spacing of JSON, whitespace at
+// the ends of texts, and members without meaning do not count.
 type key [sha256.Size]byte
 
-// opening is the key of a conversation that has only tools.
+// opening returns the key of a conversation with tools and no messages.
 func opening(specs []tools.Spec) key {
 	var all key
 	for _, s := range specs {
@@ -73,7 +73,7 @@ func opening(specs []tools.Spec) key {
 	return all
 }
 
-// then is the key of the conversation with one more message. Thoughts are left out where thoughts is false.
+// then returns the key of the conversation with one more message, whose thoughts count only if thoughts is set.
 func (k key) then(m agent.Message, thoughts bool) key {
 	parts := []string{m.Role, strings.TrimSpace(m.Content), m.ToolCallID}
 	if thoughts {
@@ -100,7 +100,7 @@ func (k key) with(parts ...string) key {
 
 // canonical returns JSON with its members in order and without spaces. Any other text stays as it is.
 func canonical(text string) string {
-	var value any // numbers as well lose the form in which they were written: to JavaScript 1.0 is 1
+	var value any // numbers lose their form, too, because JavaScript writes 1.0 as 1
 	if json.Unmarshal([]byte(text), &value) != nil {
 		return text
 	}
@@ -111,8 +111,8 @@ func canonical(text string) string {
 	return string(ordered)
 }
 
-// settle brings the messages into the form that chat templates know: one system message, at the beginning. What an
-// agent tells the model as a system or developer later becomes a user's message.
+// settle brings the messages into the form that chat templates know: one system message, at the beginning. Later
+// messages of a system or developer become a user's messages.
 func settle(messages []agent.Message) []agent.Message {
 	var out []agent.Message
 	for _, m := range messages {

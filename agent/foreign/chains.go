@@ -10,7 +10,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// A shorter text that occurs in another conversation may be there by chance.
+// telling is the minimum length of a text, in bytes, that does not occur in another conversation by chance.
 const telling = 40
 
 // describe says what each chain is for, in the order in which they are read: main chains first, the longest of them at
@@ -41,11 +41,11 @@ func (t *tree) describe(statement string, subAgents []string) []trajectory.Chain
 	return all
 }
 
-// kindsOf says what chains are for, and which replies another conversation begins with. A conversation about the task
-// is a main one. Another with tools is known by where its beginning comes from: from what the model said in another, or
-// from the call of a tool that starts an agent. One with the tools of a main one goes on from that, too, because a
-// summary may be short, unless another waited for it: then a command has asked. One without tools, where others have
-// some, is auxiliary.
+// kindsOf says what chains are for, and which replies another conversation begins with. A conversation about the
+// task, or the longest if none is, is a main one. Of the others with tools, one that begins with a reply of another
+// is a continuation, and one that begins with the arguments of a call that starts an agent is a sub-agent. One with
+// the tools of a main one is a continuation, too, because its summary may be too short to recognise, unless another
+// waited for it: a command started it then. If some have tools, those without are auxiliary.
 func kindsOf(
 	used []*chain, statement string, subAgents []string,
 ) (kinds map[*chain]trajectory.ChainKind, summaries map[*reply]bool) {
@@ -65,7 +65,7 @@ func kindsOf(
 	for _, c := range about {
 		kinds[c] = trajectory.Main
 	}
-	for range used { // each that is known may explain others
+	for range used { // a kind that was found may determine others
 		for _, c := range open {
 			for _, other := range used {
 				if c == other {
@@ -95,7 +95,7 @@ func kindsOf(
 	return kinds, summaries
 }
 
-// awaited reports whether one of the chains stood still for all of this one.
+// awaited reports whether another chain has replies before and after this one, but none while it lasted.
 func (c *chain) awaited(by []*chain) bool {
 	first, last := c.replies[0].seq, c.replies[len(c.replies)-1].seq
 	return slices.ContainsFunc(by, func(o *chain) bool {
@@ -117,14 +117,14 @@ func (c *chain) length() int {
 	return n
 }
 
-// says reports whether the chain's beginning holds a text.
+// says reports whether the text occurs in the chain's opening, outside system messages.
 func (c *chain) says(text string) bool {
 	return text != "" && slices.ContainsFunc(c.opening, func(m agent.Message) bool {
 		return m.Role != agent.RoleSystem && strings.Contains(m.Content, text)
 	})
 }
 
-// summary returns the reply that another chain begins with; nil if there is none.
+// summary returns the reply whose text occurs in the opening of another chain; nil if there is none.
 func (c *chain) summary(next *chain) *reply {
 	for _, r := range c.replies {
 		if text := strings.TrimSpace(r.path[len(r.path)-1].Content); len(text) >= telling && next.says(text) {

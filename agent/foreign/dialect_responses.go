@@ -55,7 +55,7 @@ type responsesTool struct {
 // within separates the name of a tool from that of its namespace.
 const within = "__"
 
-// textTool are the parameters of a tool that takes a text.
+// textTool is the schema of the parameters of a tool that takes a text.
 const textTool = `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
 
 func (responses) read(body []byte) (request, error) {
@@ -105,7 +105,7 @@ func (responses) read(body []byte) (request, error) {
 	return r, nil
 }
 
-// tool is the name of the tool in one flat list.
+// tool returns the tool's name in a flat list: with the namespace, if it has one.
 func (i item) tool() string {
 	if i.Namespace == "" {
 		return i.Name
@@ -113,7 +113,8 @@ func (i item) tool() string {
 	return i.Namespace + within + i.Name
 }
 
-// takeTools adds tools to a request, those of namespaces by their full names. Tools of a server are left out.
+// takeTools adds tools to a request, those of namespaces by their full names. Tools that the server itself would run
+// are left out.
 func (r *request) takeTools(all []responsesTool, namespace string) {
 	for _, t := range all {
 		name := item{Name: t.Name, Namespace: namespace}.tool()
@@ -205,7 +206,7 @@ func (d responses) events(r request, answer agent.Reply, id string) []event {
 func (responses) refuse(r *refusal) (int, any) {
 	status, body := openAIError(r)
 	if r.reason == agent.MaxContext && r.streamed {
-		status = http.StatusOK // agents compact only where a stream says so
+		status = http.StatusOK // agents compact only if the error comes in a stream
 	}
 	return status, map[string]any{"error": body}
 }

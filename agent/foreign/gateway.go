@@ -17,8 +17,8 @@ type gateway struct {
 	recipe Recipe
 	issue  agent.Issue
 	dir    string
-	// life is the rollout's context, and end cancels it. An answer that is being sampled outlives the connection of who
-	// asked, because whoever asks again gets it.
+	// life is the rollout's context, and end cancels it. Sampling goes on after the connection of the request has ended,
+	// because a repeated request gets the answer.
 	life context.Context
 	end  context.CancelCauseFunc
 	// waiting pauses the rollout's clock.
@@ -32,8 +32,8 @@ type gateway struct {
 	out  agent.Outcome
 	// offered is the key of the tools that the record's header has.
 	offered key
-	// calls counts those that were answered or are about to be, again those that repeat another, strange requests without
-	// the key, and dropped what was asked for and cannot be honoured.
+	// calls counts the calls that were or are being answered, again the requests that repeat another, strange those
+	// without the key, and dropped what was asked for and cannot be honoured.
 	calls, again, strange, dropped int
 	refusals, repeats              int // in a row
 	// over is why the agent was last refused an answer; empty if it was answered since.
@@ -47,18 +47,18 @@ var (
 	errRefused = errors.New("the agent goes on after its limit")
 )
 
-// A refused agent may ask this many times more, and take this long, to find an end of its own. As often it may ask the
-// same again before it is refused.
+// A refused agent may make mostRefusals further requests and, at the limit on calls, has grace left to end by itself.
+// It may repeat a request mostRefusals times before it is refused.
 const (
 	mostRefusals = 50
 	grace        = time.Minute
 )
 
-// refusal is an answer that is none: each dialect has its own words for it.
+// refusal is the reason why a request gets no answer. Each dialect has its own words for it.
 type refusal struct {
-	reason agent.StopReason // MaxSteps, MaxContext or ModelError; empty for a request that is wrong
+	reason agent.StopReason // MaxSteps, MaxContext, Stuck or ModelError; empty for an invalid request
 	text   string
-	// tokens counts those of the prompt, if that is known; context is the most that there may be.
+	// tokens is the length of the prompt, if that is known; context is the maximum.
 	tokens, context int
 	streamed        bool // a stream was asked for
 }
@@ -122,7 +122,7 @@ func (g *gateway) refuse(r *refusal) *refusal {
 	return r
 }
 
-// tokens is about how long the prompt is: what is not known from an earlier call is estimated.
+// tokens returns the approximate length of the prompt: what is not known from an earlier call is estimated.
 func (c *call) tokens() int {
 	known, bytes := 0, 0
 	if c.after != nil && c.after.tokens > 0 {
@@ -180,7 +180,7 @@ func (g *gateway) answer(c *call) {
 	c.answer = answer
 }
 
-// recall returns the answer that was recorded for a call in an earlier playing of the rollout.
+// recall returns the answer to a call that was recorded when the rollout was played before.
 func (g *gateway) recall(c *call) (agent.Reply, bool) {
 	prompt := c.prompt()
 	known := g.past[prompt]
@@ -241,7 +241,7 @@ func (g *gateway) failed(c *call, err error) error {
 	return &refusal{reason: agent.ModelError, text: "the model does not answer"}
 }
 
-// know takes an answer that was recorded earlier.
+// know keeps an answer that was recorded earlier, for recall.
 func (g *gateway) know(r agent.Reply) {
 	if r.Prompt != "" {
 		g.past[r.Prompt] = append(g.past[r.Prompt], r)

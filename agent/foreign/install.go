@@ -12,8 +12,8 @@ import (
 	"deepswe/env/setup"
 )
 
-// Install installs the agent into the store, unless it is there, and returns the player. It runs in a sandbox of the
-// provider, which has the network for that alone.
+// Install installs the agent into the store, unless it is there, and returns the player. The installation runs in a
+// sandbox of the provider, with network access.
 func Install(
 	ctx context.Context, p env.Provider, store setup.Store, r Recipe, progress func(env.SetupProgress),
 ) (*Player, error) {

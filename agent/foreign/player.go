@@ -35,9 +35,9 @@ const (
 	// home is the agent's, outside the repository. The prompt is in promptFile.
 	home       = "/tmp/deepswe-agent"
 	promptFile = home + "/prompt.md"
-	// assumed is the length of a context that is not known.
+	// assumed is the length to assume, in tokens, of a context that is not known.
 	assumed = 128 << 10
-	// said is how much of the agent's output is kept.
+	// said is how many bytes of the agent's output are kept at each end.
 	said = 64 << 10
 )
 
@@ -54,8 +54,8 @@ type listening interface {
 	Listen(ctx context.Context, port int) (net.Listener, error)
 }
 
-// Play lets the agent work on the issue in the sandbox. The outcome is as [agent.Agent.Run] describes it; of the Agent,
-// it uses the settings, the record and its past. Calls that the past has are answered from it.
+// Play lets the agent work on the issue in the sandbox. The outcome is as [agent.Agent.Run] describes it; of the
+// Agent, it uses the settings, the record and its past. Calls that are recorded in the past are answered from it.
 func (p *Player) Play(ctx context.Context, a *agent.Agent, sb env.Sandbox, issue agent.Issue) (agent.Outcome, error) {
 	g := &gateway{Agent: a, recipe: p.Recipe, issue: issue, dir: sb.Dir(), tree: newTree(), now: time.Now,
 		past: map[string][]agent.Reply{}}

@@ -16,7 +16,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// dialect is a language in which agents ask. It only translates.
+// dialect is an API that agents speak. It only translates.
 type dialect interface {
 	// read reads a request.
 	read(body []byte) (request, error)
@@ -36,9 +36,9 @@ type event struct {
 }
 
 const (
-	// beat is how long an agent may hear nothing. Most give up after minutes.
+	// beat is the interval between signs of life to a waiting agent. Most agents give up after minutes.
 	beat = 15 * time.Second
-	// longestRequest is how large a request may be: a conversation that fills the largest contexts is 8 MB.
+	// longestRequest is the maximum size of a request in bytes: a conversation that fills the largest contexts is 8 MB.
 	longestRequest = 64 << 20
 	readTimeout    = time.Minute
 	idleTimeout    = 10 * time.Minute
@@ -79,7 +79,7 @@ func (g *gateway) handler(key string) http.Handler {
 			"object": "list", "data": []any{map[string]string{"id": modelName, "object": "model", "owned_by": "deepswe"}},
 		})
 	})
-	mux.HandleFunc("GET /{$}", func(http.ResponseWriter, *http.Request) {}) // agents look whether somebody is there
+	mux.HandleFunc("GET /{$}", func(http.ResponseWriter, *http.Request) {}) // agents check whether the server is up
 	return mux
 }
 
@@ -99,7 +99,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, d dialect, asked
 		case <-c.done:
 			waiting = false
 		case <-r.Context().Done():
-			return // whoever asks again gets the answer
+			return // a repeated request gets the answer
 		case <-ticker.C:
 			out.beat()
 		}
@@ -128,7 +128,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request, d dialect, asked
 func send(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = disk.EncodeJSON(w, body) // whoever has gone will ask again
+	_ = disk.EncodeJSON(w, body) // an agent that has gone will ask again
 }
 
 // stream writes an answer that may begin before it is known.
@@ -154,7 +154,7 @@ func (s *stream) beginEvents() {
 	s.w.WriteHeader(http.StatusOK)
 }
 
-// beat sends what means nothing: a comment in a stream, and a line break before JSON.
+// beat sends a sign of life that means nothing: a comment in a stream, or a line break before JSON.
 func (s *stream) beat() {
 	s.beginEvents()
 	text := "\n"

@@ -80,7 +80,8 @@ func (t *tree) place(r request) *call {
 	return c
 }
 
-// again returns the call that a request repeats: the same was asked before, and nothing goes on from the answer.
+// again returns the earlier call that a request repeats; nil if there is none, or if another call continues its
+// answer.
 func (t *tree) again(c *call) *call {
 	before := t.asked[c.key]
 	if before == nil || before.reply != nil && before.reply.continued {
@@ -89,12 +90,13 @@ func (t *tree) again(c *call) *call {
 	return before
 }
 
-// beginCall gives the call a chain: that of the reply that it continues, if no other call does.
+// beginCall gives the call a chain: that of the reply that it continues or, if another call continues that, a new
+// one.
 func (t *tree) beginCall(c *call) {
 	t.asked[c.key] = c
 	if c.after != nil && !c.after.continued {
 		c.after.continued, c.after.used = true, true
-		c.chain, c.path = c.after.chain, append(c.after.path, c.fresh...) // in the memory of the chain's other paths
+		c.chain, c.path = c.after.chain, append(c.after.path, c.fresh...) // shares memory with the chain's earlier paths
 		return
 	}
 	c.path = c.fresh
@@ -138,7 +140,7 @@ func (t *tree) end(c *call, answer agent.Reply) *reply {
 	return r
 }
 
-// name gives the calls of a reply identifiers that are the same whenever the conversation is, as in a replay.
+// name gives the calls of a reply IDs that depend only on the conversation, so that a replay has the same ones.
 func (c *call) name(m *agent.Message) {
 	for i := range m.ToolCalls {
 		m.ToolCalls[i].ID = "call_" + hex.EncodeToString(c.key[:8]) + "_" + strconv.Itoa(i)

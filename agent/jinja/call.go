@@ -101,7 +101,7 @@ func (s *state) function(name string, c call) any {
 	return s.strftime(format)
 }
 
-// strftime writes the time as the C library does in its own language.
+// strftime formats the time as the C library does in the C locale.
 func (s *state) strftime(format string) string {
 	var b strings.Builder
 	for format != "" {
@@ -166,7 +166,7 @@ var (
 		is_integer numerator real to_bytes`)
 	// unsafe are the methods that the sandbox hides.
 	unsafe = strings.Fields("clear pop popitem setdefault update append extend insert remove reverse sort")
-	// methods are those that may be called in a template. The unsafe ones fail when they are.
+	// methods are those that a template may call. The unsafe ones fail when they are called.
 	methods = append(strings.Fields(`capitalize count endswith find format items keys values get join lower lstrip replace
 		rstrip split startswith strip title upper`), unsafe...)
 )
@@ -205,7 +205,7 @@ func (s *state) dictMethod(d *Dict, name string, args []any) any {
 	return nil
 }
 
-// texts returns arguments that have to be strings.
+// texts returns the arguments, which must be strings, and between least and most in number.
 func (s *state) texts(name string, args []any, least, most int) []string {
 	if len(args) < least || len(args) > most {
 		s.fail("the method %s with %d arguments", name, len(args))
@@ -307,8 +307,8 @@ func (s *state) split(v string, args []any) any {
 	return out
 }
 
-// cased changes the case of ASCII letters. Lower case takes others, too, except for İ, which becomes two characters,
-// and Σ, whose lower case depends on its place.
+// cased changes the case of letters. Beyond ASCII it supports only lower, and not for İ, which becomes two
+// characters, and Σ, whose lower case depends on its place.
 func (s *state) cased(v, name string) string {
 	for _, r := range v {
 		if r >= 0x80 && (name != "lower" || r == 'İ' || r == 'Σ') {

@@ -168,7 +168,7 @@ func (p *parser) unary(filtered bool) expr {
 	return e
 }
 
-// commas parses things with commas between them, and perhaps at their end, up to a bracket.
+// commas parses items separated by commas, with an optional comma at the end, up to a closing bracket.
 func (p *parser) commas(end string, one func()) {
 	for !p.skip(end) {
 		one()
@@ -348,7 +348,7 @@ func (p *parser) call(callee expr) expr {
 	}
 }
 
-// filters parses filters in a row. With begun, the first one has no pipe in front of it.
+// filters parses a chain of filters. If begun is set, the first one has no pipe in front of it.
 func (p *parser) filters(begun bool) func(*scope, any) any {
 	run := func(_ *scope, v any) any { return v }
 	for begun || p.skip("|") {

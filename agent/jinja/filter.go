@@ -81,7 +81,7 @@ func (s *state) filter(name string, v any, c call) any {
 	return s.listFilter(name, v, a)
 }
 
-// marked are the filters that say whether a text is safe in HTML, which plus and repr look at.
+// marked applies the filters that can make a value markup, which + and repr distinguish from other text.
 func (s *state) marked(name string, v any) any {
 	switch {
 	case name == "safe":
@@ -281,7 +281,7 @@ func (s *state) getter(path any) func(any) any {
 	}
 }
 
-// lazily returns the items of a filter that Python applies only when they are read.
+// lazily returns the items for a filter that Python applies only when its result is read.
 func (s *state) lazily(v any, c call) []any {
 	if slices.ContainsFunc(slices.Concat(c.args, c.named), isType[*iterator]) {
 		s.fail("a filter of each item with a generator")
@@ -334,7 +334,7 @@ func (s *state) folded(key func(any) any) func(any) any {
 	}
 }
 
-// sort sorts as Python does, which keeps the order of equals.
+// sort sorts as Python does: the sort is stable.
 func (s *state) sort(items []any, key func(any) any, reverse bool) {
 	sort.SliceStable(items, func(i, j int) bool {
 		s.spend(1)

@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// escape matches an escape of JSON, or two that are the halves of one character. beyondJSON matches strings, and the
-// numbers that only Python reads.
+// escape matches an escape of JSON, or two that form a surrogate pair. beyondJSON matches strings, and the numbers
+// that only Python reads.
 var (
 	escape     = regexp.MustCompile(`\\(u[dD][89abAB]..\\u[dD][c-fC-F]|u[dD][89a-fA-F]|.)`)
 	beyondJSON = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?Infinity|NaN`)
 )
 
-// pythons reports whether Python reads a text as JSON with a value that has no counterpart here: NaN, an infinity by
-// name, or half of a character.
+// pythons reports whether a JSON text has a value that Python reads and that has no counterpart here: NaN, an
+// infinity by name, or a lone surrogate.
 func pythons(raw []byte) bool {
 	plain := beyondJSON.ReplaceAllFunc(raw, func(found []byte) []byte {
 		if found[0] == '"' {
@@ -56,7 +56,7 @@ func decode(d *json.Decoder) (any, error) {
 	case json.Number:
 		text := t.String()
 		if strings.ContainsAny(text, ".eE") {
-			f, _ := strconv.ParseFloat(text, 64) // out of range is an infinity, to Python as well
+			f, _ := strconv.ParseFloat(text, 64) // out of range gives an infinity, as in Python
 			return f, nil
 		}
 		if n, err := strconv.ParseInt(text, 10, 64); err == nil {

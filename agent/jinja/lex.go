@@ -48,7 +48,7 @@ var (
 type lexer struct {
 	rest   string
 	line   int
-	begun  bool // what was read last ends with a line
+	begun  bool // what was read last ends with a line break
 	tokens []token
 }
 
@@ -106,7 +106,7 @@ func (l *lexer) text() {
 	l.inside(tag)
 }
 
-// data adds the text before a tag, whose sign or lstrip_blocks takes spaces away.
+// data adds the text before a tag, without the spaces that the tag's sign or lstrip_blocks removes.
 func (l *lexer) data(text, sign string, variable bool) {
 	if sign == "-" {
 		text = strings.TrimRightFunc(text, isSpace)
@@ -121,7 +121,7 @@ func (l *lexer) data(text, sign string, variable bool) {
 	}
 }
 
-// strip skips what a tag's end takes with it: all spaces after a minus, or else one line break.
+// strip skips what a tag's end removes: all spaces after a minus, or else one line break if trim is set.
 func (l *lexer) strip(minus, trim bool) {
 	if minus {
 		l.skip(len(l.rest) - len(strings.TrimLeftFunc(l.rest, isSpace)))
@@ -136,7 +136,7 @@ func (l *lexer) inside(tag string) {
 	for {
 		l.skip(len(l.rest) - len(strings.TrimLeftFunc(l.rest, isSpace)))
 		if l.rest == "" {
-			return // the parser misses the end
+			return // the parser reports the missing end
 		}
 		if end := tagEnds[tag].FindString(l.rest); end != "" && len(open) == 0 {
 			l.add(end[len(end)-2:], "")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// attribute is a dot in a template: what Python's object has of that name, and then its member.
+// attribute evaluates v.name: the attribute of Python's object, or else the member of that name.
 func (s *state) attribute(v any, name string) any {
 	switch v := v.(type) {
 	case nil:
@@ -42,7 +42,7 @@ func (s *state) attribute(v any, name string) any {
 	return undefined{"the attribute " + name + " of " + kind(v)}
 }
 
-// item is a subscript: a member, or else the attribute of that name.
+// item evaluates v[key]: a member, or else the attribute of that name.
 func (s *state) item(v, key any) any {
 	name, named := key.(string)
 	at, numbered := whole(key)
@@ -79,7 +79,7 @@ func (s *state) item(v, key any) any {
 	return undefined{"a member of " + kind(v)}
 }
 
-// slice is v[a:b:c].
+// slice evaluates v[a:b:c].
 func (s *state) slice(v any, bounds [3]any) any {
 	var b [3]int64
 	for i, bound := range bounds {
@@ -99,7 +99,7 @@ func (s *state) slice(v any, bounds [3]any) any {
 	if step != 1 && step != -1 {
 		s.fail("a slice by steps of %d", step)
 	}
-	// within clips a bound as Python does; low is the place in front of all items that are taken.
+	// within clamps a bound to low and high as Python does; otherwise is the value of a missing bound.
 	within := func(i int, otherwise, low, high int64) int64 {
 		at := b[i]
 		if bounds[i] == nil {
@@ -128,7 +128,7 @@ func (s *state) slice(v any, bounds [3]any) any {
 	return text.String()
 }
 
-// arithmetic is an operator on two values.
+// arithmetic applies an arithmetic operator, or ~, to two values.
 func (s *state) arithmetic(op string, a, b any) any {
 	n, times := whole(b)
 	switch {
@@ -151,7 +151,7 @@ func (s *state) arithmetic(op string, a, b any) any {
 	return nil
 }
 
-// exact bounds the whole numbers that are reckoned with: results beyond may not fit.
+// exact bounds the whole numbers that are computed with, so that no result overflows.
 const exact = 1 << 31
 
 func (s *state) number(op string, a, b any) any {
@@ -191,7 +191,7 @@ func (s *state) number(op string, a, b any) any {
 	return nil
 }
 
-// compare is a comparison in a template.
+// compare applies a comparison operator.
 func (s *state) compare(op string, a, b any) bool {
 	switch op {
 	case "==":
@@ -207,7 +207,7 @@ func (s *state) compare(op string, a, b any) bool {
 	return n != 0 && (op[0] == '<') == (n < 0) || n == 0 && len(op) == 2
 }
 
-// order compares numbers and strings.
+// order compares two numbers or two strings.
 func (s *state) order(a, b any) int {
 	i, whole1 := same(a).(int64)
 	j, whole2 := same(b).(int64)

@@ -19,14 +19,14 @@ const (
 	continueLoop
 )
 
-// parser compiles a template into functions. It is jinja2's parser, tags apart that chat templates do not use.
+// parser compiles a template into functions. It is jinja2's parser without the tags that chat templates do not use.
 type parser struct {
 	tokens []token
 	at     int
 	names  *symbols
 	// later finds out the hidden names of blocks, once all names are known.
 	later []func()
-	// unknown are the filters and tests that nobody has.
+	// unknown are the filters and tests that jinja2 does not have either.
 	unknown []string
 	// inLoop is set in the body of a loop, in which break and continue are allowed. soft is set in code that may never
 	// run, branch in a branch of an if.
@@ -73,7 +73,7 @@ func describe(t token) string {
 	return t.kind
 }
 
-// body parses up to a tag with one of some words, and returns the word.
+// body parses up to a tag that begins with one of the words in ends, and returns that word.
 func (p *parser) body(ends ...string) (stmt, string) {
 	var all []stmt
 	for {
@@ -112,14 +112,14 @@ func sequence(all []stmt) stmt {
 	}
 }
 
-// block parses the body of a tag, after which its end follows.
+// block parses the end of a tag, and the body up to a tag that begins with one of the words in ends.
 func (p *parser) block(ends ...string) (stmt, string) {
 	p.skip(":")
 	p.want(blockEnd)
 	return p.body(ends...)
 }
 
-// own parses, with parse, a block that has variables of its own. prepare sets these when the block runs.
+// own calls parse to parse a block with variables of its own. When the block runs, prepare makes its scope.
 func (p *parser) own(function bool, parse func()) (prepare func(*scope) *scope) {
 	outer := *p
 	p.names, p.soft, p.branch = newSymbols(outer.names), false, false

@@ -112,7 +112,7 @@ func (p *printer) members(open, end string, n, depth int, member func(int)) {
 	p.WriteString(end)
 }
 
-// float writes the shortest digits that are read back as the number.
+// float writes the shortest digits that give the same number when they are read.
 func (p *printer) float(f float64) string {
 	switch a := math.Abs(f); {
 	case math.IsNaN(f):
@@ -164,7 +164,7 @@ func (p *printer) string(text string) {
 	p.WriteRune(mark)
 }
 
-// escaped writes a character by its number; JSON has two of 16 bits for a large one.
+// escaped writes a character as an escape; JSON needs a surrogate pair for one beyond 16 bits.
 func (p *printer) escaped(r rune) {
 	switch {
 	case r < 0x10000:

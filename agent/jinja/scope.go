@@ -1,7 +1,8 @@
 package jinja
 
 // symbols are the names of a block with variables of its own. jinja2 decides before anything runs which names a block
-// assigns: blocks inside it see such a name as undefined until then, even where the conversation has one of that name.
+// assigns. Until it is assigned, such a name is undefined in the block, even if the template was given a variable of
+// that name.
 type symbols struct {
 	parent *symbols
 	// first says what happens to each name first.
@@ -71,7 +72,7 @@ func (s *scope) lookup(name string) any {
 			if how == assigned {
 				break
 			}
-			unsure = unsure || at != s // which of them it is depends on what all branches assign
+			unsure = unsure || at != s // which value it has depends on what all branches assign
 		} else if ok {
 			found = v
 			if unsure {

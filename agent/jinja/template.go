@@ -69,8 +69,8 @@ type state struct {
 	out  *strings.Builder
 	now  time.Time
 	line int
-	// keeping counts the loops that choose their items. Python does so while they run, so the choice may not depend on
-	// what changes meanwhile.
+	// keeping counts the loops whose condition (for … if) is being evaluated. Python evaluates it while the loop runs,
+	// so it must not depend on anything that changes meanwhile.
 	keeping int
 	work    int
 	depth   int // of calls of macros

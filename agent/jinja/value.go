@@ -22,8 +22,8 @@ type (
 	bigint string
 	// view are the keys, values or items of a dict, or a range of numbers. It can be iterated over.
 	view []any
-	// iterator gives its values once, as a generator of Python. They are computed in advance. It is taken by what reads it
-	// only bit by bit in Python: then whatever else reads it would get other values.
+	// iterator gives its values once, like a generator of Python, but computes them in advance. taken is set by a reader
+	// that would read it lazily in Python: what is left for another reader is then not known.
 	iterator struct {
 		rest  []any
 		taken bool
@@ -42,7 +42,7 @@ type Dict struct {
 	values map[any]any
 }
 
-// NewDict returns a dict of keys and values in turns. Keys are strings here.
+// NewDict returns a dict of alternating keys and values. Keys are strings here.
 func NewDict(pairs ...any) *Dict {
 	d := &Dict{values: map[any]any{}}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -231,7 +231,7 @@ func (s *state) equal(a, b any) bool {
 	return hashable(b) && same(a) == same(b)
 }
 
-// isSpace reports what Python takes for a space.
+// isSpace reports whether Python counts a character as a space.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
 // iterate yields a value's items in turn.

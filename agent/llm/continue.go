@@ -25,10 +25,10 @@ const (
 	Auto Continuation = "auto"
 )
 
-// Continuations returns all of them.
+// Continuations returns all values of a Continuation.
 func Continuations() []Continuation { return []Continuation{Auto, Extend, Template} }
 
-// Codec writes conversations in tokens. chatml has one; without one the server is asked.
+// Codec encodes conversations as tokens. Package chatml has one; without one, the server is asked.
 type Codec interface {
 	// Prompt returns the ids of a request's conversation. They begin with those of r.Sampled, if that is set.
 	Prompt(ctx context.Context, r agent.Request) ([]int32, error)

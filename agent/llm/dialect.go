@@ -40,7 +40,7 @@ type dialect struct {
 
 func (d *dialect) refuses(key string) bool { return d.refused[key] }
 
-// taken returns the settings that the endpoint takes.
+// taken returns the settings without those that the endpoint refuses.
 func (d *dialect) taken(s agent.Sampling) agent.Sampling {
 	if len(d.refused) == 0 {
 		return s
@@ -48,7 +48,7 @@ func (d *dialect) taken(s agent.Sampling) agent.Sampling {
 	members := map[string]json.RawMessage{}
 	raw, err := json.Marshal(s)
 	if err != nil || json.Unmarshal(raw, &members) != nil {
-		return s // sending it fails
+		return s // sending it fails, too
 	}
 	maps.DeleteFunc(members, func(key string, _ json.RawMessage) bool { return d.refuses(key) })
 	var rest agent.Sampling

@@ -106,7 +106,7 @@ func (c *Client) failure(ctx context.Context, x *exchange, err error) *Error {
 	var event *errorEvent
 	switch {
 	case errors.Is(context.Cause(ctx), errSilent):
-		// Asked first: an ended context shows in err as something else, by the layer that noticed it.
+		// Checked first: after the context has ended, err depends on the layer that noticed it.
 		e.repeat, e.cause = twice, context.Cause(ctx)
 		e.Message = e.cause.Error()
 	case x.status != 0 && !x.ok():
@@ -174,7 +174,7 @@ func (c *Client) reported(e *Error, event *errorEvent) {
 	}
 }
 
-// transient reports whether a status may be another one next time.
+// transient reports whether another attempt may get another status.
 func transient(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:

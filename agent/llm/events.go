@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The longest line of an event stream that is accepted, and how long all of them may be: a stream's pieces are a few
-// letters, and each comes in some hundred bytes.
+// The maximum sizes in bytes of a line of an event stream, and of the whole stream: an event carries a few letters
+// and takes some hundred bytes.
 const (
 	maxEvent  = 4 << 20
 	maxStream = 256 << 20

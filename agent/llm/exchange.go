@@ -13,8 +13,9 @@ import (
 	"deepswe/env/disk"
 )
 
-// The most that is read of one answer. A completion of 128k tokens is half a megabyte of text, and some 30 MB with ids,
-// logprobs and the prompt's ids. An answer beyond that is a server gone wrong, and would be so again.
+// The most that is read of one answer. A completion of 128k tokens is half a megabyte of text, and some 30 MB with
+// ids, logprobs and the prompt's ids. A larger answer comes from a server that malfunctions, and would be as large
+// again.
 const (
 	maxAnswer = 16 << 20
 	maxTokens = 64 << 20

@@ -24,10 +24,10 @@ type Health struct {
 	RawLogprobs bool
 	// Untrainable says why samples at temperature 1 cannot be learned from; nil if nothing was found, see [Client.Vet].
 	Untrainable error
-	// Separates is set if the server separates thoughts from the text, which can go wrong so that it returns the whole
-	// reply as a thought.
+	// Separates is set if the server separates thoughts from the text, which can fail: the whole reply is a thought
+	// then.
 	Separates bool
-	// Warnings are things that work and will still disappoint.
+	// Warnings describe what works now and will cause trouble later.
 	Warnings []string
 }
 
@@ -68,8 +68,8 @@ func (c *Client) Check(ctx context.Context) (Health, error) {
 }
 
 // rawLogprobs reports whether the endpoint returns logprobs from before the temperature was applied. Near temperature
-// 0 the sampled token has all the probability, and a logprob of nearly 0, unless the logprobs are the model's own.
-// Where the model is as sure of itself as that, both are the same here, and it does not matter yet.
+// 0 the sampled token has all the probability, and a logprob of nearly 0, unless the logprobs are the model's own. If
+// the model is that certain of its tokens, both look the same, and the difference does not matter yet.
 func (c *Client) rawLogprobs(ctx context.Context) bool {
 	const cold, doubt = 0.01, -0.5
 	few := agent.Request{

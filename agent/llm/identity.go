@@ -14,7 +14,7 @@ import (
 	"deepswe/env"
 )
 
-// Identity is what shows that a server was replaced by another one.
+// Identity is what distinguishes a server from another one that replaces it.
 type Identity struct {
 	// Model is empty if the server does not list it.
 	Model string `json:"model"`
@@ -45,8 +45,8 @@ func (c *Client) Identify(ctx context.Context) (Identity, error) {
 	return c.identify(ctx, c.patience(agent.Request{}))
 }
 
-// Pin makes requests that wait for a server fail with an error that wraps [agent.ErrModelChanged] if the one that comes
-// back has another identity. Only waiting requests find out, see [Options.Patience].
+// Pin makes requests fail with an error that wraps [agent.ErrModelChanged] once a server that was gone has come back
+// with another identity. Only requests that wait for the server check that; see [Options.Patience].
 func (c *Client) Pin(i Identity) { c.pinned.Store(&i) }
 
 func (c *Client) identify(ctx context.Context, p patience) (Identity, error) {

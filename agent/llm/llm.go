@@ -25,7 +25,8 @@ type Options struct {
 	BaseURL string
 	// APIKey is sent as a bearer token; empty sends none. It never appears in an error or in the log.
 	APIKey string
-	// Hints puts hints into the words of who chose the endpoint. If nil, they name OPENAI_API_KEY, --base-url and --model.
+	// Hints replaces the names of settings in hints by those that the endpoint was chosen with. If nil, hints name
+	// OPENAI_API_KEY, --base-url and --model.
 	Hints *strings.Replacer
 	// Model is the served name. When it is empty, the only model that the endpoint serves is used.
 	Model string
@@ -176,7 +177,8 @@ func (c *Client) chat(ctx context.Context, r agent.Request, model string) (reply
 	return reply, err
 }
 
-// attempt sends the request once. The mistake of a model whose reply the server could not parse is a reply, too.
+// attempt sends the request once. A reply that the server could not parse is a reply, too: the mistake is the
+// model's.
 func (c *Client) attempt(ctx context.Context, b *body, r agent.Request) (agent.Reply, *Error) {
 	got, reply, failed := c.once(ctx, b, r)
 	if failed == nil {
@@ -253,7 +255,8 @@ func (c *Client) query(ctx context.Context, p patience, limit time.Duration, add
 	})
 }
 
-// askOnce posts a body to such an address, or asks it without a body, and reads the answer, which has a time to come.
+// askOnce posts a body to such an address, or sends a GET request if body is nil, and reads the answer. It fails if
+// no answer comes within the limit.
 func (c *Client) askOnce(
 	ctx context.Context, limit time.Duration, address string, body any, read func([]byte) error,
 ) *Error {

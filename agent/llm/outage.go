@@ -13,7 +13,7 @@ import (
 type outage struct {
 	mu   sync.Mutex
 	back chan struct{} // closed when the server is back; nil while it is not gone
-	// began is when it was first missed.
+	// began is when a request first found it gone.
 	began time.Time
 	// probing holds a value while one of the waiting requests asks for the server.
 	probing chan struct{}
@@ -46,9 +46,9 @@ func (o *outage) end() {
 	}
 }
 
-// awaitServer waits until the server answers again, or has been gone for as long as patience. One of the waiting
-// requests looks for it at a time. The error is ctx's own, that the server has changed (see [Client.Pin]), or the
-// failure that began the wait.
+// awaitServer waits until the server answers again, or has been gone for as long as patience. Only one of the waiting
+// requests at a time probes it. The error is ctx's own, failed if the server stays gone, or one that says that it has
+// changed (see [Client.Pin]).
 func (c *Client) awaitServer(ctx context.Context, patience time.Duration, failed *Error) error {
 	back, gone, first := c.outage.join()
 	if first {
@@ -71,7 +71,7 @@ func (c *Client) awaitServer(ctx context.Context, patience time.Duration, failed
 	reminded := start
 	for {
 		select {
-		case <-back: // another one has found it before it was this one's turn
+		case <-back: // another request found it first
 			return c.sameServer()
 		case <-late.C:
 			return failed
@@ -116,7 +116,7 @@ func (c *Client) answers(ctx context.Context) bool {
 	return true
 }
 
-// sameServer is the error of a server that came back as another one.
+// sameServer returns an error if the server came back with another identity.
 func (c *Client) sameServer() error {
 	if e := c.changed.Load(); e != nil {
 		return e

@@ -139,7 +139,7 @@ const hintFiltered = "the server's logprobs are not those of what it samples fro
 // impossible is the number that vLLM returns for the logarithm of 0.
 const impossible = -9999
 
-// certain is the largest logarithm of a probability, with the error of low precision.
+// certain is the largest log-probability to accept: 0, and a margin for errors of low precision.
 const certain = 0.01
 
 // text is the content that came so far.
@@ -174,8 +174,8 @@ func (g completion) reply(r agent.Request, log *slog.Logger) (agent.Reply, error
 		Model:        g.Model,
 	}
 	if out.Message.Reasoning != "" {
-		// The line breaks between a thought and what follows stay with the content where a server takes the thought out, and
-		// a template that puts it back adds its own: the next prompt would have what the model never wrote.
+		// A server that separates the thought leaves the line breaks after it in the content, and a template that puts the
+		// thought back adds its own: the next prompt would have line breaks that the model never wrote.
 		out.Message.Content = strings.TrimLeft(out.Message.Content, "\n")
 	}
 	for i, call := range first.Message.ToolCalls {

@@ -18,12 +18,13 @@ import (
 const (
 	firstPause   = 500 * time.Millisecond
 	longestPause = 30 * time.Second
-	// longestAsked caps the wait that a server asks for. So does the number of retries: a caller that allows
-	// few of them can ask another server.
+	// longestAsked caps the wait that a server asks for. A small number of retries caps it further, because a caller
+	// that allows few can ask another server.
 	longestAsked = 2 * time.Minute
 )
 
-// patience is how long a failed request is repeated. Waiting is told when it waits for a server that is gone.
+// patience is how long a failed request is repeated. waiting is called before a wait for a server that is gone, and
+// the function that it returns after the wait.
 type patience struct {
 	retries int
 	outage  time.Duration

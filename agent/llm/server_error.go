@@ -131,7 +131,7 @@ func isOverflow(status int, s serverError) bool {
 // sampled, and change nothing at temperature 0.
 const FinishMisread = "misread"
 
-// misread matches how servers say so.
+// misread matches the errors with which servers report such a reply.
 var misread = env.Pattern(`(?i)model produced output that does not match|failed to parse input at pos|` +
 	`error parsing tool call: raw=|` +
 	`tool_use_failed|failed to call a function|tool call validation failed`)

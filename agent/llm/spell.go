@@ -93,7 +93,7 @@ func (c *Client) spelling(ctx context.Context, b *body, r agent.Request) (Spelli
 	return s, nil
 }
 
-// fewTop is the smallest number of alternatives that a server with any gives.
+// fewTop is the number of alternatives that every server with logprobs can return.
 const fewTop = 5
 
 // topBound matches how servers say how many alternatives they give.

@@ -45,7 +45,7 @@ func receive(ctx context.Context, x *exchange, onText func(string)) (completion,
 	}
 }
 
-// isBroken reports whether a stream just ended early: after its finish_reason nothing that matters is missing.
+// isBroken reports whether a stream merely ended early: after its finish_reason, nothing that matters is missing.
 func isBroken(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || isConnection(err)
 }

@@ -12,7 +12,7 @@ import (
 	"deepswe/agent/chatml"
 )
 
-// serverCodec writes conversations with the server's own chat template and tokenizer, by its /tokenize.
+// serverCodec encodes conversations with the server's own chat template and tokenizer, through its /tokenize.
 type serverCodec struct {
 	c     *Client
 	model string
@@ -79,8 +79,9 @@ func commonEnd(a, b []int32) []int32 {
 	return a[len(a)-n:]
 }
 
-// serverCodec learns once how the model's template ends a reply. For native calls it also makes sure that the template
-// writes them as chatml reads them, because the server parses none in this way of asking.
+// serverCodec learns once how the model's template ends a reply. For native calls it also makes sure that the
+// template writes them as chatml reads them, because the server does not parse calls if the prompt is given in
+// tokens.
 func (c *Client) serverCodec(ctx context.Context, p patience, model string, native bool) (*serverCodec, error) {
 	known := c.codec.Load()
 	if known == nil || known.model != model {
@@ -174,8 +175,8 @@ func (c *Client) Tokenize(ctx context.Context, text string) ([]int32, error) {
 // ErrOtherTokenizer reports that a server has other ids for a text than a model does.
 var ErrOtherTokenizer = errors.New("the tokenizers differ")
 
-// SameTokenizer refuses a server that reads ids in another way than the model that has written them. They are a prompt,
-// marks included, with a passage in it.
+// SameTokenizer returns an error that wraps [ErrOtherTokenizer] unless the server decodes the ids to a text that
+// contains the passage, and encodes that text as the same ids. The ids are a prompt, marks included.
 func (c *Client) SameTokenizer(ctx context.Context, ids []int32, passage string) error {
 	served, err := c.discover(ctx, c.patience(agent.Request{}))
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 var ErrUntrainable = errors.New("the endpoint's samples cannot be learned from")
 
 // Vet makes sure that token ids and logprobs come with replies, and that the logprobs are those of the distribution
-// that is sampled at the temperature. It looks for what would make a difference: logprobs from before the temperature,
-// a filter of the server's own (top_k and others, which requests switch off), and a second scoring of the same tokens
-// that comes out otherwise. A failure of that kind wraps [ErrUntrainable].
+// that is sampled at the temperature. It looks for what would make a difference: logprobs from before the
+// temperature, a filter of the server's own (top_k and others, which requests switch off), and at temperature 1 a
+// second scoring of the same tokens with another result. A failure of that kind wraps [ErrUntrainable].
 func (c *Client) Vet(ctx context.Context, temperature float64) error {
 	sampled, err := c.Complete(ctx, vetting(temperature))
 	if err != nil {
@@ -57,7 +57,7 @@ func vetting(temperature float64) agent.Request {
 	}
 }
 
-// driftAllowed is how much a second scoring may differ in the mean: numbers of low precision do, by some hundredths.
+// driftAllowed is how much a second scoring may differ on average: at low precision it does, by some hundredths.
 const driftAllowed = 0.1
 
 // rescore lets the server score its own sample. A server that cannot do this is accepted.
@@ -121,15 +121,16 @@ func (c *Client) Score(ctx context.Context, ids []int32) ([]float64, error) {
 const (
 	likeliest    = 20
 	filterTokens = 192
-	// expected is how many samples outside of a filter there must be without it, for none at all to prove it: by chance
-	// that happens once in 3,000 times.
+	// expected is how many samples must be expected outside of a filter for it to be proved if there are none: by
+	// chance, that happens once in 3,000 times.
 	expected = 8.0
 )
 
-// filter is a set of the likeliest tokens at a position. No token outside of it was sampled so far.
+// filter is a set of the likeliest tokens at each position, to which a server may restrict its samples. outside
+// counts the samples outside of it, and expected is how many there should be without it.
 type filter struct {
 	name string
-	// tokens and mass bound the part; a zero one does not.
+	// tokens and mass bound the set by number and by probability; 0 is no bound.
 	tokens int
 	mass   float64
 
@@ -137,9 +138,9 @@ type filter struct {
 	expected float64
 }
 
-// findFilter looks for a filter that the server applies although requests switch it off: it counts how many samples are
-// outside of it, and how many there should be. A server that names no alternatives is not refused, and where the model
-// is sure of itself nothing can be seen, and matters little.
+// findFilter looks for a filter that the server applies although requests switch it off: it counts how many samples
+// are outside of it, and how many there should be. A server that returns no alternatives is accepted. Where the model
+// is certain, a filter cannot be seen, and matters little.
 func (c *Client) findFilter(ctx context.Context, temperature float64) error {
 	r := vetting(temperature)
 	r.Tokens, r.MaxTokens = false, filterTokens
@@ -167,7 +168,7 @@ func (c *Client) findFilter(ctx context.Context, temperature float64) error {
 	return nil
 }
 
-// count adds a place.
+// count adds a sampled token, unless too few alternatives are known.
 func (f *filter) count(t Token) {
 	known := []float64{t.Logprob}
 	listed := false

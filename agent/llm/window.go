@@ -13,7 +13,7 @@ import (
 	"deepswe/agent"
 )
 
-// The lengths of a context that an agent needs at least, and below which it soon runs out of room.
+// The lengths of a context, in tokens, that an agent needs at least, and below which it soon runs out of room.
 const (
 	LeastContext = 16 << 10
 	GoodContext  = 32 << 10
@@ -36,7 +36,7 @@ const (
 	VLLM     = "vLLM"
 )
 
-// owners are the products by the owners of models in their lists.
+// owners maps the owner of a model, as a server's list names it, to the server's product.
 var owners = map[string]string{
 	"library": Ollama, "organization_owner": LMStudio, "llamacpp": LlamaCpp, "sglang": SGLang, "vllm": VLLM,
 }
@@ -200,8 +200,8 @@ func (c *Client) learnFrom(ctx context.Context, path string, question any, into 
 	return c.do(ctx, x, c.root()+path) == nil && decodeInto(x.raw, into) == nil
 }
 
-// cut compares what the server has read of the first prompt with the words that were sent: no tokenizer makes less than
-// one token of a word. Some servers drop the beginning of a prompt that is too long for them, without an error.
+// cut compares the tokens that the server has read with the words that were sent, until a prompt was read whole:
+// nearly every word takes at least one token. Some servers silently drop the beginning of a prompt that is too long.
 func (c *Client) cut(ctx context.Context, r agent.Request, read agent.Usage) *Error {
 	got := read.Prompt + read.Cached // some servers do not count the latter as read
 	if read.Prompt == 0 || c.counted.Load() {
@@ -239,7 +239,7 @@ func (c *Client) cut(ctx context.Context, r agent.Request, read agent.Usage) *Er
 	return e
 }
 
-// countWords counts the runs of letters: a lower limit of the number of tokens in a text.
+// countWords counts the runs of letters, nearly each of which takes at least one token.
 func countWords(text string) int {
 	n, inside := 0, false
 	for _, r := range text {

@@ -63,7 +63,7 @@ func packFile(t *tar.Writer, root *os.Root, path string) error {
 	return err
 }
 
-// mostUnpacked is the most bytes that an archive may have, because a small one can hide a large one.
+// mostUnpacked is the maximum unpacked size of an archive in bytes: a small archive may unpack to a huge one.
 const mostUnpacked = 64 << 30
 
 // Unpack reads an archive into a directory, and writes nothing outside of it.

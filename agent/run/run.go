@@ -170,8 +170,8 @@ type waitKey struct{}
 // waits are the nanoseconds that a rollout waited at gates, and those of them that it waited to call the model.
 type waits struct{ all, model atomic.Int64 }
 
-// settle completes the times of a rollout that took the given time in this process. The Runner's include the waits for
-// the model, and what a resumed rollout did before.
+// settle completes the times of a rollout that took the given time in this process. The Runner's times include the
+// waits for the model, and what a resumed rollout did earlier.
 func (t *Times) settle(w *waits, took time.Duration) {
 	t.Queue = time.Duration(w.all.Load()).Seconds()
 	t.Model = max(0, t.Model-time.Duration(w.model.Load()).Seconds())

@@ -196,8 +196,8 @@ func readNormalizer(raw json.RawMessage) (nfc bool, err error) {
 	return nfc, nil
 }
 
-// readPreTokenizer accepts a ByteLevel, and any Splits with known patterns and Digits before it. Each cuts the words of
-// the one before.
+// readPreTokenizer accepts a ByteLevel, after any number of Digits and of Splits with known patterns. Each splits the
+// words of the previous one.
 func readPreTokenizer(raw json.RawMessage) ([]splitter, error) {
 	all, err := parts(raw)
 	if err != nil {

@@ -49,7 +49,7 @@ func composedPart(s string) string {
 	return norm.NFC.String(s)
 }
 
-// fewMarks is a number of characters that together decompose into fewer than the 30 marks that the library accepts: one
+// fewMarks is how many characters are sure to decompose into fewer than the 30 marks that the library accepts: each
 // has 3 at most.
 const fewMarks = 8
 

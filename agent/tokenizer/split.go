@@ -112,7 +112,7 @@ func classOf(r rune) class {
 	return c
 }
 
-// ascii are the classes of the first characters.
+// ascii are the classes of the ASCII characters.
 var ascii = func() (c [utf8.RuneSelf]class) {
 	for r := range rune(utf8.RuneSelf) {
 		c[r] = other
@@ -132,7 +132,7 @@ var ascii = func() (c [utf8.RuneSelf]class) {
 	return c
 }()
 
-// first is the first character of a text, its length in bytes and its class; the length is 0 at the end.
+// first returns the first character of a text, its length in bytes and its class; the length is 0 for an empty text.
 func first(s string) (rune, int, class) {
 	if s == "" {
 		return 0, 0, 0
@@ -144,11 +144,11 @@ func first(s string) (rune, int, class) {
 	return r, n, classOf(r)
 }
 
-// run returns the length of the longest prefix of a text with characters of some classes, at most limit of them; 0
-// means no limit.
+// run returns the length in bytes of the longest prefix of a text that has only characters of the classes in c, at
+// most limit of them; a limit of 0 means none.
 func run(s string, c class, limit int) int { return runBut(s, c, 0, limit) }
 
-// runBut is run without the characters that are of another class, too.
+// runBut is run, except that it also stops at characters of a class in but.
 func runBut(s string, c, but class, limit int) int {
 	at := 0
 	for n := 0; at < len(s) && (limit == 0 || n < limit); n++ {
@@ -161,7 +161,7 @@ func runBut(s string, c, but class, limit int) int {
 	return at
 }
 
-// digits is run of numbers for Digits, which has newer ones than patterns have.
+// digits is run for the numbers of the pre-tokenizer Digits, which knows newer ones than the patterns.
 func digits(s string, limit int) int {
 	at := 0
 	for n := 0; at < len(s) && (limit == 0 || n < limit); n++ {
@@ -210,8 +210,8 @@ func (m modern) match(s string) int {
 	return tail(s, (mark|punctuation|other)&^m.letters, "\r\n")
 }
 
-// prefixed is the length of a run of classes and of the one character in front of it that may be anything but a line
-// break and some classes.
+// prefixed returns the length of a run of the classes in c, with at most one character in front of it, which is
+// neither a line break nor of a class in but.
 func prefixed(s string, c, but class) int {
 	if r, n, is := first(s); is&but == 0 && r != '\r' && r != '\n' {
 		if more := run(s[n:], c, 0); more > 0 {
@@ -221,7 +221,8 @@ func prefixed(s string, c, but class) int {
 	return run(s, c, 0)
 }
 
-// tail is the end of patterns: characters of other classes with a blank in front and some bytes behind them, or spaces.
+// tail matches the last alternatives of patterns: characters of other classes, after at most one blank and before any
+// of the bytes in ends; or spaces.
 func tail(s string, others class, ends string) int {
 	at := 0
 	if s[0] == ' ' {
@@ -259,7 +260,7 @@ func (c cased) match(s string) int {
 	if is&(letter|number) != 0 || r == '\r' || r == '\n' {
 		skip = 0
 	}
-	// With small letters, in front of which a character may stand; then without.
+	// First a word with small letters, then one without. A character may precede either.
 	for _, word := range []func(string) int{c.small, c.capital} {
 		for _, from := range []int{skip, 0} {
 			n := word(s[from:])
@@ -287,7 +288,7 @@ func (c cased) runs(s string) (capitals, all int) {
 	return capitals, capitals + runBut(s[capitals:], lower|caseless|mark, but, 0)
 }
 
-// small is a run of capital letters that ends with at least one that counts as small.
+// small matches capital letters followed by at least one small one. Caseless letters and marks count as both.
 func (c cased) small(s string) int {
 	capitals, all := c.runs(s)
 	if all > capitals {
@@ -339,8 +340,8 @@ func deepSeek(s string) int {
 	return tail(s, punctuation, "\r\n")
 }
 
-// spaces is the white space that a text begins with, without its last character where a word follows it: that one
-// belongs to the word.
+// spaces returns the length of the white space that a text begins with. If a word follows, the last of several
+// characters belongs to the word and is left out.
 func spaces(s string) int {
 	all := run(s, space, 0)
 	if all == len(s) {
@@ -353,8 +354,8 @@ func spaces(s string) int {
 	return all
 }
 
-// contraction is the length of an English contraction ('s, 't, 're, 've, 'm, 'll, 'd) at the beginning; 0 is none. In
-// either case where fold is set: then the long s is an s.
+// contraction returns the length of an English contraction ('s, 't, 're, 've, 'm, 'll, 'd) at the beginning; 0 is
+// none. If fold is set, case is ignored, and the long s is an s.
 func contraction(s string, fold bool) int {
 	if len(s) < 2 || s[0] != '\'' {
 		return 0

@@ -54,7 +54,7 @@ type encoder struct {
 
 func (e *encoder) token(id int32) { e.ids = append(e.ids, id) }
 
-// normalized encodes a part of the text that no token was found in.
+// normalized encodes a part of the text without verbatim tokens.
 func (e *encoder) normalized(text string) {
 	if e.t.nfc {
 		text = composed(text)
@@ -95,8 +95,8 @@ func (t *Tokenizer) Decode(ids []int32) string {
 	return lossy(b.String())
 }
 
-// lossy replaces what is not UTF-8 as Rust does, which is how Unicode recommends it: each longest beginning of a
-// character becomes one U+FFFD.
+// lossy replaces invalid UTF-8 as Rust does and Unicode recommends: each longest incomplete character becomes one
+// U+FFFD.
 func lossy(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -116,8 +116,8 @@ func lossy(s string) string {
 	return b.String()
 }
 
-// beginning is the length of the longest beginning of a character that s begins with, at least 1; s does not begin with
-// a whole one.
+// beginning returns the length of the longest incomplete character that s begins with, at least 1. s must not begin
+// with a complete one.
 func beginning(s string) int {
 	low, high, want := byte(0x80), byte(0xBF), 0
 	switch c := s[0]; {

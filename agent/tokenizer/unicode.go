@@ -64,9 +64,9 @@ var (
 			{0x16d70, 0x16d79, 1}, {0x1ccf0, 0x1ccf9, 1}, {0x1e5f1, 0x1e5fa, 1},
 		},
 	}
-	// newestNumbers are those of Unicode 17, which its pre-tokenizer Digits has.
+	// newestNumbers are those of Unicode 17, which the library's pre-tokenizer Digits knows.
 	newestNumbers = &unicode.RangeTable{R32: []unicode.Range32{{0x11de0, 0x11de9, 1}, {0x16ff4, 0x16ff6, 1}}}
-	// newMarks are combined with what is around them by Go's tables alone.
+	// newMarks are characters that only Go's tables move or compose.
 	newMarks = &unicode.RangeTable{
 		R16: []unicode.Range16{
 			{0x07fd, 0x07fd, 1}, {0x0898, 0x089f, 1}, {0x08ca, 0x08d3, 1}, {0x09fe, 0x09fe, 1}, {0x0c3c, 0x0c3c, 1},

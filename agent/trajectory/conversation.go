@@ -45,7 +45,7 @@ type Reply struct {
 	// error. Problem says what was wrong with the reply's format (see agent.Problem). A model leaves both empty.
 	Calls   []Call `json:"calls,omitempty"`
 	Problem string `json:"problem,omitempty"`
-	// Prompt identifies the conversation that it answers by its content; empty where that is not needed.
+	// Prompt identifies, by its content, the conversation that the reply answers; empty if that is not needed.
 	Prompt string `json:"prompt,omitempty"`
 	// FinishReason is what the server reports: stop, length, tool_calls.
 	FinishReason string `json:"finish_reason,omitempty"`

@@ -120,7 +120,7 @@ func Open(path string) (*Recording, error) {
 	return r, nil
 }
 
-// Parse is Open for a file's content.
+// Parse reads a recording from the content of such a file.
 func Parse(data []byte) (*Recording, error) {
 	var probe struct {
 		Kind          Kind   `json:"kind"`

@@ -34,7 +34,7 @@ type Reply struct {
 
 // Call is a native tool call of a reply.
 type Call struct {
-	// ID is "call_N_I" by the numbers of the request and of the call when empty.
+	// ID, when empty, becomes "call_N_I" with the numbers of the request and of the call.
 	ID        string
 	Name      string
 	Arguments string
@@ -43,7 +43,7 @@ type Call struct {
 // Text answers with content.
 func Text(content string) Reply { return Reply{Content: content} }
 
-// Judged answers as a judge does that gives YES the probability p, and NO the rest.
+// Judged answers like a judge that gives YES the probability p, and NO the rest.
 func Judged(p float64) Reply {
 	word := "YES"
 	if p < 0.5 {

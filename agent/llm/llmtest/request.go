@@ -27,7 +27,7 @@ type Request struct {
 	Logprobs            bool `json:"logprobs"`
 	ReturnTokenIDs      bool `json:"return_token_ids"`
 
-	// PromptIDs is a prompt given in tokens. Messages are then what it says.
+	// PromptIDs is a prompt given in tokens. Messages are then decoded from it.
 	PromptIDs []int32 `json:"-"`
 
 	dropsThoughts, dropsText bool

@@ -41,9 +41,9 @@ type Server struct {
 	Answer func(Request) Reply
 	// TakesTokens serves /tokenize and /detokenize, and /v1/completions for prompts in tokens.
 	TakesTokens bool
-	// DropsThoughts is a chat template that shows no thoughts from before the user's last message.
+	// DropsThoughts simulates a chat template that leaves out thoughts from before the user's last message.
 	DropsThoughts bool
-	// DropsText is a chat template that leaves out the text of a reply that has calls.
+	// DropsText simulates a chat template that leaves out the text of a reply with calls.
 	DropsText bool
 	// WeightVersion, if not nil, is returned by /weight_info.
 	WeightVersion func() string

@@ -94,8 +94,8 @@ func (r Request) conversation() []int32 {
 	return ids
 }
 
-// text are the ids of a text in which marks may be, as those of a conversation: a role is tokenised apart from what
-// follows it.
+// text returns the ids of a text that may contain marks, as conversation does: a role is tokenised separately from
+// what follows it.
 func text(s string) []int32 {
 	var ids []int32
 	for i, part := range strings.Split(s, "<|im_start|>") {
