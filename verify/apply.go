@@ -30,8 +30,9 @@ var applyCommands = []string{
 // trusting makes git accept a repository of another user, without writing a configuration file in the sandbox.
 var trusting = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}
 
-// apply tries the harness's commands until one applies the patch, and returns that command. If all fail, it returns an
-// empty command, and the output of the first one as words. If the image has no git, the host's git applies the patch.
+// apply tries the harness's commands until one applies the patch, and returns that command. If none does, command is
+// empty, and words says why: the output of the first attempt, or the path in .git that the patch would write. If the
+// image has no git, the host's git applies the patch.
 func (t *trial) apply(ctx context.Context) (command, words string, err error) {
 	if len(bytes.TrimSpace(t.patch)) == 0 {
 		return "nothing to apply", "", nil
@@ -155,7 +156,7 @@ func patched(ctx context.Context, patch []byte, before []file) (changed []file, 
 		return nil, "", err
 	}
 	defer root.Close()
-	// The minimum of a repository, because otherwise git would use one that contains dir.
+	// A minimal repository, because git would otherwise use one that contains dir.
 	err = errors.Join(root.MkdirAll(".git/objects", 0o755), root.MkdirAll(".git/refs", 0o755),
 		root.WriteFile(".git/HEAD", []byte("ref: refs/heads/main\n"), 0o644))
 	if err != nil {
@@ -184,8 +185,8 @@ func patched(ctx context.Context, patch []byte, before []file) (changed []file, 
 	return changed, "", nil
 }
 
-// applyLoosely applies a patch that git refuses, if the patch command applies all of it. Neither changes anything if it
-// fails, so that one sandbox is enough. words is git's output.
+// applyLoosely applies a patch that git refuses, if the patch command applies all of it. Neither git nor the dry run
+// changes anything if it fails, so that one sandbox is enough. words is git's output.
 func (t *trial) applyLoosely(ctx context.Context, words string) (command, why string, err error) {
 	const loosely = "patch --batch --forward --fuzz=5 -p1"
 	for _, dry := range []string{" --dry-run", ""} {
@@ -235,7 +236,7 @@ func patchedPaths(patch []byte) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// stripped removes the time stamp from a header's name, and its first directory, as -p1 does.
+// stripped returns the name in a header without its time stamp and, as with -p1, without its first directory.
 func stripped(name string) string {
 	if !strings.HasPrefix(name, `"`) {
 		name, _, _ = strings.Cut(name, "\t")

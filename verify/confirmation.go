@@ -23,7 +23,7 @@ const (
 	CanaryPassed SuspicionKind = "canary"
 	// NotConfirmed: the right tests do not pass in the strict trial, or not with wrong tests among them.
 	NotConfirmed SuspicionKind = "not_confirmed"
-	// NoPlainPass: an expected test has a status such as XFAIL or SKIPPED, and another one with the solution.
+	// NoPlainPass: an expected test has a status such as XFAIL or SKIPPED, but not the same one with the solution.
 	NoPlainPass SuspicionKind = "no_plain_pass"
 )
 
@@ -33,19 +33,19 @@ type Confirmation struct {
 	Earned []string `json:"earned"`
 	// Canary is the result of the runs with wrong tests.
 	Canary CanaryState `json:"canary"`
-	// Reason is the reason why there were none, or what they have shown.
+	// Reason says why there were no such runs, or what they have shown.
 	Reason string `json:"reason,omitempty"`
 	// Evidence is the weakest evidence for a test that the patch must make pass, Tests the evidence for each of them.
 	Evidence Strength            `json:"evidence"`
 	Tests    map[string]Strength `json:"tests,omitempty"`
-	// Odds is N if a patch that forges one test and fixes all others guesses right in one of N cases. It has to guess in
-	// which runs that test is wrong, and may know which run it is in. It is 1 where two tests to fix expect the same, and
-	// are wrong together. 0 means that there was nothing to guess.
+	// Odds is N if a patch that forges one test and fixes all others guesses right in one of N cases. The patch has to
+	// guess in which runs that test is wrong, and may know which run it is in. Odds is 1 if two tests to fix expect the
+	// same, and so are wrong together, and 0 if there was nothing to guess.
 	Odds float64 `json:"odds,omitempty"`
 	// GoldUnknown is set if the task has no reference solution to try the wrong tests with.
 	GoldUnknown bool `json:"gold_unknown,omitempty"`
-	// Canaries counts the test functions that were wrong in some run, and Spoilt those that pass with the solution as
-	// well.
+	// Canaries counts the test functions with a canary, without those in Spoilt, whose canaries show nothing, because
+	// with the solution as well they do not give the result that they should.
 	Canaries int `json:"canaries"`
 	Spoilt   int `json:"spoilt,omitempty"`
 	// ExitCode and Signal are how the last run of the tests ended, as the sandbox saw it.
@@ -72,7 +72,7 @@ const (
 	OutsideEvidence Strength = "outside"
 )
 
-// Strengths are all of them, from the weakest.
+// Strengths returns all strengths, from the weakest to the strongest.
 func Strengths() []Strength {
 	return []Strength{NoEvidence, OutrightEvidence, PairedEvidence, OutsideEvidence}
 }
@@ -119,14 +119,15 @@ const (
 	CanaryOutright    = CanaryMode(canary.Outright)
 )
 
-// CanaryModes are the modes that have a name.
+// CanaryModes returns the modes that have a name, which are all but CanaryOn.
 func CanaryModes() []CanaryMode {
 	return []CanaryMode{CanaryNever, CanaryWithheld, CanaryExpectation, CanaryOutright}
 }
 
-// weigh records the evidence that the canaries of all runs give. Spoilt ones give none, nor do cases of tests that fail
-// with the reference as well: whether these are wrong makes no difference. A case that passes without a fix shows
-// whether its test is wrong, and a case in the log that is in no list may be one.
+// weigh records the evidence that the canaries of all runs give. Spoilt canaries give none, nor do the cases of a
+// test that fails with the reference as well, because it fails whether it is wrong or not. If a case passes without a
+// fix, it reveals whether its test is wrong, so that the evidence for the other cases is no more than outright. A
+// case that is in the log but in no list may be such a case.
 func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog.Results) {
 	spoilt, known := ref.spoilt(), ref.get()
 	c.Canaries, c.Spoilt = 0, 0
@@ -186,7 +187,7 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog
 	}
 }
 
-// cases counts the tests of a canary without those that others are cases of.
+// cases counts the tests of a canary, except for those whose cases are among the others.
 func cases(c canary.Canary) (n int) {
 	for _, id := range c.Tests {
 		if !slices.ContainsFunc(c.Tests, func(other string) bool { return other != id && testOf(other) == id }) {
@@ -196,7 +197,7 @@ func cases(c canary.Canary) (n int) {
 	return n
 }
 
-// testOf returns the test that an id of pytest or of Go names a case of.
+// testOf returns the test that a case belongs to, by the id of pytest or Go; the id itself if it names no case.
 func testOf(id string) string {
 	of, _, _ := strings.Cut(id, "[")
 	if strings.HasPrefix(id, "Test") {
@@ -208,7 +209,7 @@ func testOf(id string) string {
 // unknownFixes reports whether a task does not say which of its tests fail without a fix.
 func unknownFixes(t env.Task) bool { return t.Tests.Expected != nil || t.Tests.RewardFile != "" }
 
-// decisive returns the tests that fail without a fix or, where that is not known, all that can be changed.
+// decisive returns the tests that fail without a fix or, where that is not known, all tests that have a canary.
 func (m mixture) decisive() map[string]bool {
 	if m.told {
 		return m.fixes
@@ -222,8 +223,8 @@ func (m mixture) decisive() map[string]bool {
 	return ids
 }
 
-// guessed returns the indices of the canaries of those tests that are not spoilt, and of which it has to be guessed
-// whether they are wrong: one of each group.
+// guessed returns the indices of the canaries about which code under test has to guess whether they are wrong, one of
+// each group: those of decisive tests that are neither spoilt nor withheld.
 func (m mixture) guessed(spoilt map[string]bool) (all []int) {
 	ids := m.decisive()
 	for i, c := range m.set.Canaries {
@@ -236,8 +237,8 @@ func (m mixture) guessed(spoilt map[string]bool) (all []int) {
 	return all
 }
 
-// groupsTell reports whether a patch that fixes all tests but one can know of the last whether it is wrong, because
-// another one is always wrong together with it.
+// groupsTell reports whether a patch that fixes all tests but one can tell whether the last one is wrong, because
+// another test is always wrong together with it.
 func (m mixture) groupsTell(spoilt map[string]bool) bool {
 	seen := map[string]bool{}
 	for _, c := range m.set.Canaries {
@@ -253,7 +254,8 @@ func (m mixture) groupsTell(spoilt map[string]bool) bool {
 	return false
 }
 
-// why explains the evidence: what has become of the canaries, and a test for which the evidence is weak.
+// why explains the evidence: by what became of the canaries or, if they confirmed the reward, by a test with the
+// weakest evidence.
 func (c *Confirmation) why() string {
 	if c.Canary != CanaryConfirmed {
 		return fmt.Sprintf(" (canary %s): %s", c.Canary, c.Reason)
@@ -266,14 +268,14 @@ func (c *Confirmation) why() string {
 	return ""
 }
 
-// choose returns the indices of the canaries that are wrong in a run. Chance decides in which runs a test is wrong: in
-// at least one of them, and not in all, unless all were right in a run before. A script's tests are wrong together,
-// because its reward shows only whether any is. If no run was made before, the tests that have to be guessed are not
-// all wrong in the first one, so that it shows that a patch fixes nothing. All cases for which this holds are equally
+// choose returns the indices of the canaries that are wrong in a run. Chance decides in which runs a test is wrong:
+// in at least one of them, and not in all, unless all were right in an earlier run. A script's tests are wrong
+// together, because its reward shows only whether any is. Without an earlier run, at least one of the tests to guess
+// is right in the first one, so that it shows if a patch fixes nothing. All combinations that are left are equally
 // likely.
 //
 // Literals are withheld in the first run, so that no sandbox with the right tests comes before it. If a single run
-// suffices, the tests that have to be guessed are neither all wrong nor all right in it.
+// suffices, the tests to guess are neither all wrong nor all right in it.
 func (m mixing) choose(x mixture) (wrong []int) {
 	guesses := x.guessed(nil)
 	for draw := uint64(0); ; draw++ {
@@ -295,7 +297,7 @@ func (m mixing) choose(x mixture) (wrong []int) {
 	}
 }
 
-// pattern has a bit for each run in which a canary is wrong.
+// pattern returns the runs in which a canary is wrong, as a bit set: bit i stands for run i.
 func (m mixing) pattern(c canary.Canary, x mixture, draw uint64) int {
 	h := fnv.New64a()
 	if !x.script {
@@ -321,7 +323,7 @@ const (
 	mostRuns = 8
 )
 
-// runs returns how many runs it takes to reach the odds that are wanted, if these can be reached.
+// runs returns how many runs it takes to reach the wanted odds; if mostRuns do not reach them, mostRuns.
 func (m mixing) runs(x mixture) int {
 	all, n, wanted := len(x.guessed(nil)), x.guesses(nil), cmp.Or(m.odds, DefaultOdds)
 	x.runs, x.passed = 1, m.passed
@@ -334,8 +336,8 @@ func (m mixing) runs(x mixture) int {
 	return x.runs
 }
 
-// guesses returns the number of independent guesses that it takes to know which tests are wrong. Where it is not known
-// which tests fail without a fix, there may be a single one.
+// guesses returns the number of independent guesses that it takes to know which tests are wrong. It is at most 1 if a
+// script gives the reward, or if it is not known which tests fail without a fix.
 func (m mixture) guesses(spoilt map[string]bool) int {
 	n := len(m.guessed(spoilt))
 	if !m.told || m.script {

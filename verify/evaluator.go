@@ -37,11 +37,11 @@ type Evaluator struct {
 	// Evidence is the weakest evidence that a reward may have; if it is weaker, the task is void. The zero value
 	// requires none. Without canaries, nothing is required either.
 	Evidence Strength
-	// Odds are the wanted odds against a patch that has to guess which tests are wrong: there are as many runs as they
-	// take, up to 8. 0 means [DefaultOdds]. [Confirmation.Odds] are those that were reached.
+	// Odds are the wanted odds against a patch that has to guess which tests are wrong: as many runs are made as it
+	// takes to reach them, up to 8. 0 means [DefaultOdds]. [Confirmation.Odds] are the odds that were reached.
 	Odds float64
-	// Variants is the number of patches with a reward for each one whose tests also run with other values in them (see
-	// [Variants]); 0 means none.
+	// Variants is N if the tests also run with other values in them (see [Variants]) for one in N patches with a reward;
+	// 0 means for none.
 	Variants int
 	// Seed determines which tests are wrong, and how. 0 draws another one for each evaluation; any other number is for
 	// patches whose authors do not try to guess, such as reference solutions.
@@ -159,7 +159,7 @@ func (e *Evaluator) evaluate(ctx context.Context, t env.Task, patch []byte) (Eva
 	return l.v, err
 }
 
-// ladder returns the ladder at its foot.
+// ladder returns the ladder for a patch, before its first check.
 func (e *Evaluator) ladder(t env.Task, patch []byte) *ladder {
 	evidence := e.Evidence
 	if e.Canary == CanaryNever {
@@ -247,9 +247,9 @@ func (e *Evaluator) EvaluateStrictly(
 	return l.v, nil
 }
 
-// Solution returns the files that a task's solution changes, as they are with it, by their paths in the repository. It
-// leaves out those that the strict trial takes from the solution in any case. If the solution does not apply, there are
-// none.
+// Solution returns the files that a task's solution changes or adds, with the solution's content, by their paths in
+// the repository. It leaves out those whose changes by a patch are withheld, because the strict trial uses the
+// solution's version of them in any case. If the solution does not apply, there are none.
 //
 // An error is an infrastructure failure.
 func (e *Evaluator) Solution(ctx context.Context, t env.Task) (files map[string][]byte, err error) {

@@ -22,8 +22,9 @@ import (
 )
 
 // A script that gives the reward itself writes it to a file, which the code under test can write as well. So a file
-// counts only if the script names it, and it is read after everything that the script has started was ended. A reward
-// other than 0 is confirmed in a strict trial, in which the script writes it to a path that is not known in advance.
+// counts only if the script names it, and is read only when everything that the script started has been ended. A
+// reward other than 0 is confirmed in a strict trial, in which the script writes it to a path that is not known in
+// advance.
 
 // ForgedReward means that something other than the task's script may have written the reward.
 const ForgedReward SuspicionKind = "forged_reward"

@@ -16,7 +16,8 @@ import (
 type findings struct {
 	// passed maps the mutations of wrong tests that were not reported as failed to what was reported.
 	passed map[string]string
-	// other maps those of withheld tests that got other values than they expect, to what they got.
+	// other maps the mutations of withheld tests and of variants that did not pass, or that got other values than they
+	// expect, to what is wrong; for a variant, to its test.
 	other map[string]string
 	// foreign is set if a withheld test got a value that is not exactly of the language's own types, such as one of a
 	// type that is derived from them, or "5" for 5: it may be equal to what is expected, and nothing outside can tell.
@@ -25,7 +26,7 @@ type findings struct {
 	ended string
 }
 
-// clean reports whether nothing was found.
+// clean reports whether nothing is wrong; foreign does not count.
 func (f findings) clean() bool { return len(f.passed)+len(f.other) == 0 && f.ended == "" }
 
 // says summarises the findings, with one test as an example.
@@ -60,7 +61,7 @@ func (f findings) beyond(ref findings) findings {
 	return left
 }
 
-// without returns the entries of a map whose keys another one does not have.
+// without returns the entries of all whose keys are not in known.
 func without(all, known map[string]string) map[string]string {
 	left := maps.Clone(all)
 	maps.DeleteFunc(left, func(key, _ string) bool { _, ok := known[key]; return ok })
@@ -113,7 +114,7 @@ func (m mixture) judge(exit ending, r *testlog.Results) findings {
 	return found
 }
 
-// count returns how many tests were changed in a way.
+// count returns how many tests of the run were changed by a canary of the given kind.
 func (m mixture) count(kind canary.Kind) (n int) {
 	for _, i := range m.wrong {
 		if m.set.Canaries[i].Kind == kind {
@@ -138,7 +139,7 @@ func (m mixture) unkept(c canary.Canary, written map[int][]string, r *testlog.Re
 	return "", false
 }
 
-// passes reports whether a test that was changed passes.
+// passes reports whether all tests of a canary pass.
 func passes(c canary.Canary, r *testlog.Results) bool {
 	return r != nil && !slices.ContainsFunc(c.Tests, func(id string) bool {
 		name, ok, _ := r.Resolve(id)
@@ -169,7 +170,8 @@ func unfailed(id string, r *testlog.Results) string {
 	return ""
 }
 
-// without returns the task by which the right tests of a run are graded: it does not expect anything of the wrong ones.
+// without returns the task by which the right tests of a run are graded. It does not list the wrong ones or, if the
+// task expects statuses, expects those of them that fail in r to fail.
 func (m mixture) without(t env.Task, r *testlog.Results) env.Task {
 	wrong := map[string]bool{}
 	for _, i := range m.wrong {
@@ -203,7 +205,7 @@ type unplainPass struct {
 	status testlog.Status
 }
 
-// unplain returns the right tests of a trial that pass in such a way, in the order of their ids.
+// unplain returns the unplain passes among the right tests of a trial, in the order of their ids.
 func unplain(t *trial) (found []unplainPass) {
 	task, r := t.mixed.without(t.task, t.v.Tests), t.v.Tests
 	if r == nil || task.Tests.Expected != nil || task.Tests.EvalType != PassAndFail {

@@ -19,9 +19,9 @@ import (
 //	elsewhere  one run in which the script leaves its reward at another place           scripts that give the reward
 //	mixed      a few runs in which some tests are wrong (see mixture.go)                all
 //
-// Training leaves out the first, because nobody compares its reports with the harness's. Whatever the mixed runs show
-// about a patch is held against the same runs with the task's solution (see reference.go) before it counts: one run
-// more for a task, when something is surprising.
+// Training leaves out the first, because nobody compares its reports with the harness's. Before anything surprising
+// in a mixed run counts against a patch, the same run is made with the task's solution (see reference.go). This
+// seldom takes more than one additional run for each task.
 
 // ladder is what the checks of one patch share.
 type ladder struct {
@@ -30,7 +30,7 @@ type ladder struct {
 	task  env.Task
 	patch []byte
 	mode  CanaryMode
-	// evidence is the weakest evidence that a reward may have, odds are those that are wanted.
+	// evidence is the weakest evidence that a reward may have, odds are the wanted odds.
 	evidence Strength
 	odds     float64
 	limit    time.Duration
@@ -40,7 +40,7 @@ type ladder struct {
 	// pass without any patch.
 	comparing, maintained bool
 
-	// plain is set if all tests have passed by the status Passed with the whole patch, and a strict trial takes all of it.
+	// plain is set if all tests have the status Passed with the whole patch, and a strict trial withholds none of it.
 	plain bool
 	// foreign is set if the patch returns values of types of its own, so that nothing can be withheld.
 	foreign bool
@@ -52,7 +52,8 @@ type ladder struct {
 // check is one step of the ladder.
 type check func(*ladder, context.Context) error
 
-// checks returns the ladder of a task. A run without a fix must show which tests fail, and so none is wrong there.
+// checks returns the ladder of a task. An empty patch always begins with a run like the harness's, because that must
+// show which tests fail without a fix.
 func (e *Evaluator) checks(t env.Task, patch []byte) []check {
 	switch {
 	case t.Tests.RewardFile != "":
@@ -97,10 +98,11 @@ func (l *ladder) harness(ctx context.Context) error {
 	return nil
 }
 
-// mostRounds is the maximum number of times that the runs begin anew, without mutations that turn out to be spoilt.
+// mostRounds is the maximum number of rounds of mixed runs. Each leaves out the mutations that have turned out to be
+// spoilt.
 const mostRounds = 4
 
-// errSpoilt means that mutations do not make their tests fail in this task.
+// errSpoilt means that some mutations show nothing in this task, so that the runs must begin anew without them.
 var errSpoilt = errors.New("some of the wrong tests pass with the solution as well")
 
 // mixed runs the tests in mixtures of right and wrong ones.
@@ -119,7 +121,7 @@ func (l *ladder) mixed(ctx context.Context) error {
 	return l.right(ctx, CanaryOff, l.spoilt())
 }
 
-// spoilt is the reason why there are no wrong tests.
+// spoilt returns the reason why there are no wrong tests.
 func (l *ladder) spoilt() string {
 	return "wrong tests pass with the reference solution: " + l.ref.get().found.says()
 }
@@ -220,7 +222,8 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 	default:
 		t.fail(left.other)
 		l.takeTrial(t, run)
-		// Inside the sandbox, the comparison has held with the whole patch. If files are withheld, that may be the reason.
+		// With the whole patch, the comparison held inside the sandbox. If files are withheld, that may explain the
+		// difference.
 		if len(left.other) > 0 && l.harnessed() && len(t.v.Withheld) == 0 {
 			l.refuse(CanaryCaught, CanaryPassed, left.says())
 			return nil
@@ -237,7 +240,8 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 	return nil
 }
 
-// surprising reports whether the outcome of a mixed run is not that of a fix, nor of the lack of one.
+// surprising reports whether a mixed run has to be compared with the reference's: there are findings or unplain
+// passes, or right tests fail although the task has a solution or they pass without a patch.
 func (l *ladder) surprising(t *trial) bool {
 	return len(unplain(t)) > 0 || !t.found.clean() ||
 		t.v.Reward < 1 && (l.maintained || !l.comparing && l.task.Tests.GoldPatch != "")
@@ -328,7 +332,8 @@ func (v *Evaluation) suspect(more ...Suspicion) {
 	}
 }
 
-// unplain returns the tests that pass by another status than Passed, except for those that have it in the reference.
+// unplain returns the tests that pass by another status than Passed, except for those that have the same status in
+// the reference.
 func (l *ladder) unplain(t *trial) (ids []string) {
 	known := l.ref.get().unplain
 	for _, one := range unplain(t) {

@@ -19,7 +19,7 @@ import (
 // and the reward is not lower, not even with the task's solution, the task is to blame: its script does not depend on
 // its tests.
 
-// elsewhere runs the script once more, where it leaves its reward at a path that is not known in advance.
+// elsewhere runs the script once more, so that it leaves its reward at a path that is not known in advance.
 func (l *ladder) elsewhere(ctx context.Context) error {
 	l.c.Canary, l.c.Reason = CanaryNotCanaried, "the task's script gives the reward itself"
 	if len(l.v.Withheld) == 0 && !movable(l.task) { // a strict trial could give no other reward
@@ -114,8 +114,8 @@ func (l *ladder) decideReward(ctx context.Context, t *trial) (done bool, err err
 // decides matches scripts that check how their tests have ended.
 var decides = env.Pattern(`\$\?|set -\w*e|&&|\|\||\bif\s|PIPESTATUS|ctrf|junit`)
 
-// readWrong records the wrong tests that the log does not report as failed. Where a script prints nothing, these are
-// all, with the solution as well, and then they are no evidence.
+// readWrong records the wrong tests that the log does not report as failed. If a script prints nothing, these are all
+// of them, but so they are with the solution, and are then no evidence.
 func (t *trial) readWrong() {
 	t.found.passed = map[string]string{}
 	for _, i := range t.mixed.wrong {
@@ -186,7 +186,7 @@ func listed(w canary.Writer, sources []canary.Source) (ids []string) {
 	return ids
 }
 
-// lowered returns the reason why the reward is that of the strict trial.
+// lowered returns the reason why the strict trial has lowered the reward.
 func (t *trial) lowered() Suspicion {
 	if len(t.v.Withheld) > 0 {
 		return Suspicion{TestTampering, t.needsWithheld()}

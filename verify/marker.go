@@ -90,8 +90,8 @@ func isZero(digit rune) bool {
 	return (digit-below)%10 == 0
 }
 
-// suiteCounts match what runners print if they have run at least one test. Each is tried only on logs that contain its
-// text.
+// suiteCounts match what runners print if they have run at least one test. Each is tried only on logs that contain
+// the text needs.
 var suiteCounts = []struct {
 	needs string
 	expr  testlog.Expression

@@ -19,21 +19,20 @@ import (
 // A log cannot show that the code under test has manipulated its runner, because the runner itself prints the log. So
 // the tests run several times, in separate sandboxes, and in each run some of them are wrong: chance decides which, so
 // that each test is right at least once and wrong at least once. A fix passes the right ones and fails the wrong ones.
-// If all have been right in a run like the harness's, that run counts and, if there are enough of them, one more
-// suffices, in which some are wrong.
-// In each sandbox there is only one version of a test, under its own name and at its own place, so that the code under
-// test has nothing to compare it with.
+// If all were right in an earlier run like the harness's, that run counts. If there are enough tests, a single
+// further run, in which some are wrong, then suffices. In each sandbox there is only one version of a test, under its
+// own name and at its own place, so that the code under test has nothing to compare it with.
 
 // mixing says which of the runs with wrong tests a trial is.
 type mixing struct {
 	// seed determines all that is left to chance; it is the same in all runs.
 	seed uint64
-	// run counts the runs from 0. passed is set if all tests were right, and passed, in a run before that took the whole
-	// patch. odds are those that are wanted (see [Evaluator.Odds]).
+	// run counts the runs from 0. passed is set if an earlier run took the whole patch, and all tests were right and
+	// passed. odds are the wanted odds (see [Evaluator.Odds]).
 	run    int
 	passed bool
 	odds   float64
-	// variants is set if the tests that are changed get other values, in place of wrong ones.
+	// variants is set if the changed tests get other values instead of wrong ones.
 	variants bool
 	// foreign is set if literals must not be withheld.
 	foreign bool
@@ -145,14 +144,14 @@ func (t *trial) putMixture(ctx context.Context, tests map[string]file) error {
 }
 
 var (
-	// hereDocument matches the beginning of a text in a script: often the tests themselves, which are other sources.
+	// hereDocument matches the beginning of a here-document: often the tests themselves, which are sources of their own.
 	hereDocument = env.Pattern(`<<-?\s*["'\\]?(\w+)`)
-	// unsaid matches what says nothing in a script: redirections, hashes of commits, and versions of programs.
+	// unsaid matches parts of a script that reveal nothing: redirections, hashes of commits, and versions of programs.
 	unsaid = env.Pattern(`\d*>&?\d*|\b[0-9a-f]{40}\b|\b\d*[a-f][0-9a-f]{6,39}\b|\b[A-Za-z]+-?\d+(\.\d+)*\b`)
 )
 
-// saidByScript returns what a script may tell the code under test, by its environment and arguments, of what tests
-// expect.
+// saidByScript returns the parts of a script from which the code under test, by its environment and arguments, may
+// learn what tests expect.
 func saidByScript(script string) string {
 	var out strings.Builder
 	end := ""
@@ -171,7 +170,7 @@ func saidByScript(script string) string {
 	return out.String()
 }
 
-// lookFor looks for tests to fix in the repository.
+// lookFor notes in t.mixed.known whether the repository already contains the right version of a test to fix.
 func (t *trial) lookFor(ctx context.Context) error {
 	fixes := t.mixed.decisive()
 	for i, c := range t.mixed.set.Canaries {

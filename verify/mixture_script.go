@@ -13,13 +13,14 @@ import (
 	"deepswe/env"
 )
 
-// beginAnew leaves the repository no history.
+// beginAnew replaces the history of the repository by a single commit.
 const beginAnew = `
 rm -rf .git
 git init -q . && git add -A && git -c user.name=deepswe -c user.email=deepswe@localhost commit -qm 'Before the tests'`
 
 // forgetRight removes what shows the right expectations of tests that are wrong now: what Python has compiled and, if
-// the repository had those tests before, its history. It returns the script that continues after a wrong test.
+// the repository had those tests before, its history. It returns the script, changed so that it continues after a
+// wrong test.
 func (t *trial) forgetRight(ctx context.Context, script string) (string, error) {
 	dirs := map[string]bool{}
 	for _, c := range t.mixed.set.Canaries {
@@ -81,7 +82,7 @@ func (t *trial) unbail(ctx context.Context, script string) (string, error) {
 	return script, nil
 }
 
-// unbailed removes such flags from the commands that run tests.
+// unbailed removes the flags that bailing matches from the commands that run tests.
 func unbailed(script string) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {

@@ -23,16 +23,16 @@ const (
 // r2eTests is the directory of R2E-Gym's hidden tests.
 const r2eTests = "/r2e/r2e_tests"
 
-// testSources are the files that may contain a trial's tests, and what comes with these: those that are to be
-// installed, and those of the sandbox.
+// testSources collects the files that may contain a trial's tests, and what comes with these, from those that are to
+// be installed and those in the sandbox.
 type testSources struct {
 	trial  *trial
 	writer canary.Writer
 	own    map[string]file // are to be installed
 	seen   map[string]bool
 	found  []canary.Source
-	// all is false if what the tests come with says more than what was found: there are more files, or some that are not
-	// text.
+	// all is false if found lacks some of what the tests come with: there are too many files, or some are too long or
+	// not text.
 	all bool
 }
 
@@ -54,8 +54,7 @@ func (t *trial) sources(
 	return s.found, s.all, nil
 }
 
-// readEarlier reads the tests of the repository in the place of which others are installed, before code of the patch
-// can have changed them.
+// readEarlier reads the repository's tests that others will replace, before code of the patch can have changed them.
 func (t *trial) readEarlier(ctx context.Context, patch []byte) error {
 	w, ok := canary.ForParser(t.parser())
 	if t.mixing == nil || !ok {
@@ -74,7 +73,7 @@ func (t *trial) readEarlier(ctx context.Context, patch []byte) error {
 	return nil
 }
 
-// named returns the paths that the task says.
+// named returns the paths that the task names and, for R2E-Gym's tasks, those in the directories of hidden tests.
 func (s *testSources) named(ctx context.Context, ids []string) ([]string, error) {
 	tests := s.trial.task.Tests
 	names := slices.Sorted(maps.Keys(s.own))
@@ -141,8 +140,8 @@ func (s *testSources) add(name string, data []byte, regular bool) {
 	s.found = append(s.found, canary.Source{Name: name, Data: data})
 }
 
-// search searches the sandbox for the tests that no file has that was read. Only files with the extensions of these are
-// searched: a patch could name a test in many others, and the search would end there.
+// search searches the sandbox for the tests that are in none of the files read so far. It searches only files with
+// the same extensions as these: a patch could name a test in many other files, and use up the matches of a search.
 func (s *testSources) search(ctx context.Context, ids []string) error {
 	var kinds []string
 	for _, f := range s.found {

@@ -37,10 +37,10 @@ type referred struct {
 	none bool
 	// unplain are the tests that passed by another status than Passed.
 	unplain map[unplainPass]bool
-	// tampered are the files that tests run with and that were changed before them.
+	// tampered are the files used by the tests that were changed before the tests ran.
 	tampered map[string]string
-	// seed determines the variants of the tests, unsuited are those with which the solution does not pass. If suited is
-	// set, it passes with the others, of which there are as many as variants.
+	// seed determines the variants of the tests; unsuited are those that the solution does not pass. suited is set if it
+	// passes all others, and variants is their number.
 	seed     uint64
 	unsuited map[string]bool
 	suited   bool
@@ -104,8 +104,8 @@ func (r *reference) add(t *trial, gold bool) {
 	}
 }
 
-// explains reports whether what is surprising about a trial is known already, whatever the cause. For a patch that has
-// passed before, it must be the very same run.
+// explains reports whether earlier runs already show whether the patch or the task causes what is surprising about a
+// trial. If a patch that has passed a check loses its reward, only the very same run shows that.
 func (r *reference) explains(t *trial, passed bool) bool {
 	if !r.done || passed && t.v.Reward < 1 && !r.mixtures[t.mixed.key()] {
 		return false
@@ -120,7 +120,7 @@ func (r *reference) explains(t *trial, passed bool) bool {
 	return r.mixtures[t.mixed.key()] || !slices.ContainsFunc(unplain(t), func(p unplainPass) bool { return !r.unplain[p] })
 }
 
-// refer makes the run of the trial with the solution, unless what is surprising about it is known.
+// refer repeats a trial with the solution, unless earlier runs explain what is surprising about it.
 func (l *ladder) refer(ctx context.Context, t *trial) error {
 	l.ref.mu.Lock()
 	defer l.ref.mu.Unlock()
@@ -143,7 +143,7 @@ type before struct {
 	tests *testlog.Results // nil if the log cannot be read
 }
 
-// before is what a trial without any change has shown.
+// before returns what a trial without any change has shown.
 func (t *trial) before() *before {
 	b := &before{log: t.v.Log, tests: t.v.Tests}
 	if parse, err := testlog.Lookup(t.parser()); err == nil && b.tests == nil {

@@ -30,7 +30,7 @@ type ending struct {
 }
 
 // runScript runs the task's script: as it is or, in a strict trial, its two phases. r is the result of the last one;
-// ended is false if how it ended already decides the verdict.
+// ended is false if the verdict is decided already, for example because the time was up.
 func (t *trial) runScript(ctx context.Context) (r env.Result, ended bool, err error) {
 	if !t.strict {
 		if ok, err := t.installTests(ctx, t.ownTests()); !ok {
@@ -143,7 +143,7 @@ func unseenCommand(script string) env.Command {
 	}
 }
 
-// ownTests returns the grader's own files, by their paths.
+// ownTests returns the files that come with the task's tests, by their paths.
 func (t *trial) ownTests() map[string]file {
 	files := map[string]file{}
 	for name, text := range t.task.Tests.Files {
@@ -152,7 +152,7 @@ func (t *trial) ownTests() map[string]file {
 	return files
 }
 
-// at returns the path of a file that may be named from the repository's directory.
+// at returns the absolute path of a file whose name may be relative to the repository's directory.
 func (t *trial) at(name string) string {
 	if path.IsAbs(name) {
 		return name
@@ -160,7 +160,7 @@ func (t *trial) at(name string) string {
 	return path.Join(t.sb.Dir(), name)
 }
 
-// installTests writes files with tests.
+// installTests writes files with tests. ok is as in install.
 func (t *trial) installTests(ctx context.Context, tests map[string]file) (ok bool, err error) {
 	var files []file
 	for _, name := range slices.Sorted(maps.Keys(tests)) {
@@ -256,8 +256,9 @@ var (
 		`(?:source|\.) /[\w./-]+( \w+)?|conda activate [\w./-]+|git (?:status|diff|show)[\w ./-]*)?$`)
 )
 
-// withoutPatch removes the patch that a first half has, as those of SWE-bench do, and that git applies in the directory
-// dir. What follows it, such as a build, runs without it. It returns no patch if there is none.
+// withoutPatch takes the patch with the tests out of a first half that has git apply it in the directory dir, as
+// SWE-bench's scripts do. What follows, such as a build, then runs without these tests. patch is nil if there is
+// none.
 func (p phases) withoutPatch(dir string) (rest phases, patch []byte) {
 	before, after, found := strings.Cut(p.setup, "<<")
 	begin := strings.LastIndexByte(before, '\n') + 1

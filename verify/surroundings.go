@@ -104,8 +104,8 @@ func (t *trial) survey(ctx context.Context, places []string) (surroundings, erro
 	return found, nil
 }
 
-// since returns what is new, changed or gone, by path. A program with a new name is a command of the project's own:
-// what ran the tests before does not call it.
+// since returns what is new, changed or gone, by path. It leaves out programs with new names, which are commands of
+// the project's own: what runs the tests does not call them.
 func (s surroundings) since(before surroundings) map[string]string {
 	names := map[string]bool{}
 	for one := range before {
@@ -121,7 +121,7 @@ func (s surroundings) since(before surroundings) map[string]string {
 	return changed
 }
 
-// prepare runs what a script does before the tests, and notes what it changes of what they run with.
+// prepare runs what a script does before the tests, and notes in t.tampered what it changes of what they run with.
 func (t *trial) prepare(ctx context.Context, p phases, state string) (r env.Result, ended bool, err error) {
 	var places []string
 	var before, after surroundings

@@ -91,8 +91,8 @@ func suspiciousTests(t env.Task, e Evidence, text string, script evalScript, res
 		return nil
 	}
 	summary, summarised := script.summary(t, e, text)
-	// Some records expect tests that never are in the summary: those that pytest's own tests run, and names with
-	// strange line ends.
+	// Some records expect tests that are never in the summary: those that pytest's own tests run, and names with strange
+	// line ends.
 	reported := map[string]bool{"": false}
 	if summarised {
 		for name := range summary.All() {

@@ -42,9 +42,9 @@ type trial struct {
 	// ran is how long the script ran, exit how it ended.
 	ran  time.Duration
 	exit ending
-	// earlier are the tests of the repository in the place of which others are installed.
+	// earlier are the repository's tests that others replace.
 	earlier []canary.Source
-	// tampered are files that tests run with and that were changed before them, by path.
+	// tampered are the files used by the tests that were changed before the tests ran, by path.
 	tampered map[string]string
 	// mixed is what was made wrong, found what the run has shown about it.
 	mixed mixture
@@ -171,7 +171,7 @@ func (v *Evaluation) classify() {
 	}
 }
 
-// beginTrial makes a trial one of this evaluator.
+// beginTrial prepares a trial to be run by this evaluator.
 func (e *Evaluator) beginTrial(t *trial) {
 	t.Evaluator, t.v = e, e.newEvaluation(t.task, t.patch, t.limit)
 	t.patchPath = "/tmp/deepswe-" + crand.Text() + ".diff"

@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Overfit is that the patch passes the tests, but not with other values in them, with which the solution passes.
+// Overfit means that the patch passes the tests, but not with other values in them, although the solution does.
 const Overfit SuspicionKind = "overfit"
 
 // Variants are the result of running the tests with other values in them. It decides nothing: the solution may do more
@@ -36,7 +36,7 @@ func (e *Evaluator) sampled(l *ladder) bool {
 	return n%uint64(e.Variants) == 0
 }
 
-// vary runs the tests with other values in them, with which the solution passes.
+// vary runs the tests with other values in them, without those variants that the solution does not pass.
 func (l *ladder) vary(ctx context.Context) error {
 	l.ref.mu.Lock()
 	defer l.ref.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *ladder) vary(ctx context.Context) error {
 	return nil
 }
 
-// withOtherValues makes one such run.
+// withOtherValues runs the tests of m once with a patch.
 func (l *ladder) withOtherValues(ctx context.Context, patch []byte, m mixing) (*trial, error) {
 	m.excluded = maps.Clone(m.excluded)
 	t := &trial{task: l.task, patch: patch, limit: 2 * l.limit, strict: true, mixing: &m}

@@ -97,8 +97,8 @@ func (t *trial) look(ctx context.Context) (*snapshot, error) {
 	return s, err
 }
 
-// loaded notes what the repository's own sources load before the patch although it is named like tests: files that the
-// patch changes, data that it adds, and directories that it adds files to.
+// loaded notes what the repository's own sources, as they are without the patch, load although it is named like
+// tests: files that the patch changes, data that it adds, and directories that it adds files to.
 func (t *trial) loaded(ctx context.Context, files map[string]file, r *allowlist.Repository) error {
 	searches := 0
 	search := func(term string, names []string, loads func(source, line string) bool) ([]string, error) {
@@ -178,8 +178,8 @@ const (
 	listedFiles = 50_000
 )
 
-// solve returns the solution's versions of the files that both patches change. If the solution's changes to these files
-// do not apply on their own, it returns none.
+// solve returns the solution's versions of the files that both the patch and the solution change. If the solution's
+// changes to these files do not apply on their own, it returns none.
 func (t *trial) solve(ctx context.Context, files map[string]file) (map[string]file, error) {
 	var part []byte
 	before := map[string]file{}
@@ -280,8 +280,8 @@ func (f file) version() allowlist.Version {
 // vendorDir is the directory that `go mod vendor` writes.
 const vendorDir = "vendor/"
 
-// takeVendored takes the withheld changes below vendor that Go's own tool makes, too, for the go.mod of the strict
-// trial: go.mod alone decides them, and Go would refuse to build with anything else. ok is as in install.
+// takeVendored takes those withheld changes below vendor that `go mod vendor` also makes from the go.mod of the
+// strict trial: go.mod alone decides them, and Go would refuse to build with anything else. ok is as in install.
 func (t *trial) takeVendored(ctx context.Context, changes []change) (ok bool, err error) {
 	isVendored := func(w Withheld) bool {
 		return w.Reason == allowlist.ThirdParty && w.Instead == Original && strings.HasPrefix(w.Path, vendorDir)
