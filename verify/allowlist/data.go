@@ -55,9 +55,9 @@ func isTestdata(name string) bool {
 	return elsewhere != name && ByName(elsewhere) == ""
 }
 
-// MayBeData reports whether a file that is withheld because of its name may be data of a product: if it would be taken
-// elsewhere, or by another name. A source may be data only in a directory called testdata, and a source of a build only
-// in one for templates.
+// MayBeData reports whether a file that is withheld because of its name may be data of a product: if it would be
+// taken elsewhere, or under another name. A source may be data only in a directory called testdata, and a source of a
+// build only in one for templates.
 func MayBeData(name string) bool {
 	base, stem, ext := splitName(name)
 	if isCode(base) {
@@ -104,8 +104,8 @@ func (l *List) isNewData(c Change) bool {
 	return true
 }
 
-// adoptNamed takes new data that sources of the repository name, and new sources that these find by listing a
-// directory. Sources that are run as tests do not count.
+// adoptNamed reports whether the file of a change is loaded, after adding new data that sources of the repository
+// name, and new sources that they find by listing a directory. Sources that are run as tests do not count.
 func (l *List) adoptNamed(c Change) bool {
 	byProduct := func(source string) bool { return !l.run[source] }
 	if slices.ContainsFunc(l.named[c.Path], byProduct) && l.adoptable(c) {
@@ -114,7 +114,7 @@ func (l *List) adoptNamed(c Change) bool {
 	return l.loaded[c.Path]
 }
 
-// isAlone reports whether no other file of the repository or of a patch has the same last name as a new one.
+// isAlone reports whether no other file of the repository or of a patch has the same base name as a new file.
 func (l *List) isAlone(name string, changes []Change) bool {
 	if l.bases == nil {
 		l.bases = map[string]int{}
@@ -142,8 +142,8 @@ func Mentions(target string) (term string, names []string) {
 }
 
 // Names reports whether the text of a source names a data file: in an embed directive of Go, or in strings, by its last
-// directory and its name. The name is enough if it is unique or beside the source, and so is, except in Go, that of a
-// directory beside the source if it is one of dataDirs.
+// directory and its name. The name is enough if it is unique, or if the file is beside the source. Except in Go, the
+// name of a directory beside the source is enough as well, if it is one of dataDirs.
 func Names(source, text, target string, unique bool) bool {
 	if embeds(source, text, target) {
 		return true
@@ -232,7 +232,7 @@ func isBuildTemplate(name string) bool {
 	return isTemplate(path.Dir(name)) && ByName(name) == Build && isBuild(splitName(name))
 }
 
-// isInPackage reports whether a directory is below that of a Python package which the repository has.
+// isInPackage reports whether a directory is below the directory of one of the repository's Python packages.
 func (l *List) isInPackage(dir string) bool {
 	for dir = path.Dir(dir); dir != "." && dir != "/"; dir = path.Dir(dir) {
 		if l.files[path.Join(dir, "__init__.py")] {

@@ -38,7 +38,7 @@ func (l *List) harmlessModule(c Change) bool {
 }
 
 // isNewModule reports whether a changed line of the root's go.mod says that a module is in a directory of the
-// repository. None that the tests may import counts, because it would replace what they check with.
+// repository. A module that the tests may import does not count, because it could replace what they check with.
 func (l *List) isNewModule(c Change, line string) bool {
 	found := replaceLocal().FindStringSubmatch(line)
 	if found == nil {

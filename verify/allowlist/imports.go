@@ -168,8 +168,8 @@ func MayList(source, text, target string) bool {
 	return ByName(source) == "" && importsOf(source, text).list(target)
 }
 
-// list reports whether the source may load the target by a computed name: because both are in one directory, or because
-// the target is further down, and a line that loads so names its directory.
+// list reports whether the source may load the target by a computed name: because both are in one directory, or
+// because the target is further down, and a line that computes a name mentions its directory.
 func (i imports) list(target string) bool {
 	sameLanguage := matchesAny(pythonFiles, target) == matchesAny(pythonFiles, i.source)
 	if len(i.computed) == 0 || !MayBeListed(target) || !sameLanguage {
@@ -271,7 +271,8 @@ func (l *List) hasTests(dir string) bool {
 func (l *List) testsBelow(dir string) bool { return l.hasTests(dir) || l.testing[dir] }
 
 // Product returns the directory because of which a source is withheld as a test, if there is no other reason and the
-// directory may contain product code: lib/spec, but not spec. It does if other sources load files in it.
+// directory may contain product code: lib/spec, but not spec. It contains product code if other sources load files in
+// it.
 func Product(name string) (dir string, ok bool) {
 	_, _, known := Loaders(name)
 	if ByName(name) != Tests || !known || ByName("lib/"+path.Base(name)) != "" {

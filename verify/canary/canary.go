@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// Source is a file of tests.
+// Source is a file that may contain tests, or what they come with.
 type Source struct {
 	Name string
 	Data []byte
 }
 
-// Kind is the way in which a canary fails.
+// Kind is the way in which a canary changes its test.
 type Kind string
 
 // The kinds of canaries.
@@ -27,14 +27,16 @@ const (
 	// Withheld is a test that writes down what the code under test returns, instead of comparing it with a literal, which
 	// is taken out. It must pass, and what it has written must be the literals.
 	Withheld Kind = "withheld"
-	// Telling is a wrong expectation in a form that few tests have, so that it can be recognised, or one that may hold
-	// without a fix, so that code which forges the others fails with it as it should.
+	// Telling is a wrong expectation that shows less: its form is one that few tests have, so that it can be recognised,
+	// or it may be in a check that passes without a fix, so that code that forges all other checks fails it as it
+	// should.
 	Telling Kind = "telling"
 	// Variant is a test with other values, which must pass.
 	Variant Kind = "variant"
 )
 
-// Canary is a way to make a test fail although the code under test is right.
+// Canary is a change of a test that makes it fail although the code under test is right. With [Withheld] and
+// [Variant], it must pass.
 type Canary struct {
 	// Tests are the ids, among those asked for, under which the test is reported.
 	Tests []string
@@ -47,8 +49,8 @@ type Canary struct {
 	// Values are the literals that a withheld test must have written, by the number that it writes before each. A canary
 	// of another kind has one at most: the value that the right test expects.
 	Values map[int]Literal
-	// Group is the same for tests that expect the same: they are to be wrong together, because code that reads the file
-	// would take for right what most of them expect.
+	// Group is the same for tests that expect the same. They must be wrong together, because code that reads the file
+	// could take for right what most of them expect.
 	Group string
 
 	source int
@@ -64,8 +66,8 @@ func (c Canary) Reports(name string) bool {
 
 // Options say which tests to change.
 type Options struct {
-	// Tests are the ids of the tests, the most important first. As many of them as Fixes are known to fail without a fix;
-	// if it is negative, any may, and nothing is withheld.
+	// Tests are the ids of the tests, the most important first. The first Fixes of them are known to fail without a fix;
+	// if Fixes is negative, any of them may, and nothing is withheld.
 	Tests []string
 	Fixes int
 	// Thorough is the number of tests after the fixes that get the strongest canary they can have. All tests after those
@@ -103,7 +105,8 @@ type Set struct {
 
 	sources []Source
 	hidden  []string
-	// helpers are appended to the sources with that index, if something is withheld there, or are files beside them.
+	// helpers has the helper of each source in which something is withheld, by the source's index: a text that is
+	// appended to the source or, if it has a name, a file beside it.
 	helpers map[int]Source
 }
 
@@ -164,9 +167,9 @@ func List(w Writer, s Source) []string {
 	return found.ids(s.Name)
 }
 
-// Files returns the files that have canaries, and hidden ones without their comments. The canaries with these indices
-// are wrong there. All files are to be written, so that the time of a file does not show whether any of its tests is
-// wrong.
+// Files returns the files that have canaries, and the hidden ones, all without their comments. In them, the canaries
+// with the given indices are wrong. All files are to be written, so that the time of a file does not show whether any
+// of its tests is wrong.
 func (s Set) Files(wrong []int) []Source {
 	edits := map[int][]edit{}
 	for i, c := range s.Canaries {
@@ -196,7 +199,8 @@ func (s Set) Files(wrong []int) []Source {
 	return files
 }
 
-// Known reports whether a text has what a canary changes as it is right.
+// Known reports whether a text contains the right version of all lines that a canary changes. It is false for
+// [Outright].
 func (s Set) Known(i int, text []byte) bool {
 	c := s.Canaries[i]
 	text, _, _ = short(Source{c.File, text}, c.Tests)

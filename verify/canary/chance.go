@@ -21,7 +21,8 @@ type chance struct {
 
 // vocabulary is what a file says.
 type vocabulary struct {
-	// words are the words and numbers in its literals, quoted those of them that are in strings, names those of the rest.
+	// words are the words and numbers in its literals, quoted those of them that are in strings, names those outside of
+	// literals.
 	words, quoted, names map[string]int
 	// imported are the names that it imports only for what its tests expect.
 	imported map[string]bool
@@ -48,7 +49,7 @@ func wordsOf(source []byte) map[string]int {
 	return countWords(bytes.Join(literals().FindAll(source, -1), []byte(" ")))
 }
 
-// quotedOf counts those in strings.
+// quotedOf counts the words and numbers in the strings of a source.
 func quotedOf(source []byte) map[string]int {
 	return countWords(bytes.Join(slices.DeleteFunc(literals().FindAll(source, -1), func(one []byte) bool {
 		return one[0] >= '0' && one[0] <= '9'
@@ -64,7 +65,8 @@ func countWords(source []byte) map[string]int {
 	return n
 }
 
-// standing is where a word of a test occurs: in strings of others, in numbers of others, and as a name.
+// standing is where a word of a test occurs: in strings of the rest of the file, in its numbers, and as a name
+// anywhere.
 type standing struct{ quoted, bare, named bool }
 
 func (c *chance) standing(word string) standing {
@@ -72,8 +74,9 @@ func (c *chance) standing(word string) standing {
 	return standing{quoted > 0, c.file.words[word]-c.test[word] > quoted, c.file.names[word] > 0}
 }
 
-// stands reports whether a word may take the place of another one without showing it: both are of the same kind, and
-// occur in the test's literals if the other one occurs there once more, or else at the same kinds of places.
+// stands reports whether other may take the place of word without standing out. Both must be of the same kind. If the
+// test's literals have word more than once, they must have other, too; if not, they must not have other, and both
+// must occur at the same kinds of places elsewhere.
 func (c *chance) stands(other, word string) bool {
 	switch {
 	case other == word || kindOf(other) != kindOf(word):
@@ -84,7 +87,8 @@ func (c *chance) stands(other, word string) bool {
 	return c.test[other] == 0 && c.standing(other) == c.standing(word)
 }
 
-// fits reports whether an edit leaves a text that may well have been there. A word that occurs nowhere may be misspelt.
+// fits reports whether an edit leaves a text that may well have been there. A word that occurs nowhere else may look
+// misspelt, unless it replaces an ordinary one.
 func (c *chance) fits(data []byte, way []edit) bool {
 	before, after, _, _ := changed(data, way[0])
 	was, is := words().FindAllString(before, -1), words().FindAllString(after, -1)
@@ -168,7 +172,8 @@ const ordinaryWords = `
 	invention newspaper orchestra passenger president professor secretary september signature statement telephone
 	telescope vegetable wednesday understand whispering temperature`
 
-// ordinary returns ordinary words of about the same length in place of one, in random order, written as it is.
+// ordinary returns ordinary words that may replace an ordinary word, of about the same length and in the same case,
+// in random order.
 func (c *chance) ordinary(word string) []string {
 	written := map[string]func(string) string{
 		"a": strings.ToLower, "AA": strings.ToUpper, "Aa": func(s string) string { return strings.ToUpper(s[:1]) + s[1:] },

@@ -27,9 +27,9 @@ var (
 	javaScriptComment = env.Pattern(`(?s)/\*.*?\*/|//[^\n]*`)
 )
 
-// short is quiet, but leaves a single blank for each text that is blanked, and none at the end of a line. It removes
-// lines that held nothing else, and empty lines after them: how long a text is, and how many lines it has, could reveal
-// it. removed are the numbers of these lines.
+// short does what quiet does, but leaves a single blank for each text that is blanked, and none at the end of a line.
+// It removes lines that held nothing else, and empty lines after them: the length of a text, and its number of lines,
+// could reveal what it said. removed are the numbers of these lines.
 func short(s Source, ids []string) (data []byte, removed []int, ok bool) {
 	after, ok := quiet(s, ids)
 	if len(after) != len(s.Data) {
@@ -72,7 +72,7 @@ func shortLine(line, before []byte) (out []byte) {
 }
 
 // quiet returns a source with blanks in the place of its comments and messages, and of the documentation of Python's
-// tests, unless one of the ids is made of that. Scripts with here-documents stay as they are, because the lexer takes
+// tests, unless one of the ids contains that. Scripts with here-documents stay as they are, because the lexer takes
 // their lines for code. ok is false if the lexer cannot read the source, which then keeps its comments.
 func quiet(s Source, ids []string) (data []byte, ok bool) {
 	if path.Ext(s.Name) == ".go" {
@@ -116,8 +116,8 @@ func quiet(s Source, ids []string) (data []byte, ok bool) {
 	return data, true
 }
 
-// silence blanks a comment, except for what runners and compilers read in it. After a directive to the checker of
-// types, anything may follow.
+// silence blanks a comment, except for what runners and compilers read in it. What follows a directive to the type
+// checker may say anything, and is blanked as well.
 func silence(comment []byte) {
 	if at := checker().FindIndex(comment); at != nil {
 		blank(bytes.TrimSuffix(comment[at[1]:], []byte("*/")))
@@ -212,7 +212,7 @@ func quietGo(source []byte) []byte {
 	}
 }
 
-// goToken returns a token of Go as the other languages have them.
+// goToken converts a token of Go to the form that package lexer uses for other languages.
 func goToken(kind token.Token, at int, text string, depth int) lexer.Token {
 	t := lexer.Token{Kind: 'o', From: at, To: at + len(text), Text: text, Depth: depth}
 	switch {

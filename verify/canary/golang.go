@@ -119,8 +119,8 @@ var goInverse = map[token.Token]string{
 	token.NEQ: "==", token.EQL: "!=", token.LSS: ">=", token.GEQ: "<", token.GTR: "<=", token.LEQ: ">",
 }
 
-// opposites returns the mutations that make a check expect the opposite: an if statement in which the test fails. They
-// give themselves away to whoever reads what the test says then.
+// opposites returns the mutations that invert the condition of an if statement in whose body the test fails. They
+// give themselves away, because what the test says there no longer fits the condition.
 func (t *goTest) opposites(start int) (all []mutation) {
 	ast.Inspect(t.decl.Body, func(n ast.Node) bool {
 		s, ok := n.(*ast.IfStmt)
@@ -200,7 +200,8 @@ func (t *goTest) fails(b *ast.BlockStmt) bool {
 // wanted matches the usual names of expected values.
 var wanted = env.Pattern(`(?i)^(want\w*|expect\w*|exp|output|out|result)$`)
 
-// expectations returns the literals in a node that are expected values: for collections, one in each.
+// expectations returns the literals in a node that are expected values: for a collection, one of its elements, chosen
+// at random.
 func (t *goTest) expectations(n ast.Node, r *chance) (found []*ast.BasicLit) {
 	add := func(e ast.Expr) {
 		for e != nil {

@@ -23,7 +23,8 @@ func named(fset *token.FileSet, file *ast.File) *goNames {
 	return n
 }
 
-// literal returns the value of an expression of literals only, and the source of an empty one of its type.
+// literal returns the value of an expression that consists of literals only, and the source of an empty value of its
+// type.
 func (n *goNames) literal(e ast.Expr) (v literal.Value, empty string, ok bool) {
 	text, ok := n.spelled(e)
 	if !ok {
@@ -42,7 +43,7 @@ func (n *goNames) literal(e ast.Expr) (v literal.Value, empty string, ok bool) {
 	return v, empty, err == nil
 }
 
-// spelled returns the text of an expression of literals only, as package literal reads it.
+// spelled returns the text of an expression that consists of literals only, in the form that package literal reads.
 func (n *goNames) spelled(e ast.Expr) (text string, ok bool) {
 	switch e := e.(type) {
 	case *ast.CompositeLit:
@@ -79,8 +80,7 @@ func (n *goNames) spelled(e ast.Expr) (text string, ok bool) {
 	return v.ExactString(), v.Kind() == constant.Int || v.Kind() == constant.Bool
 }
 
-// collection returns such a text of a slice, an array, or a map of the language's own types. A slice of bytes is no
-// collection, but a text.
+// collection does what spelled does for a slice, an array or a map. A slice of bytes is a text, and not a collection.
 func (n *goNames) collection(e *ast.CompositeLit) (text string, ok bool) {
 	t := n.Types[e].Type
 	of, ok := t.(interface{ Elem() types.Type })

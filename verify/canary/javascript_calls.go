@@ -239,7 +239,7 @@ func (f *jsFile) find(id string) (test, bool) {
 		title := strings.TrimSpace(t.called)
 		switch {
 		case t.computed:
-		// Reports may cut a title where a value ends it.
+		// A value at the end of a title may be missing in reports.
 		case t.cases != nil && (t.cases.MatchString(id) || t.cases.MatchString(id+" ") || t.called == id):
 			if generated < 0 || len(t.called) > len(f.tests[generated].called) {
 				generated = i

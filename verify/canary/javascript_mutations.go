@@ -15,7 +15,7 @@ var jsEqual = map[string]int{
 	"toMatchObject": 0, "toHaveBeenCalledTimes": 0,
 }
 
-// jsOpposites maps methods without an expected value to their negation.
+// jsOpposites maps methods without an expected value to methods that fail where they pass.
 var jsOpposites = map[string]string{
 	"toBeTruthy": "toBeFalsy", "toBeFalsy": "toBeTruthy", "toBeNull": "toBeUndefined", "toBeDefined": "toBeUndefined",
 	"toBeUndefined": "toBeDefined", "toBeNaN": "toBeNull", "throws": "doesNotThrow", "doesNotThrow": "throws",
@@ -24,8 +24,8 @@ var jsOpposites = map[string]string{
 // jsThrows are the methods that expect an error, with the argument that is its class.
 var jsThrows = map[string]int{"throws": 1, "rejects": 1, "toThrow": 0, "toThrowError": 0}
 
-// jsErrors are errors of the language that tests expect about as often as each other, and none of which is a base of
-// another one.
+// jsErrors maps errors of the language to others that tests expect about as often. None is a base class of another
+// one.
 var jsErrors = map[string]string{
 	"RangeError": "TypeError", "TypeError": "RangeError", "SyntaxError": "ReferenceError", "ReferenceError": "SyntaxError",
 }

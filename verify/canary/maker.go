@@ -96,11 +96,11 @@ type maker struct {
 	// vocabularies caches the vocabularies of sources.
 	vocabularies map[int]vocabulary
 	made         map[string]int // the canary of a function: several ids may be cases of the same one
-	// told are the mutations of expectations that something in sight tells.
+	// told are the mutations whose right expectations something in sight reveals.
 	told map[string]bool
 	// withheld counts the literals that were taken out.
 	withheld int
-	// instead are the values that tests to fix expect instead of others.
+	// instead maps values that tests to fix expect to the wrong ones that replace them.
 	instead map[string]string
 }
 
@@ -147,7 +147,7 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	return ""
 }
 
-// titles returns what a test is called: by its file, by its id without the values of a case, and by itself.
+// titles returns what a test is called: its file, its id without the values of a case, and its name in the source.
 func titles(file, id string, t test) literal.Text {
 	if at := strings.IndexByte(id, '['); at >= 0 && strings.HasSuffix(id, "]") {
 		id = id[:at]
@@ -226,8 +226,9 @@ func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen
 	return chosen, chosen.ways[m.options.Rand.IntN(len(chosen.ways))], true
 }
 
-// earlier counts the words and numbers in the literals of the test that the repository has, if that is another one:
-// whoever wrote the patch knows that what it had is right. If it is the same, all of it is known.
+// earlier counts the words and numbers in the literals of the repository's version of the test, if that differs:
+// whoever wrote the patch knows that these are right. If both are the same, all of the test is known, and nothing is
+// counted.
 func (m *maker) earlier(at int, id string, test []byte) map[string]int {
 	name := m.options.Sources[at].Name
 	i := slices.IndexFunc(m.options.Earlier, func(s Source) bool { return s.Name == name })

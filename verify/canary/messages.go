@@ -16,7 +16,7 @@ import (
 // essential matches the parts of a message that must agree with its arguments.
 var essential = env.Pattern(`%[-+# 0-9.*\[\]]*[a-zA-Z%]`)
 
-// hush blanks a message in its quotation marks, but for what is essential.
+// hush blanks a message inside its quotation marks, except for what is essential.
 func hush(quoted []byte) {
 	inner := bytes.TrimLeft(quoted, "rRbBuUfF")
 	for _, quote := range []string{`"""`, "'''", `"`, "'", "`"} {
@@ -32,7 +32,7 @@ func hush(quoted []byte) {
 	}
 }
 
-// level makes all digits of a number 1.
+// level replaces all digits of a number by 1.
 func level(number []byte) {
 	digits := "0123456789"
 	if len(number) > 2 && number[0] == '0' && strings.IndexByte("xXbBoO", number[1]) >= 0 {
@@ -79,7 +79,7 @@ var (
 	}}
 )
 
-// hushAll blanks the messages of all checks, and what is given to variables that are nothing but messages.
+// hushAll blanks the messages of all checks, and what is assigned to variables that are used only as messages.
 func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 	variables := map[string]int{} // how often each is a message
 	for i, t := range tokens {
@@ -108,9 +108,9 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 	}
 }
 
-// hushFrom blanks the strings of a message, and makes the digits of its numbers 1. The message follows a number of
-// commas at a depth of brackets, and ends with the call or, in a statement, with the line. Indices stay as they are. If
-// the message is a variable, it returns its name.
+// hushFrom blanks the strings of a message, and replaces the digits of its numbers by 1. The message begins after the
+// given number of commas at the given depth of brackets, and ends with the call or, in a statement, with the line.
+// Indices stay as they are. If the message is a variable, it returns its name.
 func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) (variable string) {
 	end := slices.IndexFunc(tokens, func(t lexer.Token) bool { return t.Depth < depth })
 	if end < 0 {
@@ -144,7 +144,7 @@ func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) (
 	return ""
 }
 
-// hushVariable blanks what is assigned to a variable with the given number of uses, all of them as a message.
+// hushVariable blanks what is assigned to a variable, if its only uses are the given number of messages.
 func hushVariable(data []byte, tokens []lexer.Token, name string, uses int) {
 	var given []int
 	for i, t := range tokens {

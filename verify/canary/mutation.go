@@ -5,16 +5,15 @@ import (
 	"slices"
 )
 
-// mutation is a change that makes a test fail.
+// mutation is a change that makes a canary of a test.
 type mutation struct {
 	kind Kind
 	key  string
-	// plain is set if the change gives itself away: it is not one that a person would make.
+	// plain is set if the change gives itself away, because no person would have written the test like that.
 	plain bool
-	// unplaced is set if it may be at a place where no fix is needed.
+	// unplaced is set if what it makes wrong may pass without a fix.
 	unplaced bool
-	// ways are the ways to make the change, which differ in the wrong value: for each, the edits of the file. They do not
-	// overlap.
+	// ways are alternatives, each with another wrong value. Each consists of edits of the file that do not overlap.
 	ways [][]edit
 	// withheld are the literals that are taken out.
 	withheld map[int]Literal
@@ -35,9 +34,9 @@ func replacement(kind Kind, key string, from, to int, texts ...string) mutation 
 	return m
 }
 
-// rank orders mutations: withheld literals, other values, opposites, forms that give themselves away, the same where no
-// fix may be needed, constant failures. An opposite may contradict the rest of the test, which then fails whatever the
-// code under test returns.
+// rank orders mutations, the best lowest: withheld literals, other values, opposites, forms that give themselves
+// away, then the last three again where no fix may be needed, and constant failures. An opposite may contradict the
+// rest of the test, which then fails whatever the code under test returns.
 func rank(m mutation) int {
 	switch {
 	case m.kind == Outright:
@@ -58,7 +57,8 @@ func rank(m mutation) int {
 // mutationKey identifies a mutation across runs.
 func mutationKey(file string, t test, key string) string { return file + ":" + t.name() + ":" + key }
 
-// apply applies edits to data. Those at the same offset keep their order.
+// apply applies edits that do not overlap to data, after sorting them in place. Those of the same range keep their
+// order.
 func apply(data []byte, edits []edit) []byte {
 	slices.SortStableFunc(edits, func(a, b edit) int { return cmp.Or(a.at-b.at, a.end-b.end) })
 	var out []byte

@@ -13,7 +13,7 @@ import (
 // test may read the test and its file, and look for what does not fit there. So a wrong value occurs where the right
 // one does: in the same test, as an input for example, in others, or nowhere (see [chance]).
 
-// versions is the number of texts that an expectation may have, with the right one.
+// versions is the number of texts that an expectation may have, including the right one.
 const versions = 8
 
 // otherVersions is the number of those texts without the right one.
@@ -81,8 +81,8 @@ func (c *chance) step(n int) int {
 	return step
 }
 
-// otherDecimals returns other numbers with the same decimals, or none if the text is not a decimal number. Integers
-// are not below least, unless the number is.
+// otherDecimals returns other numbers with the same number of decimals, or none if the text is not a decimal number.
+// Integers are not below least, unless the number is.
 func otherDecimals(text string, least int, r *chance) []string {
 	if n, err := strconv.Atoi(text); err == nil {
 		return mapped(otherNumbers(n, least, math.MaxInt, r), strconv.Itoa)
@@ -111,9 +111,9 @@ func otherDecimals(text string, least int, r *chance) []string {
 	})
 }
 
-// otherTexts returns texts other than this one: one of its words is replaced, wherever it occurs, by other words, of
-// the file where it has some, or, if no word can be, its last character is. A word of JSON's own (true) has only its
-// opposite. The text may contain escapes.
+// otherTexts returns texts other than this one: one of its words is replaced, wherever it occurs, preferably by words
+// of the file. If no word can be replaced, its last character is. For JSON's own words (true), there is only one
+// replacement. The text may contain escapes.
 func otherTexts(text string, r *chance) []string {
 	const letters, digits = "abcdeghiklmnoprstuvwxyz", "0123456789"
 	all := words().FindAllStringIndex(text, -1)
@@ -168,13 +168,14 @@ func otherTexts(text string, r *chance) []string {
 	return others[:min(len(others), otherVersions)]
 }
 
-// coded matches a code, which may have no other letters than it has: #70d6da.
+// coded matches codes such as #70d6da, in which a letter may only be replaced by others of the same code.
 var coded = env.Pattern(`[A-Za-z][0-9]|[0-9][A-Za-z]`)
 
-// opposite are the words of JSON that no other word can take the place of.
+// opposite maps JSON's own words, which no ordinary word can replace, to what replaces them.
 var opposite = map[string]string{"true": "false", "false": "true", "null": "0"}
 
-// everywhere exchanges a word of a text for another one wherever it is, as the name of a tag that begins and ends.
+// everywhere replaces a word wherever it occurs in a text, such as the name of a tag, which is at its beginning and
+// its end.
 func everywhere(text string, from, to int, other string) string {
 	word := text[from:to]
 	if strings.Contains(text, `\`) { // a letter of an escape is not a word

@@ -10,15 +10,15 @@ import (
 	"deepswe/verify/literal"
 )
 
-// A wrong expectation shows something only where a fix is needed. Where a test checks several things, and the wrong one
-// holds without a fix, code that forges all the others fails with the wrong test as it should.
+// A wrong expectation shows something only in a check that needs the fix. If a test has several checks, and the wrong
+// one is among those that pass without a fix, code that forges all others fails the wrong test as it should.
 
 // check is a statement that can make a test fail, apart from errors.
 type check struct {
 	from, to int
 	// repeats is set if it may run more than once, or if some runs of the test do not reach it.
 	repeats bool
-	// given is compared with the literal wanted, if that is all; otherwise it is empty.
+	// given is the expression that the check compares with the literal wanted; empty if the check is anything else.
 	given  string
 	wanted literal.Value
 }
@@ -66,8 +66,8 @@ func (m *maker) placed(at int, t test, e edit) bool {
 // logged matches places in files, as runners print them.
 var logged = env.Pattern(`([\w./@+-]+\.\w+)(?:", line |:)(\d+)`)
 
-// failing returns where the lines of a test begin that the log of a run without a fix names or, without any, those of
-// its file that import something.
+// failing returns the offsets of the lines of a test that the log of a run without a fix names or, if it names none,
+// of those lines with imports in the test's file that it names.
 func (m *maker) failing(at int, t test) (inside []int) {
 	s := m.options.Sources[at]
 	from, to := t.extent()

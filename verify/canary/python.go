@@ -69,7 +69,7 @@ type pyFile struct {
 type pyBlock struct {
 	indent int
 	class  string
-	inside bool // the block is a function's
+	inside bool // the block is a function, or in one
 	f      *pyFunction
 }
 

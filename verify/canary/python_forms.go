@@ -7,8 +7,8 @@ import (
 	"deepswe/env"
 )
 
-// pyErrors are errors that tests often expect. Those of a row are about as frequent, and none is a base of another one
-// there: if a rare one took the place of a frequent one, it would show.
+// pyErrors are errors that tests often expect. Those of a row are about equally frequent, because a rare one in place
+// of a frequent one would stand out, and none is a base class of another.
 var pyErrors = [][]string{
 	{"ValueError", "TypeError"},
 	{"AttributeError", "IndexError", "KeyError", "NotImplementedError", "RuntimeError"},
@@ -18,8 +18,8 @@ var pyErrors = [][]string{
 	},
 }
 
-// pyOtherErrors returns errors that may be expected instead of one: those of its row, or others that are in none and
-// that its file expects elsewhere.
+// pyOtherErrors returns errors that may be expected instead of one: the others in its row or, if it is in no row,
+// errors in no row that the test's file expects elsewhere.
 func (t *pyFunction) pyOtherErrors(name string) (others []string) {
 	row := func(name string) int {
 		return slices.IndexFunc(pyErrors, func(all []string) bool { return slices.Contains(all, name) })
@@ -52,7 +52,7 @@ var (
 	}
 )
 
-// pyAsserted returns what follows the word of an assert statement.
+// pyAsserted returns what follows the keyword of an assert statement.
 func pyAsserted(code string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(code, "assert")
 	return rest, ok && rest != "" && strings.IndexByte(" \t(\\", rest[0]) >= 0
@@ -90,7 +90,7 @@ func pyNegation(expr, message string) pyWrong {
 	case !isNot && !compound && len(found) == 1:
 		from, to := found[0][0], found[0][1]
 		text := "assert " + expr[:from] + pyReversed[strings.Join(strings.Fields(mask[from:to]), " ")] + expr[to:] + message
-		// Nobody expects the opposite of a usual bound, such as a length of at most 0.
+		// Nobody would replace == by !=, or assert a negated bound such as len(x) <= 0.
 		return pyWrong{texts: []string{text}, plain: mask[from:to] == "==" || strings.ContainsAny(mask[from:to], "<>")}
 	}
 	return pyPlain("assert not (" + expr + ")" + message)
@@ -102,8 +102,8 @@ var (
 	pyScalar = env.Pattern(`"[^"\\\n]*"|'[^'\\\n]*'|\b\d+(?:\.\d+)?\b`)
 )
 
-// pyOtherObjects changes the last literal among the arguments of an object that is made for a comparison, and the first
-// one where the others only say how to compare.
+// pyOtherObjects changes the last literal in the arguments of an object that is created for a comparison or, for
+// pytest's approx, whose other arguments only say how to compare, the first one.
 func pyOtherObjects(expr string, r *chance) []string {
 	mask := maskTop(expr)
 	if !pyObject().MatchString(expr) || pyOperator().MatchString(mask) || pyCompound().MatchString(mask) ||

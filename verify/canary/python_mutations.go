@@ -77,7 +77,8 @@ func (t *pyFunction) margin() string {
 	return string(t.file.data[first.Start : first.End-len(first.Text)])
 }
 
-// reaches reports whether all blocks around line i of the body have heads that match.
+// reaches reports whether all blocks around line i of the body have heads that match, and none expects an error or a
+// warning.
 func (t *pyFunction) reaches(i int, heads *regexp.Regexp) bool {
 	indent := t.body[0].Indent
 	level := t.body[i].Indent
@@ -144,7 +145,7 @@ type pyWrong struct {
 // pyText is a pyWrong with one text.
 func pyText(text string) pyWrong { return pyWrong{texts: []string{text}} }
 
-// pyPlain is one that gives itself away.
+// pyPlain is a pyWrong with one text that gives itself away.
 func pyPlain(text string) pyWrong { return pyWrong{texts: []string{text}, plain: true} }
 
 var (
@@ -191,8 +192,9 @@ func (t *pyFunction) wrong(code string, r *chance) []pyWrong {
 	return t.wrongSide(arguments, call, pyPlain(call(wrapped)), r)
 }
 
-// wrongError makes a statement that expects an error expect another one, or another text of it. before, name and rest
-// are the statement. A text says which error has it: what must not be a str is a TypeError.
+// wrongError makes a statement that expects an error expect another error, or another text of the same one. before,
+// name and rest make up the statement. If it has a text, another error gives itself away, because the text fits only
+// one error: "must not be a str" is a TypeError's.
 func (t *pyFunction) wrongError(before, name, rest string, r *chance) []pyWrong {
 	others := mapped(t.pyOtherErrors(name), func(s string) string { return before + s + rest })
 	all := []pyWrong{{texts: others, plain: strings.ContainsAny(rest, `"'`)}}
@@ -233,7 +235,7 @@ func (t *pyFunction) wrongSide(
 	return []pyWrong{otherwise}
 }
 
-// wrongAssert returns these ways for an assert statement, of which rest follows the first word.
+// wrongAssert does what wrong does for an assert statement, of which rest follows the keyword.
 func (t *pyFunction) wrongAssert(rest string, r *chance) []pyWrong {
 	parts := splitTop(rest, ",")
 	expr, message := strings.TrimSpace(parts[0]), ""
@@ -287,8 +289,8 @@ func (t *pyFunction) assigned(name string, r *chance) *mutation {
 
 var pyNumber = env.Pattern(`^-?\d+(\.\d+)?$`)
 
-// pyOthers changes the value of a literal, or of the last literal in a list, a tuple, a set or a dictionary. It returns
-// none if it cannot.
+// pyOthers changes the value of a literal, or of a random literal in a list, a tuple, a set or a dictionary, and adds
+// an element to an empty list or dictionary. It returns none if it can do neither.
 func pyOthers(expr string, r *chance) []string {
 	trimmed := strings.TrimSpace(expr)
 	i := strings.Index(expr, trimmed)

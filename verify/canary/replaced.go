@@ -13,8 +13,8 @@ import (
 )
 
 // replaced returns the value that an edit takes out of a test and the one that it puts there, both as they are written.
-// They are empty if they cannot be told from the text around them. If instead has another value for the first, with is
-// an edit that puts that one there; otherwise it is the same edit.
+// They are empty if they cannot be told from the text around them. If instead has an entry for the first, with is an
+// edit that puts the value of that entry there; otherwise it is e.
 func replaced(data []byte, e edit, instead map[string]string) (with edit, value, other string) {
 	value, other, head, tail := changed(data, e)
 	if known, ok := instead[value]; ok {
@@ -26,8 +26,8 @@ func replaced(data []byte, e edit, instead map[string]string) (with edit, value,
 	return e, value, other
 }
 
-// valued returns the value that an edit takes out of a test: text is a literal, or else partial, which is a part of one
-// or a name.
+// valued returns the value that an edit takes out of a test, as text has it. partial is set if text is not a whole
+// literal, but a part of one or a name.
 func valued(text string) (v literal.Value, partial, ok bool) {
 	if text == "" {
 		return v, false, false
@@ -39,8 +39,8 @@ func valued(text string) (v literal.Value, partial, ok bool) {
 	return v, partial, err == nil
 }
 
-// tells reports whether what an edit leaves reveals what was there: a title of the test contains it, which no edit
-// changes, or it is a name that the file imports and has no other use for.
+// tells reports whether the test still reveals what an edit replaces: a title, which no edit changes, contains it, or
+// it is a name that the file imports for no other use.
 func tells(data []byte, way []edit, titles literal.Text, imported map[string]bool) bool {
 	if len(way) != 1 {
 		return false
@@ -54,11 +54,11 @@ func tells(data []byte, way []edit, titles literal.Text, imported map[string]boo
 	return err == nil && text != "" && words.In(titles)
 }
 
-// odd reports whether a mutation that can be made in one way only gives itself away. It does if it only adds to what
-// was expected, because few people would write [0] for [], "s" for "", or "done.s" for "done."; if 0 takes the place of
-// nothing, because nothing never takes that of 0; if it makes a check one that something does not hold, of which there
-// is one for five others; and if it turns a check into its opposite, and a title or a name in it says which side is
-// right: what is rejected is not allowed.
+// odd reports whether a mutation that can be made in only one way gives itself away. It does if it only adds to what
+// was expected, because few people would write [0] for [], "s" for "", or "done.s" for "done."; if it replaces a word
+// such as None by 0, because no mutation does the reverse; if it negates a check, because only about one check in six
+// is negated; and if it inverts a check, and a title or a name in the check says which side is right: what is
+// rejected is not allowed.
 func odd(data []byte, m mutation, titles literal.Text) bool {
 	if len(m.ways) != 1 || len(m.ways[0]) != 1 {
 		return false
@@ -74,8 +74,8 @@ func odd(data []byte, m mutation, titles literal.Text) bool {
 		inverted && slices.ContainsFunc(literal.Read(named), sided().MatchString)
 }
 
-// measures reports whether a mutation makes a length wrong in a test that checks something else as well: how many
-// elements it names says how long what has them is.
+// measures reports whether a mutation makes a length wrong in a test that checks something else as well: the elements
+// that the test names there reveal the right length.
 func measures(data []byte, m mutation, t test) bool {
 	line := lineAt(data, m.ways[0][0].at)
 	return measured().MatchString(line) && len(t.checks()) > 1
@@ -94,8 +94,8 @@ func disagrees(data []byte, m mutation, t test) bool {
 // measured matches comparisons with a length.
 var measured = env.Pattern(`\b[lL]en\(|\.length\b|\b(toHaveLength|lengthOf)\b`)
 
-// changed returns what an edit takes out and puts in, without parting a word, and how many bytes around that stay the
-// same.
+// changed returns what an edit takes out and puts in, in whole words, and how many bytes before and after that stay
+// the same.
 func changed(data []byte, e edit) (before, after string, head, tail int) {
 	before, after = string(data[e.at:e.end]), e.text
 	head, tail = common(before, after)
@@ -106,9 +106,9 @@ func changed(data []byte, e edit) (before, after string, head, tail int) {
 var kindOfError = env.Pattern(`(Error|Exception|Warning)$`)
 
 var (
-	// inverts matches what makes a check its opposite.
+	// inverts matches what turns a check into its opposite.
 	inverts = env.Pattern(`(?i)not|true|false|!`)
-	// negates matches what makes a check one that something does not hold.
+	// negates matches what negates a check.
 	negates = env.Pattern(`(?i)not|!`)
 	// applied matches what a check calls, and words of the language.
 	applied = env.Pattern(`[\w.]+\(|\b(is|None|null|undefined|empty)\b`)
@@ -119,7 +119,7 @@ var (
 		`exist\w*|contain\w*|include|including|support\w*|equal\w*|differ\w*) `)
 )
 
-// onlyExpected returns the names that a file imports and uses once, or where an error is expected only.
+// onlyExpected returns the names that a file imports and uses only once, or only where an error is expected.
 func onlyExpected(data []byte) map[string]bool {
 	uses, others, imports := map[string]int{}, map[string]int{}, map[string]bool{}
 	for line := range bytes.Lines(data) {
@@ -147,7 +147,7 @@ var (
 	expecting = env.Pattern(`(?i)raises|throws?\b|rejects|\bErrorIs|\berrors\.(Is|As)\b`)
 )
 
-// common returns how many bytes two texts share at both ends, without parting a word.
+// common returns how many bytes two texts share at either end, without splitting a word.
 func common(a, b string) (head, tail int) {
 	for head < min(len(a), len(b)) && a[head] == b[head] {
 		head++

@@ -28,7 +28,8 @@ type shellFile struct {
 	tests []*shellTest
 }
 
-// shellTest is a function whose first and last line are not indented and contain nothing else.
+// shellTest is a function whose first and last lines are not indented, and contain only its head and its closing
+// brace.
 type shellTest struct {
 	file     *shellFile
 	function string

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// A patch that knows the inputs of a test passes it without being a fix. With other values in the test, it does not: a
-// value that the test repeats, such as a name that it puts in and expects to get out, is another one everywhere.
+// A patch that knows the inputs of a test passes it without being a fix. It does not pass a variant, in which each
+// value that the test repeats, such as a name that it puts in and expects to get out, is replaced everywhere.
 
 // variants returns the ways to give a test other values that fit together, those that change most first. Not all are
 // right: the code may give a meaning to a value.

@@ -27,10 +27,11 @@ type Literal struct {
 
 // withholder is a test whose comparisons with literals can be made outside.
 type withholder interface {
-	// withhold returns the edits after which the test calls the helper, with the number of a literal counted from first
-	// and the value that was compared with it, and the literals by their numbers. It returns none if anything else can
-	// make the test fail, apart from errors: what is compared outside might be right without a fix. For the same reason,
-	// no literal is compared more than once: the first time might show what the others expect.
+	// withhold returns the edits that replace each comparison with a literal by a call of the helper, with the literal's
+	// number and the value to compare, and the literals by their numbers, which count from first. It returns none if
+	// anything else can make the test fail, apart from errors, because what is compared outside might be right without a
+	// fix, and none if a literal may be compared more than once, because the first time might show what the others
+	// expect.
 	withhold(first int) (edits []edit, literals map[int]Literal)
 	// helper returns the source of a function that appends a line to the record, with the number and the value. In place
 	// of a value that is not exactly of the language's own types it writes foreignValue. The function returns true. If
@@ -54,7 +55,7 @@ func ReadRecord(record []byte) map[int][]string {
 }
 
 // Miswritten returns what is wrong with the values that a withheld test has written; empty if they are the literals.
-// foreign is set if it cannot be said, because a value is of another type.
+// foreign is set if that is not known, because a value is not exactly of the language's own types.
 func (c Canary) Miswritten(written map[int][]string) (says string, foreign bool) {
 	for _, n := range slices.Sorted(maps.Keys(c.Values)) {
 		switch len(written[n]) {
@@ -75,8 +76,8 @@ func (c Canary) Miswritten(written map[int][]string) (says string, foreign bool)
 	return "", false
 }
 
-// withhold makes all checks of a test calls of the helper, in statements of the given form; none if any of them does
-// more than to compare with a literal, or may do it more than once.
+// withhold replaces all checks of a test by calls of the helper, in statements of the given form. It returns none if
+// any check does more than compare a value with a literal, or may run more than once.
 func withhold(test []byte, checks []check, form string, first int) (edits []edit, literals map[int]Literal) {
 	literals = map[int]Literal{}
 	for i, c := range checks {
@@ -123,7 +124,7 @@ func (m *maker) withhold(t test, titles literal.Text) []mutation {
 	return []mutation{{kind: Withheld, key: "withheld", ways: [][]edit{edits}, withheld: literals}}
 }
 
-// reckons reports whether a text may say how a number among literals comes from others.
+// reckons reports whether a text may say how a number among literals is computed from what the code is given.
 func reckons(all []Literal, said literal.Text) bool {
 	return slices.ContainsFunc(all, func(l Literal) bool {
 		return !l.Common() && l.Counts() && said.Reckons(literal.Read(strings.Join(l.given, "\n")))
@@ -131,10 +132,12 @@ func reckons(all []Literal, said literal.Text) bool {
 }
 
 // inSight returns the canaries that hide nothing, because the right value can be found although all tests are changed:
-//   - a withheld literal: anywhere else, because what is there may lead to it in more ways than can be looked for, or
-//     in another form in a part of a file that also has all literals that the code is given for it;
-//   - a right expectation of a test to fix: in a file of data, in a part of a file that also has what the code is given
-//     for it, or in the test of an inverse.
+//   - a withheld literal if it occurs anywhere else, because what is there may lead to it in more ways than can be
+//     looked for, or if a part of a file has all literals that the code is given for it, and so may have it in another
+//     form;
+//   - a right expectation of a test to fix if it occurs in a file of data, or in a part of a file that also has what
+//     the code is given for it;
+//   - either of them if it occurs in the test of an inverse.
 func (m *maker) inSight() (found []Canary) {
 	var withheld, wrong []int
 	for i, c := range m.out.Canaries {
@@ -207,7 +210,7 @@ type part struct {
 	data bool
 }
 
-// newPart reads a part of a file. Zero bytes are left out, because every other byte of a text in UTF-16 is one.
+// newPart reads a part of a file. Zero bytes are left out, because every other byte of ASCII text in UTF-16 is zero.
 func newPart(file, test string, source []byte, data bool) part {
 	source = bytes.ReplaceAll(source, []byte{0}, nil)
 	return part{file, test, string(source), literal.Read(string(source)), data}
@@ -263,9 +266,10 @@ func (p part) shows(c Canary, number int, v literal.Value) bool {
 	return known && v.In(rest)
 }
 
-// inputs reports whether a text has all literals that the code is given or, if there are none to name, a constant that
-// it is given or the names of all functions that are called, and returns the text without the strings among the
-// literals. For a part of what is expected, one word of each literal is enough.
+// inputs reports whether a text has all literals that the code is given; if only a part of what is expected is
+// wanted, one word of each is enough. If there is no such literal, named is false, and known says whether the text
+// has a constant that the code is given, or the names of all functions that are called. rest is the text without the
+// strings among the literals.
 func (l Literal) inputs(text literal.Text, wanted literal.Value) (rest literal.Text, known, named bool) {
 	given, several := strings.Join(l.given, "\n"), len(l.Parts()) > 1
 	rest, known = text, true
@@ -312,7 +316,7 @@ func traced(test []byte, given string) []string {
 	return pieces
 }
 
-// statement returns the lines from one at which a statement begins to that on which its brackets are closed.
+// statement returns the statement that begins in text[from:to], up to the line on which its brackets are closed.
 func statement(text []byte, from, to int) string {
 	open := func() (n int) {
 		for _, c := range text[from:to] {
@@ -330,7 +334,7 @@ func statement(text []byte, from, to int) string {
 	return string(bytes.TrimSpace(text[from:to]))
 }
 
-// deepest is the maximum number of lines that are traced.
+// deepest is the maximum number of pieces whose names are traced.
 const deepest = 20
 
 // prose matches strings of several words.

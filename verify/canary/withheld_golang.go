@@ -24,7 +24,7 @@ func (t *goTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 // goWithholder collects the comparisons of a test.
 type goWithholder struct {
 	*goTest
-	// left is set if anything but what is taken can make the test fail, apart from errors.
+	// left is set if anything but the collected comparisons can make the test fail, apart from errors.
 	left     bool
 	first    int
 	edits    []edit
@@ -62,7 +62,7 @@ func (w *goWithholder) look(n ast.Node) bool {
 	return true
 }
 
-// condition takes the comparisons of a statement in which the test fails.
+// condition takes the comparisons from the condition of an if statement in whose body the test fails.
 func (w *goWithholder) condition(n *ast.IfStmt) {
 	for _, s := range []ast.Stmt{n.Init, n.Else} {
 		if s != nil {
@@ -79,7 +79,7 @@ func (w *goWithholder) condition(n *ast.IfStmt) {
 	ast.Inspect(n.Body, w.hush)
 }
 
-// hush leaves only what is essential of a message, because the rest may say what is expected.
+// hush reduces messages to what is essential, because the rest may say what is expected.
 func (w *goWithholder) hush(n ast.Node) bool {
 	c, ok := n.(*ast.CallExpr)
 	if !ok {
@@ -98,7 +98,7 @@ func (w *goWithholder) hush(n ast.Node) bool {
 type goCheck struct {
 	node          ast.Expr
 	given, wanted ast.Expr
-	form          string // of what takes its place; %s is a call of the helper
+	form          string // the format of its replacement; %s is the call of the helper
 	// call is a call of a function that compares values; nil for an operator.
 	call *ast.CallExpr
 }
@@ -106,7 +106,8 @@ type goCheck struct {
 // goComparers are the functions that compare two values.
 var goComparers = strings.Fields("reflect.DeepEqual slices.Equal maps.Equal bytes.Equal cmp.Equal")
 
-// check returns the comparison that an expression is.
+// check parses an expression that compares a value with a literal: got != 3 or !reflect.DeepEqual(got, want), as a
+// condition under which the test fails, or assert.Equal(t, 3, got). ok is false for any other expression.
 func (t *goTest) check(e ast.Expr) (c goCheck, ok bool) {
 	c = goCheck{node: e, form: "!%s"}
 	var sides []ast.Expr
@@ -138,7 +139,7 @@ func (t *goTest) check(e ast.Expr) (c goCheck, ok bool) {
 	return c, false
 }
 
-// keep makes a comparison a call of the helper.
+// keep replaces a comparison by a call of the helper.
 func (w *goWithholder) keep(c goCheck) {
 	for _, loop := range w.repeats { // the first time might show what the others expect
 		w.left = w.left || loop.Pos() < c.node.Pos() && c.node.End() <= loop.End()
@@ -176,7 +177,7 @@ func (t *goTest) calls(c *ast.CallExpr) bool {
 	return ok && is(fn.X) && (strings.HasPrefix(fn.Sel.Name, "Err") || strings.HasPrefix(fn.Sel.Name, "F"))
 }
 
-// alternatives returns the conditions of which one must hold.
+// alternatives returns the operands of a condition joined by ||; any other condition is its own only alternative.
 func alternatives(cond ast.Expr) []ast.Expr {
 	if c, ok := cond.(*ast.BinaryExpr); ok && c.Op == token.LOR {
 		return append(alternatives(c.X), alternatives(c.Y)...)
@@ -184,7 +185,7 @@ func alternatives(cond ast.Expr) []ast.Expr {
 	return []ast.Expr{cond}
 }
 
-// isError reports whether a condition is that there is an error.
+// isError reports whether a condition compares an error with nil: err != nil.
 func isError(cond ast.Expr) bool {
 	c, ok := cond.(*ast.BinaryExpr)
 	if !ok || c.Op != token.NEQ {
@@ -195,7 +196,8 @@ func isError(cond ast.Expr) bool {
 	return isName && isNil && y.Name == "nil" && strings.HasSuffix(strings.ToLower(x.Name), "err")
 }
 
-// helper is a file of its own, because it needs imports. Its Go is that of 2012, because modules choose their version.
+// helper returns a file of its own, because it needs imports. It is written in the Go of 2012, because a module may
+// choose any version of the language.
 func (t *goTest) helper(record string) (file, text string) {
 	name := t.file.parsed.Name.Name
 	return keep + "_" + name + "_test.go", strings.NewReplacer("PACKAGE", name, "KEEP", keep, "FOREIGN", foreignValue,

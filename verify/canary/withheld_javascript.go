@@ -10,8 +10,8 @@ import (
 
 var _ withholder = (*jsTest)(nil)
 
-// jsCompares are the methods that compare all of a value with a literal: those of expect, and those of assert and its
-// like, which take the value first.
+// jsCompares and jsAsserts are the methods that compare a whole value: those of expect, and those of assert and the
+// like, which take the value as their first argument.
 var (
 	jsCompares = []string{"toBe", "toEqual", "toStrictEqual", "equal", "eql", "eq"}
 	jsAsserts  = []string{"equal", "strictEqual", "deepEqual", "deepStrictEqual", "is", "same", "equals"}
@@ -26,11 +26,11 @@ func (t *jsTest) withhold(first int) (edits []edit, literals map[int]Literal) {
 	return withhold(t.file.data[from:to], t.checks(), "%s(%d, %s)", first)
 }
 
-// jsHeads are words that brackets may follow although they are not called.
+// jsHeads are keywords that may stand before a bracket without being called.
 var jsHeads = strings.Fields("if for while switch catch function return await typeof super")
 
-// checks reports whether a token begins what may make a test fail: a statement that calls a function of the test's own,
-// for example.
+// checks reports whether a token begins something that may make a test fail, such as a statement that calls a
+// function of the test file.
 func (f *jsFile) checks(i int) bool {
 	if f.tokens[i].Kind != 'w' || i+1 >= len(f.tokens) {
 		return false
@@ -100,8 +100,8 @@ func (f *jsFile) arguments(open int) (all [][2]int) {
 	return all
 }
 
-// helper is a function declaration, which may stand behind the tests. Members that are undefined are left out, as most
-// comparisons do.
+// helper returns a function declaration, which may follow the tests that call it. Members that are undefined are left
+// out, as most comparisons do.
 func (t *jsTest) helper(record string) (file, text string) {
 	in := strings.NewReplacer("KEEP", keep, "FOREIGN", foreignValue, "RECORD", strconv.Quote(record))
 	return "", in.Replace(`function KEEP(number, value) {

@@ -56,7 +56,7 @@ func pyCompared(code string) (given string, wanted literal.Value, ok bool) {
 	return "", wanted, false
 }
 
-// helper is a function of the module, so that no import is needed before the tests.
+// helper returns a function for the same module, so that no import is needed before the tests.
 func (t *pyFunction) helper(record string) (file, text string) {
 	in := strings.NewReplacer("KEEP", keep, "FOREIGN", foreignValue, "RECORD", strconv.Quote(record))
 	return "", in.Replace(`def KEEP(number, value):
