@@ -55,7 +55,7 @@ func Points(share float64) string {
 	return strings.Replace(fmt.Sprintf("%+.1f", 100*share), "-", "−", 1)
 }
 
-// PValue writes a p-value with two digits that mean something.
+// PValue writes a p-value with two significant digits.
 func PValue(p float64) string {
 	if p < 1e-4 {
 		return "< 0.0001"

@@ -166,7 +166,7 @@ func differences(runs []*Run) []string {
 	return all
 }
 
-// played returns the tasks of a run, by its list or, without one, those with a verdict.
+// played returns the tasks of a run: those in its list, and those with a verdict.
 func (r *Run) played() map[string]bool {
 	all := map[string]bool{}
 	for id := range r.keys {

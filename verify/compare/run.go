@@ -104,7 +104,7 @@ func (r *Run) readFiles(reader *run.Reader) error {
 	}
 	err = disk.ReadJSON(filepath.Join(r.Path, swe.ReportFile), &r.rep)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a run that goes on has no report
+		return nil // a run that has not ended has no report
 	}
 	return err
 }

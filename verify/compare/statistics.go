@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// mcNemar returns the two-sided p-value of the exact mcNemar test (1947): how likely pairs that disagree are split at
-// least as unevenly as b against c, if either way is as likely. It is 1 if no pair disagrees.
+// mcNemar returns the two-sided p-value of the exact mcNemar test (1947): how likely it is that pairs that disagree
+// are split at least as unevenly as b against c, if both ways are equally likely. It is 1 if no pair disagrees.
 func mcNemar(b, c int) float64 {
 	n, least := b+c, min(b, c)
 	total, _ := math.Lgamma(float64(n + 1))

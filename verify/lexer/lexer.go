@@ -16,7 +16,7 @@ type Token struct {
 	Kind     byte // w, d, s, t, o or r
 	From, To int
 	Text     string
-	Depth    int  // of brackets around it; in languages with blocks in braces, without those
+	Depth    int  // of brackets around it; braces count only in Python
 	Arith    bool // operators are those of arithmetic
 }
 
@@ -206,8 +206,8 @@ func (l Language) stringLength(data []byte) int {
 	return 0
 }
 
-// templateLength returns the length of the template at the beginning of data, with those in its placeholders, of which
-// open is the beginning; 0 if it does not end.
+// templateLength returns the length of the template at the beginning of data, with the templates in its placeholders,
+// which begin with open; 0 if it does not end.
 func templateLength(data []byte, open string) int {
 	quote := data[0]
 	for at := 1; at < len(data); at++ {
@@ -237,7 +237,7 @@ func templateLength(data []byte, open string) int {
 	return 0
 }
 
-// What Rust writes with an apostrophe, and strings in which a backslash is one.
+// What Rust writes with an apostrophe, and strings in which a backslash stands for itself.
 var (
 	character = env.Pattern(`^'(\\''|\\[^\n']+'|[^\\'\n]')`)
 	lifetime  = env.Pattern(`^\w*`)

@@ -36,7 +36,7 @@ const (
 // errLiteral means that a text is not a literal.
 var errLiteral = errors.New("not a literal")
 
-// Parse reads a literal. Names, calls, operators, and strings with placeholders or prefixes are none.
+// Parse reads a literal. Names, calls, operators, and strings with placeholders or prefixes are not literals.
 func Parse(source string) (Value, error) {
 	p := &parser{rest: source}
 	v, err := p.value()
@@ -64,8 +64,8 @@ func Equal(a, b Value) bool {
 	return true
 }
 
-// Common reports whether a value is one that code often returns whatever it is asked: a truth value, nothing, -1, 0 or
-// 1, and collections that are empty or have one such value.
+// Common reports whether a value is one that code often returns whatever it is asked: a truth value, nothing, -1, 0,
+// 1, an empty string, and collections that are empty or have one item, which is such a value.
 func (v Value) Common() bool {
 	other := func(one Value) bool { return !one.Common() }
 	switch v.kind {
@@ -130,7 +130,7 @@ func (p *parser) space() string {
 // letters are those that words consist of.
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-// words are the names of values, by what they are.
+// words maps the names of values to the values.
 var words = map[string]Value{
 	"True": {kind: number, number: big.NewRat(1, 1)}, "False": {kind: number, number: new(big.Rat)},
 	"None": {kind: word, text: "None"}, "true": {kind: word, text: "true"}, "false": {kind: word, text: "false"},

@@ -98,7 +98,8 @@ func (t Text) contains(words string) bool {
 	return words == " " || slices.ContainsFunc(t, func(way string) bool { return strings.Contains(way, words) })
 }
 
-// shortest is how many letters words must have to be found in a text that divides them elsewhere: "mon" + "day".
+// shortest is the minimum number of letters of words that are found even if a text divides them elsewhere: "mon" +
+// "day".
 const shortest = 5
 
 // joins reports whether a text has words with other blanks between their letters: it may join or part them.
@@ -210,7 +211,7 @@ func ungrouped(source string) string {
 	return grouped().ReplaceAllStringFunc(source, func(n string) string { return strings.ReplaceAll(n, ",", "") })
 }
 
-// pointed writes numbers with a comma with a point.
+// pointed replaces the commas of decimal numbers by points.
 func pointed(source string) string { return comma().ReplaceAllString(source, "$1.$2") }
 
 // computed replaces products, and then sums, of numbers by their values.
@@ -250,7 +251,7 @@ var (
 	tens = strings.Fields("twenty thirty forty fifty sixty seventy eighty ninety")
 )
 
-// counted returns words with digits in the place of numbers in words of English below a million.
+// counted returns words in which English numbers below a million are written in digits.
 func counted(words []string) (all []string) {
 	for len(words) > 0 {
 		if n, used := count(words); used > 0 {
@@ -271,7 +272,7 @@ func count(words []string) (n, used int) {
 	return n*1000 + more, used + 1 + took
 }
 
-// below1000 is count for numbers of at most hundreds.
+// below1000 is count for numbers below a thousand.
 func below1000(words []string) (n, used int) {
 	if n, used = below100(words); used == 0 || used == len(words) || words[used] != "hundred" {
 		return n, used
@@ -288,7 +289,7 @@ func below1000(words []string) (n, used int) {
 	return n + more, len(words) - len(rest) + took
 }
 
-// below100 is count for numbers of at most tens.
+// below100 is count for numbers below a hundred.
 func below100(words []string) (n, used int) {
 	if len(words) == 0 {
 		return 0, 0

@@ -17,14 +17,14 @@ import (
 const (
 	mostArchives   = 64
 	largestArchive = 32 << 20
-	mostArchived   = 128 << 20 // of all archives of a sandbox as they are, and of each one's content
+	mostArchived   = 128 << 20 // of all archives of a sandbox together, and of the unpacked content of each
 )
 
 // archives are the endings of the files in which package managers keep packages as they were published.
 const archives = "zip whl egg jar aar nupkg crate gem tgz tar gz bz2 xz zst conda"
 
-// ofPackage returns the tests of find for the archives of a package, as package managers name their files, or the
-// directories that these are in.
+// ofPackage returns tests for the command find that match the archives of a package, by the names that package
+// managers give to the files or to the directories that they are in.
 func ofPackage(name string) string {
 	glob := strings.NewReplacer("-", "[-_.]", "_", "[-_.]", ".", "[-_.]").Replace(name)
 	var tests []string
@@ -43,7 +43,8 @@ type archived struct {
 	left  int64
 }
 
-// holdsCopy reports whether the files of an archive have at least half of the lines together, or it cannot be read.
+// holdsCopy reports whether the files of an archive together have at least half of the lines. It is true for an
+// archive that cannot be read.
 func holdsCopy(archive []byte, lines []string) bool {
 	a := archived{lines, map[string]bool{}, mostArchived}
 	err := a.open(archive, 0)
@@ -55,10 +56,11 @@ var (
 	errNone     = errors.New("it is not an archive that can be read")
 )
 
-// deepest is how many archives are in each other at most: a gem has a tar file with compressed ones.
+// deepest is the maximum depth of archives inside each other: a gem is a tar file that contains compressed ones.
 const deepest = 3
 
-// search looks into a file of an archive. What looks like another archive, and is none, is a text.
+// search looks for the lines in a file of an archive, which may be an archive itself. What cannot be read as one is
+// searched as text.
 func (a *archived) search(r io.Reader, depth int) error {
 	data, err := io.ReadAll(io.LimitReader(r, a.left+1))
 	if a.left -= int64(len(data)); a.left < 0 {

@@ -15,8 +15,8 @@ import (
 	history "deepswe/env/mine"
 )
 
-// shortestShown is the length from which on a line of a change is not likely to be written twice by chance. Where a
-// change has none that long, those of shortestOwn are looked for, in other versions of the project only.
+// shortestShown is the minimum length of a line that is unlikely to be written twice by chance. If a change has no
+// line as long as that, lines of at least shortestOwn are looked for, but only in other versions of the project.
 const (
 	shortestShown = 20
 	shortestOwn   = 8
@@ -25,8 +25,8 @@ const (
 // searchTimeout limits the search for copies of a change.
 const searchTimeout = 2 * time.Minute
 
-// search prints which of the lines on its input the files in /tmp/outside have, and those of the repository's directory
-// that match, and the archives among them.
+// search prints those of the lines on its input that occur in the files that /tmp/outside lists, or in those files of
+// the repository's directory that match. It also prints the archives among these files.
 const search = `export LC_ALL=C; cat >/tmp/lines
 { cat /tmp/outside; find %s -path %s/.git -prune -o -type f \( %s \) -print0 2>/dev/null; } >/tmp/files
 tr '\0' '\n' </tmp/files | grep -E '\.(%s)$' | sort -u | sed 's/^/archive /'
@@ -56,8 +56,8 @@ func installedAt(file string) string {
 	return ""
 }
 
-// archivedAt returns the directory to hide for an archive of a package with one of the names; empty where others need
-// what is there.
+// archivedAt returns the directory to hide for an archive of a package with one of the names; empty if other packages
+// need what is there.
 func archivedAt(file string, names []string) string {
 	dir := path.Dir(file)
 	plain := strings.NewReplacer("_", "-", ".", "-").Replace
@@ -66,7 +66,7 @@ func archivedAt(file string, names []string) string {
 			return dir
 		}
 	}
-	if path.Ext(file) == ".gem" && path.Base(dir) == "cache" { // those that are installed already
+	if path.Ext(file) == ".gem" && path.Base(dir) == "cache" { // of gems that are installed already
 		return dir
 	}
 	return installedAt(file)
@@ -187,7 +187,8 @@ func copyIn(matches []string, n int) string {
 	return ""
 }
 
-// unpack returns the first of the archives in a sandbox that holds a copy of a change.
+// unpack returns the first of the archives in a sandbox that holds a copy of a change or exceeds the limits; empty if
+// there is none.
 func unpack(ctx context.Context, sb env.Sandbox, all, lines []string) (string, error) {
 	size := 0
 	for i, file := range all {

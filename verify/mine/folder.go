@@ -30,7 +30,7 @@ const (
 // Folder is where mined tasks are kept.
 type Folder struct{ Path string }
 
-// Open takes the folder for this process, and returns its memory.
+// Open opens the directory in which the miner remembers what it did, or creates it, and locks it for this process.
 func (f Folder) Open(program string) (*run.Dir, error) {
 	path := filepath.Join(f.Path, workDir)
 	if run.Exists(path) {
@@ -51,8 +51,8 @@ func (f Folder) Report() (r Report, err error) {
 // Held returns the folder of the tasks that are held out.
 func (f Folder) Held() Folder { return Folder{f.Path + "-held"} }
 
-// Write writes the tasks and the report. The newest tasks, of which the report says how many, go to the folder of those
-// held out, from which they are removed once none is. Each file is replaced as a whole.
+// Write writes the tasks and the report. The newest tasks, as many as the report says are held out, go to the folder
+// Held. Its file is removed when nothing is held out any more. Each file is replaced as a whole.
 func (f Folder) Write(tasks []env.Task, r Report) error {
 	older, newer := tasks[:len(tasks)-r.Held], tasks[len(tasks)-r.Held:]
 	held := filepath.Join(f.Held().Path, TasksFile)
@@ -96,7 +96,7 @@ type Report struct {
 	Version    int    `json:"version"`
 	Repository string `json:"repository"`
 	Licence    string `json:"licence,omitempty"`
-	// Asked is how many commits were to be walked; fewer if the history is shorter.
+	// Asked is how many commits were to be walked; Commits is less if the history is shorter.
 	Asked   int  `json:"asked"`
 	Commits int  `json:"commits"`
 	Shallow bool `json:"shallow,omitempty"`
@@ -190,7 +190,7 @@ func reasons(losses []Loss) []Count {
 // UnfitReasons counts the commits that are no candidates.
 func (r Report) UnfitReasons() []Count { return counted(r.Unfit) }
 
-// Wanted says what would make tasks of further candidates, the most promising first.
+// Wanted returns what the tests of further candidates lack to run, the most frequent first.
 func (r Report) Wanted() []Count {
 	n := map[string]int{}
 	for _, l := range r.Losses {

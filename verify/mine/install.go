@@ -39,7 +39,7 @@ func (m *Miner) given() bool {
 }
 
 // install installs what the candidate's tests need, unless that was done for another candidate of its era. why says why
-// that failed. Where nobody knows what to install, nothing is installed and why is empty.
+// that failed. If it is not known what to install, nothing is installed and why is empty.
 func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.Installation, why string, err error) {
 	s, err := m.Builder.SetUp(ctx, c)
 	if err != nil {
@@ -85,7 +85,8 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 	return in, e.why, nil
 }
 
-// mostTries is how often a set-up is tried, with what the tools suggest where it fails.
+// mostTries is how often a set-up is tried at most, each time with the command that a tool suggests in place of one
+// that failed.
 const mostTries = 3
 
 // fill runs a set-up in a sandbox, and keeps what it installs in dir. Each try begins with an empty

@@ -104,7 +104,7 @@ const (
 	afterRuns  = 3
 )
 
-// quick is the limit of tests that take a tenth of it at most.
+// quick is the time limit of tests that take at most a tenth of it with the change.
 const quick = 2 * time.Minute
 
 // judge makes the runs of a draft, and gives up as soon as they cannot make a task of it. symptoms are what the tests
@@ -224,14 +224,14 @@ func (r runs) lists() (fail, pass, unstable []string) {
 	return fail, pass, unstable
 }
 
-// changes reports whether the commit changes a test: its function, or one that its name begins with.
+// changes reports whether the commit changes a test: whether a word of its name is one of the changed functions.
 func (r runs) changes(name string) bool {
 	words := strings.FieldsFunc(name, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) })
 	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(r.changed, word) })
 }
 
-// renamed reports whether a test has another name in another run with the change: one that contains the time, say. No
-// task can name it.
+// renamed reports whether a test has another name in another run with the change, such as one that contains the time.
+// No task can name it.
 func (r runs) renamed(name string) bool {
 	return slices.ContainsFunc(r.after, func(other testRun) bool {
 		return !other.names(name) && other.results.Len() == r.after[0].results.Len()

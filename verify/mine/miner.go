@@ -21,7 +21,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// The reasons why what looks like a task is none: it would not be graded as it should be.
+// The reasons why what looks like a task is none.
 const (
 	PassesEmpty history.Reason = "its tests pass without a change when they are graded"
 	FailsGold   history.Reason = "its own change is not rewarded when it is graded"
@@ -30,7 +30,7 @@ const (
 	SameTests   history.Reason = "the same tests of the same sources as in a newer task"
 )
 
-// Miner judges candidates. All fields but Mutants, Issues, Setup and Writer are required.
+// Miner judges candidates. Builder, Provider, Dir, Workers and Note are required.
 type Miner struct {
 	Builder  history.Builder
 	Provider env.Provider
@@ -46,11 +46,11 @@ type Miner struct {
 	Setup []string
 	// Note is told what a set-up does.
 	Note func(format string, args ...any)
-	// Synthetic are the kinds of bugs to make, besides those of the history: of [history.Reverting] and the like.
+	// Synthetic are the kinds of bugs to make, besides those of the history: [history.Reverting] and the like.
 	Synthetic []string
 	// Writer writes the statements that no issue gives. Without it, they are the commits' messages.
 	Writer agent.Model
-	// BugWriter writes the bugs of [history.Writing]. Without it, there are those that were written before.
+	// BugWriter writes the bugs of [history.Writing]. Without it, only those that were written before are used.
 	BugWriter agent.Model
 
 	eras     sync.Map // of *era, the set-ups of this process
@@ -213,7 +213,8 @@ func (m *Miner) keep(name, log string) error {
 	return disk.WriteFile(m.Dir.Path(LogsDir, name), []byte(log))
 }
 
-// installed judges a candidate with a set-up of its era; without one, it is judged as before.
+// installed judges a candidate with the set-up of its era. Without one, it returns the earlier judgement, with the
+// reason.
 func (m *Miner) installed(ctx context.Context, c history.Candidate, before Judged) (Judged, error) {
 	in, why, err := m.install(ctx, c)
 	if err != nil {
@@ -261,7 +262,8 @@ func (m *Miner) attempt(ctx context.Context, c history.Candidate, in history.Ins
 	return j, nil
 }
 
-// sort returns what is a task, or is one as soon as its statement is written, the newest first, and keeps the losses.
+// sort returns what is a task, or will be one when its statement is written, the newest first, and records the
+// losses.
 func (r *Mined) sort(
 	outcomes []run.Outcome, of map[string]history.Candidate, writes func(task string) bool,
 ) (tasks []Judged) {

@@ -27,8 +27,8 @@ type outside struct {
 // listTimeout limits the search through all files of an environment.
 const listTimeout = 10 * time.Minute
 
-// list prints the files outside of a directory that have one of the names on its input, and those that match. Without
-// the programs that it and the search need, nothing would be found.
+// list prints the files outside of a directory that have one of the names on its input, and those that match. It
+// fails without the programs that it and the search need, because then nothing would be found.
 const list = `export LC_ALL=C; cat >/tmp/names
 for one in find awk sed grep xargs; do command -v $one >/dev/null || exit 127; done
 all() { find / \( -path /proc -o -path /sys -o -path /dev -o -path %s \) -prune -o -type f "$@" -print 2>/dev/null; }
@@ -93,10 +93,11 @@ func changedBy(candidates []history.Candidate) []string {
 	return bases(files)
 }
 
-// sourceSize is find's test of a size that sources have.
+// sourceSize is a test for the command find that matches sizes of sources.
 const sourceSize = " -size -2000k"
 
-// ofProject returns the tests of find for what is below directories with one of the names, and for their archives.
+// ofProject returns tests for the command find that match what is below directories with one of the names, and their
+// archives.
 func ofProject(names []string) string {
 	var tests []string
 	for _, name := range names {
@@ -105,7 +106,7 @@ func ofProject(names []string) string {
 	return strings.Join(tests, " -o ")
 }
 
-// mostPrinted is how much a search may print.
+// mostPrinted is how much a search may print, in bytes.
 const mostPrinted = 64 << 20
 
 // printed returns all that a command of a search prints.

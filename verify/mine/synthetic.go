@@ -173,7 +173,7 @@ func (m *Miner) askForBugs(
 	return made, nil
 }
 
-// askForBug lets the model write until its places are found.
+// askForBug asks the model for a bug until all places that it names are found.
 func (m *Miner) askForBug(ctx context.Context, c history.Candidate) (b bug, err error) {
 	files, err := m.Builder.Solved(ctx, c)
 	if err != nil {
@@ -196,7 +196,7 @@ func (m *Miner) askForBug(ctx context.Context, c history.Candidate) (b bug, err 
 // place matches lines to replace in a file, in the form that the model is asked for.
 var place = env.Pattern(`(?ms)^<<<<<<<[ \t]+(\S[^\n]*?)[ \t]*\n(.*?)^=======[ \t]*\n(.*?)^>>>>>>>`)
 
-// edited returns the files with the places replaced that a model has named.
+// edited returns the files in which a model has named places to replace, with these replaced.
 func edited(files map[string]string, answer string) bug {
 	b := bug{Files: map[string]string{}}
 	for _, found := range place().FindAllStringSubmatch(strings.ReplaceAll(answer, "\r\n", "\n"), -1) {
@@ -223,7 +223,7 @@ func edited(files map[string]string, answer string) bug {
 	return b
 }
 
-// times counts where a text has another one, also where these overlap.
+// times counts the occurrences of a part in a text, including those that overlap.
 func times(text, part string) (n int) {
 	for i := strings.Index(text, part); i >= 0; i = strings.Index(text, part) {
 		n, text = n+1, text[i+1:]

@@ -108,8 +108,8 @@ func (m *Miner) ask(ctx context.Context, c history.Candidate, before string) (w 
 	return w, err
 }
 
-// askUntil asks a model, and asks it again as long as refuse says why its answer cannot be what it was asked for. It
-// returns the last of these reasons; empty if there was an answer.
+// askUntil asks a model, and asks it again, up to mostAsked times in all, while refuse says why its answer is not
+// what it was asked for. It returns the last of these reasons; empty if an answer was accepted.
 func askUntil(
 	ctx context.Context, model agent.Model, request, what string, refuse func(text string) (why string),
 ) (why string, err error) {

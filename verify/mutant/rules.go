@@ -41,7 +41,7 @@ type tokenReader struct {
 	all    []edit
 }
 
-// edits returns the alterations of a file; none if it cannot be read.
+// tokenEdits returns the alterations of a file; none if it cannot be read.
 func tokenEdits(l lexer.Language, data []byte) []edit {
 	tokens, ok := l.Lex(data)
 	if !ok {
@@ -63,7 +63,7 @@ func (r *tokenReader) replace(from, to int, text string, o Operator) {
 	r.all = append(r.all, edit{from, to, text, o})
 }
 
-// is reports whether a token is one of several texts.
+// is reports whether a token has one of the given texts, and is neither a string nor a template.
 func (r *tokenReader) is(i int, texts ...string) bool {
 	return i >= 0 && i < len(r.tokens) && strings.IndexByte("st", r.tokens[i].Kind) < 0 &&
 		slices.Contains(texts, r.tokens[i].Text)
@@ -288,7 +288,7 @@ func (r *tokenReader) braces(line []lexer.Token) bool {
 	return slices.ContainsFunc(line, func(t lexer.Token) bool { return t.Kind == 'o' && (t.Text == "{" || t.Text == "}") })
 }
 
-// balance returns how many more brackets a line opens than it closes; a large number if it closes one that it has not
+// balance returns how many more brackets a line opens than it closes; len(line) if it closes one that it has not
 // opened.
 func balance(line []lexer.Token) int {
 	n := 0

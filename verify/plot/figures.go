@@ -36,7 +36,7 @@ func Spark(s Series) template.HTML {
 	return template.HTML(b.String())
 }
 
-// Number writes a value with three digits that count.
+// Number writes a value with three significant digits, or all digits of a whole number below a million.
 func Number(v float64) string { return digits(v, 3) }
 
 func digits(v float64, n int) string {
@@ -66,7 +66,7 @@ func Short(v float64) string {
 	return mantissa
 }
 
-// Count writes a number of things with three digits that count: 950, 1.25k, 31.6M.
+// Count writes a number of things with three significant digits: 950, 1.25k, 31.6M.
 func Count(v float64) string {
 	unit := ""
 	for _, larger := range []string{"k", "M", "G"} {

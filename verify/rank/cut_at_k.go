@@ -90,8 +90,8 @@ func (r Rule) cutAtK(cs []Scored, k int) float64 {
 	return min(1, sum/d.weight(len(cs), k))
 }
 
-// table holds the weights of what is drawn, by the number of patches (the last stands for more, too) and by how many
-// candidates were drawn beyond one for each of them. Only copies go beyond it, so that rows are short.
+// table holds the weights of what is drawn, by the number of patches (the last row stands for more, too) and by how
+// many candidates were drawn beyond one for each of them. Only copies go beyond it, so that rows are short.
 type table struct {
 	rows [][]float64
 	k    int
@@ -115,7 +115,7 @@ func (t table) empty() table {
 	return t
 }
 
-// like returns a table without weights of the same size.
+// like returns a table of the same size in which all weights are 0.
 func (t table) like() table {
 	next := table{make([][]float64, len(t.rows)), t.k}
 	for j, row := range t.rows {

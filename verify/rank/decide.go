@@ -23,9 +23,9 @@ func (c Choice) left() (left []int) {
 // none if the choice is made. best says what an untested one can still reach; all is the result of a patch that passes
 // every test, nil while more tests are to come.
 //
-// If a patch passes every test, no test that it passes is dropped because of others, so that it wins against all that
-// do not even if all untested ones pass, too. Patches below the cut in that case stay below it: those above them have
-// to be tested first.
+// If a patch passes every test, no test that it passes is dropped because of others. So if it wins even when all
+// untested patches are assumed to pass every test, it wins whatever their results are. Patches that are below the cut
+// under that assumption stay below it: those above them have to be tested first.
 func (r Rule) ToTest(cs []Candidate, untested func(patch string) bool, best func(Candidate) Tests, all *Tests) []int {
 	cs = slices.Clone(cs)
 	for i, c := range cs {

@@ -27,9 +27,9 @@ type ahead struct {
 	workers sync.WaitGroup
 }
 
-// newAhead starts working for a plan, except for its first rollouts, which start at once. It keeps warm sandboxes
-// ready. If warm is 0, it only fetches images, for as many rollouts as run at once; so the next image is there when its
-// rollout starts, and few are fetched at a time, because that takes the time of processors.
+// newAhead starts to prefetch for a plan, except for its first rollouts, which start at once. It keeps as many
+// sandboxes ready as warm says. If warm is 0, it only fetches images, for as many rollouts as run at once, so that an
+// image is there when its rollout starts. It fetches few at a time, because fetching takes processor time.
 func newAhead(ctx context.Context, p prefetcher, plan []run.Job, workers, warm int,
 	spec func(string) env.Spec, log *slog.Logger) *ahead {
 	a := &ahead{provider: p, spec: spec, log: log, first: workers, waiting: make(chan string, len(plan))}

@@ -18,11 +18,11 @@ import (
 // DefaultMutants is the usual number of mutants for each task.
 const DefaultMutants = 8
 
-// MutationScore says how well the tests of a task tell its solution from wrong ones: mutants of the solution, which are
-// tried in a strict run of the tests each.
+// MutationScore says how well the tests of a task tell its solution from wrong ones: mutants of the solution, each of
+// which is tried in a strict run of the tests.
 type MutationScore struct {
-	// Mutants were tried, and have a result; the tests fail with Killed of them. Score is Killed divided by Mutants, and
-	// means nothing if there are none.
+	// Mutants is the number of mutants that were tried and have a result, Killed the number of those with which the
+	// tests fail. Score is Killed divided by Mutants, and means nothing if Mutants is 0.
 	Mutants int     `json:"mutants"`
 	Killed  int     `json:"killed"`
 	Score   float64 `json:"score"`
@@ -106,7 +106,8 @@ func mutantsOf(o run.Outcome) []mutant.Mutant {
 	return m.Mutants
 }
 
-// tryMutant runs the tests of a task with a mutant. What does not fail is kept for a person to look at.
+// tryMutant runs the tests of a task with a mutant. The evaluation of a mutant that passes or is invalid is kept for
+// a person to look at.
 func (e *Evaluation) tryMutant(ctx context.Context, j run.Job, m mutant.Mutant) (run.Result, error) {
 	task := e.Runner.Tasks[j.Task]
 	patch := m.Patch([]byte(task.Tests.GoldPatch))
@@ -141,10 +142,10 @@ func (e *Evaluation) mutantEvaluator(t env.Task) *verify.Evaluator {
 	}
 }
 
-// leastMutantLimit is the shortest limit for the tests of a mutant, if the task has none that is shorter.
+// leastMutantLimit is the shortest limit for the tests of a mutant, unless the task's own is shorter.
 const leastMutantLimit = 30 * time.Second
 
-// rejected matches what languages print about a program that is not one.
+// rejected matches what compilers and interpreters print about a program that is not valid.
 var rejected = regexp.MustCompile(
 	`\[(build|setup) failed\]|\b(SyntaxError|IndentationError|TabError)\b|[Ss]yntax error|error (TS|CS)\d+:|` +
 		`error: could not compile|COMPILATION ERROR|\.\w+:\d+(:\d+)?: error:`)

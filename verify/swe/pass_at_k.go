@@ -61,7 +61,7 @@ func MeanRate(k int, rates []float64, made int) Estimate {
 }
 
 // effective returns the number of independent draws of a proportion p that would estimate it as precisely as these
-// rates do, at most most: the number of disjoint groups of k attempts.
+// rates do. It is at most most, the number of disjoint groups of k attempts.
 func effective(rates []float64, p, most float64) float64 {
 	n := float64(len(rates))
 	spread := 0.0

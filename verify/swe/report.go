@@ -173,7 +173,8 @@ func ks(attempts int) []int {
 	return all
 }
 
-// add counts one outcome for its task, by both readings.
+// add counts one outcome in the report, and in the attempts at its task: strict counts it as solved by the stricter
+// reading, harness by the official harness's rules.
 func (r *EvaluationReport) add(o run.Outcome, strict, harness *Attempts) {
 	task := &r.Results[len(r.Results)-1]
 	task.Attempts = append(task.Attempts, NewAttemptResult(o))

@@ -90,7 +90,8 @@ func (d *Detail) grade(v verify.Evaluation) {
 	}
 }
 
-// Overfit reports whether the patch passes the tests, and not with other values in them. tried is set if that is known.
+// Overfit reports whether the patch passes the tests, but not with other values in them. tried is set if that is
+// known.
 func (d Detail) Overfit() (overfit, tried bool) {
 	return slices.Contains(d.Suspicious, verify.Overfit), d.Variants > 0
 }

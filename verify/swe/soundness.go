@@ -136,7 +136,7 @@ func (e *Evaluation) soundnessPlan() []run.Job {
 
 // Watch follows the soundness check. Its functions may be nil.
 type Watch struct {
-	// Begin is called before each part, with the jobs of it, whether they are done or not.
+	// Begin is called before each part, with all of its jobs, including those that are done already.
 	Begin func(part string, plan []run.Job)
 	// Observe is called for the events of the jobs.
 	Observe func(run.Event)

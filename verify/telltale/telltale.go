@@ -61,7 +61,7 @@ func languages() map[string]language {
 				`__builtins__\[[^]]*\]\s*=[^=]|\.assert[A-Z]\w*\s*(?:=[^=]|,.*=[^=])`,
 			Hook: `\b(?:settrace|_current_frames|get_objects|get_referrers|path_hooks|path_importer_cache|` +
 				`call_tracing|py_compile|source_hash|cache_from_source)\b|` +
-				`\bmeta_path\s*(?:\.(?:insert|remove|clear|pop)\b|\[|=)|` + // at its end are finders of what no other one finds
+				`\bmeta_path\s*(?:\.(?:insert|remove|clear|pop)\b|\[|=)|` + // an appended finder finds only what no other one does
 				`\bf_(?:trace|lineno)\b|\bf_globals\s*(?:\[[^]]*\]\s*=[^=]|\.update)|` +
 				`\b__code__\s*=|\bsys\.monitoring\b|sys\.std(?:out|err)(?:\.write)?\s*=|\bos\.dup2\(`,
 			Decoded: `\b(?:exec|eval|compile)\(.*(?:b\d\ddecode|fromhex|decompress|unhexlify|decode\()|\bmarshal\.loads\b`,

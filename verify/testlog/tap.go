@@ -6,7 +6,7 @@ import "strings"
 // The name of a test includes those of the groups around it. Where a log has "# Subtest: name", the point of that name
 // is a test, and the other points in its group are assertions; a group of tests is not a test itself, unless it has
 // assertions as well. Elsewhere, as in Tape's output, a comment begins a test, which passes if all points up to the
-// next comment do. A group that the log breaks off in has failed.
+// next comment do. A group in which the log breaks off has failed.
 func tapGroups(log string, _ Task) (*Results, error) {
 	var t tapReader
 	t.nested = strings.Contains(log, tapSubtest)
@@ -103,7 +103,7 @@ func (t *tapReader) add(name string, s Status) {
 	}
 }
 
-// tapName is a name as it was before the protocol's own sign was escaped in it.
+// tapName returns a name in which the protocol's own sign, #, is no longer escaped.
 func tapName(escaped string) string { return strings.ReplaceAll(strip(escaped), `\#`, "#") }
 
 // tapPath is the name of a test in groups; without a title of its own, it is the last group.

@@ -2,14 +2,14 @@
 //
 // A [Parser] is a pure function from text to [Results]. There is one for every parser name in SWE-bench v5 records.
 // Each gives the same result as the official harness (swebench 5.0.2) for any input, including its lenient corner
-// cases, because scores are comparable only if logs are read in the same way. Only of malformed reports in XML or JSON
-// the standard library accepts some that the harness does not, and the reverse. Package verify adds a second, stricter
-// reading. There is also a parser for R2E-Gym's summary, without the mistakes of the reference, and there are parsers
-// of SWE-rebench, SWE-rebench V2, SWE-bench Pro and Multi-SWE-bench, which read what the parsers of these datasets
-// read.
+// cases, because scores are comparable only if logs are read in the same way. The only exceptions are some malformed
+// reports in XML or JSON, which the standard library accepts and the harness does not, or the reverse. Package verify
+// adds a second, stricter reading. There is also a parser for R2E-Gym's summary, without the mistakes of the
+// reference, and there are parsers of SWE-rebench, SWE-rebench V2, SWE-bench Pro and Multi-SWE-bench, which read what
+// the parsers of these datasets read.
 //
-// The package imports only the standard library. Everything in it is safe for concurrent use, except that Results
-// must not be read while a parser is filling it.
+// The package imports only the standard library and package env. Everything in it is safe for concurrent use, except
+// that Results must not be read while a parser is filling it.
 package testlog
 
 import (

@@ -32,8 +32,8 @@ func (e *evaluation) charge(u agent.Usage) {
 	}
 }
 
-// typical is what a rollout takes if it takes half of its steps and half of its context, which fills evenly. A sixth of
-// that context is what the model writes.
+// typical is what a rollout takes if it takes half of its steps and fills half of its context, evenly. The model
+// itself writes a sixth of what fills the context.
 func typical(steps, context int) agent.Usage {
 	steps, context = max(steps/2, 1), context/2
 	return agent.Usage{
@@ -41,7 +41,8 @@ func typical(steps, context int) agent.Usage {
 	}
 }
 
-// estimate says what the rollouts that are left may take in tokens, time and money, if somebody asked for it.
+// estimate says what the rollouts that are left may take in tokens, time and money, if --recipe or --max-cost is
+// given.
 func (e *evaluation) estimate(ctx context.Context, plan []run.Job) {
 	left, full := 0, e.swe.Runner.Attempt.Limits
 	for _, j := range plan {

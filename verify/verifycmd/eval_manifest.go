@@ -36,7 +36,7 @@ var places = []string{"docker-host", "kube-context", "kube-namespace", "registry
 	"base-url", "max-cost"}
 
 // placesOf returns the places of a new run. What depends on the user's environment and configuration is resolved,
-// because they may be others by the time that the run is resumed.
+// because these may have changed when the run is resumed.
 func (e *evaluation) placesOf(flags *pflag.FlagSet) (map[string][]string, error) {
 	all := map[string][]string{}
 	for _, name := range places {

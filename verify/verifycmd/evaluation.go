@@ -92,8 +92,7 @@ func (e *evaluation) prepare(ctx context.Context, flags *pflag.FlagSet) error {
 	return err
 }
 
-// checkContexts refuses to compare context lengths that the endpoint does not have: those above its own would all be
-// the same.
+// checkContexts refuses to compare context lengths above the endpoint's own: these would all be the same.
 func (e *evaluation) checkContexts() error {
 	if all := e.o.model.Contexts; len(all) > 1 && e.model.Context > 0 && all[len(all)-1] > e.model.Context {
 		return cli.Usagef("--context has %s, and the endpoint takes %d tokens at most: leave out what is larger",
@@ -102,7 +101,7 @@ func (e *evaluation) checkContexts() error {
 	return nil
 }
 
-// assemble makes the evaluation of what was opened.
+// assemble makes the evaluation from what was opened.
 func (e *evaluation) assemble(r *swe.Runner) {
 	name := filepath.Base(e.dir.Path())
 	r.Dir = e.dir.Attempt

@@ -36,7 +36,7 @@ func newProgress(out io.Writer, what string) *progress {
 }
 
 // observeEvent shows an event of the named job. again describes what follows a failure ("trying again"). ended returns
-// whether a finished job solved its task, nil for one that is of another kind, and a description.
+// whether a finished job solved its task, nil for a job that has no task to solve, and a description.
 func (p *progress) observeEvent(e run.Event, name, again string, ended func() (solved *bool, text string)) {
 	switch e.Kind {
 	case run.Started:
@@ -60,7 +60,7 @@ func (p *progress) plan(what string, total int) {
 	p.ended, p.before, p.running, p.solved, p.failed, p.tokens, p.graded = 0, 0, 0, 0, 0, 0, false
 }
 
-// known counts a job that ended in an earlier session. solved is nil for one that solves no task.
+// known counts a job that ended in an earlier session. solved is nil for a job that has no task to solve.
 func (p *progress) known(solved *bool) {
 	p.Lock()
 	defer p.Unlock()

@@ -92,7 +92,7 @@ func (r *ranker) prepare(ctx context.Context) error {
 	return nil
 }
 
-// inherited are the flags that rank takes over from the run of eval, so that what that has judged and tested is found
+// inherited are the flags that rank takes over from the run of eval, so that what eval has judged and tested is found
 // again. Endpoints are not among them: a directory from elsewhere must not say where keys are sent.
 var inherited = []string{
 	"top", "write-tests", "test", "test-parser", "test-timeout", "judge-context", "judge-samples", "judge-pack",
@@ -173,7 +173,7 @@ func (r *ranker) readTasks(source *ranking.Source) error {
 	return nil
 }
 
-// openJudge opens the judge, and says where a model judges itself.
+// openJudge opens the judge, and says so if the model judges itself.
 func openJudge(ctx context.Context, w cli.World, v *cli.VerifierFlags, m *cli.ModelFlags, model *cli.LiveModel,
 	say func(format string, args ...any)) (*judge.Judge, error) {
 	pack, err := judge.Builtin()

@@ -32,7 +32,7 @@ func New(d Deps) []*cobra.Command {
 	return []*cobra.Command{newEval(d), newGrade(d), newRank(d), newCompare(d), newMine(d), newData(d)}
 }
 
-// session is the common part of the runs of eval and grade.
+// session is the common part of the runs of eval, grade, rank and mine.
 type session struct {
 	d        Deps
 	dir      *run.Dir

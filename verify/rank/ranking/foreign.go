@@ -80,7 +80,7 @@ func patchEntry(id int, path string) Entry {
 	return e
 }
 
-// some lists the first few of several names.
+// some names the first of several names, and says how many more there are.
 func some(names []string) string {
 	if more := len(names) - 1; more > 0 {
 		return fmt.Sprintf("%s and %d more", names[0], more)
