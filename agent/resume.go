@@ -23,7 +23,7 @@ func (r *rollout) resume(ctx context.Context) (StopReason, error) {
 		return SandboxError, fmt.Errorf("resume the rollout: %w", err)
 	}
 	if by := rec.Header.Agent; by != "" && r.Header.Agent != "" && by != r.Header.Agent {
-		return SandboxError, fmt.Errorf("resume the rollout: its agent is %s, and only that can go on with it", by)
+		return SandboxError, fmt.Errorf("resume the rollout: only its own agent, %s, can go on with it", by)
 	}
 	format, ok := FormatNamed(rec.Header.Format)
 	if !ok {

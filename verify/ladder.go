@@ -234,7 +234,7 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 		if bad := left.says(); bad != "" {
 			l.refuse(CanaryCaught, CanaryPassed, bad)
 		} else if ref.found.ended != "" {
-			l.c.Reason = "how the script ends shows nothing: with the reference solution as well, " + ref.found.ended
+			l.c.Reason = "how the script ends is no evidence: with the reference solution as well, " + ref.found.ended
 		}
 	}
 	return nil
@@ -296,7 +296,7 @@ func (l *ladder) judgeRight(t *trial) {
 		l.refuse(CanaryNotReached, NotConfirmed, "in the strict trial: "+unmet(t))
 	case len(ids) > 0:
 		l.refuse(CanaryNotReached, NoPlainPass, fmt.Sprintf(
-			"%d expected tests have a status other than a pass that they do not have with the reference solution, such as %s",
+			"%d tests that must not pass have another status with the reference solution, such as %s",
 			len(ids), ids[0]))
 	case l.c.Canary != "":
 		l.c.Earned = append(l.c.Earned, "strict")

@@ -95,9 +95,9 @@ func (l *ladder) decideReward(ctx context.Context, t *trial) (done bool, err err
 	if err := l.refer(ctx, t); err != nil {
 		return false, err
 	}
-	says := fmt.Sprintf("the reward is %g with tests among them that must fail", t.v.Reward)
+	says := fmt.Sprintf("the reward is %g although some of the tests must fail", t.v.Reward)
 	if t.v.Status == TimedOut {
-		says = "with wrong tests among them, " + t.v.Detail
+		says = "with some tests wrong, " + t.v.Detail
 	}
 	failed := len(t.found.passed) < len(t.mixed.wrong)
 	switch ref := l.ref.get(); {

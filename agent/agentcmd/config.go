@@ -90,7 +90,7 @@ func setConfig(d Deps, key, value string) error {
 		}
 		fmt.Fprintf(d.Out, "%s  %s  %s\n", key, shownValue(s), cli.Plain(d.ShortPath(s.Source)))
 		if s.Source != d.ConfigPath() && value != "" {
-			d.Logger().Warn(fmt.Sprintf("%s is written, but %s comes before it", key, s.Source))
+			d.Logger().Warn(fmt.Sprintf("%s was written, but %s takes precedence", key, s.Source))
 		}
 	}
 	return nil

@@ -144,17 +144,18 @@ func deliverLater(ctx context.Context, d Deps, name, dir, branch string) error {
 		if done.Commit, done.Parent, err = commitPatch(ctx, dir, branch, text, patch, s.Head); err != nil {
 			return err
 		}
-		fmt.Fprintf(d.Out, "committed as %s (%.10s)%s\n", cli.Plain(branch), done.Commit, beginsElsewhere(done, s.Head))
+		fmt.Fprintf(d.Out, "committed as %s (%.10s)%s\n", cli.Plain(branch), done.Commit,
+			beginsElsewhere(ctx, dir, done.Parent))
 	}
 	return noteDelivery(ctx, journal, done, patch)
 }
 
-// beginsElsewhere returns a remark if the branch starts at head, the commit that the run began with; otherwise empty.
-func beginsElsewhere(d delivery, head string) string {
-	if d.Parent != head || d.Parent == "" {
+// beginsElsewhere returns a remark if a branch does not start at the commit that is checked out; otherwise empty.
+func beginsElsewhere(ctx context.Context, dir, parent string) string {
+	if now, err := repo.Head(ctx, dir); err != nil || now == parent {
 		return ""
 	}
-	return fmt.Sprintf(", which begins with %.10s", head)
+	return fmt.Sprintf(", which begins with %.10s, as the run did", parent)
 }
 
 // applyPatch applies a run's patch to the work tree.

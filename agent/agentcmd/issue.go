@@ -155,7 +155,7 @@ func (s *solving) openIssue(ctx context.Context, url string, open *opened) (*ass
 	case err != nil:
 		return nil, cli.Usage(err)
 	case task.Pull && (s.o.apply != "" || s.o.branch != "" || s.o.Given("repo")):
-		return nil, cli.Usagef("a pull request is worked on in a clone of its branch, which gets a further commit with " +
+		return nil, cli.Usagef("work on a pull request happens in a clone of its branch, which gets a further commit with " +
 			"--pr: leave out --repo, --apply and --branch")
 	}
 	a := &assignment{issue: task.URL, task: env.Task{

@@ -259,7 +259,7 @@ func (s *solveRun) readLog() (l soFar, err error) {
 func (s *solving) restoreOptions(past *solveRun) error {
 	was := past.settings
 	if was.Statement == "" {
-		return cli.Usagef("%s was made by an older program (%s), which did not keep what it takes to go on with it: "+
+		return cli.Usagef("%s was made by an older program (%s), which did not record enough to resume it: "+
 			"begin a new run",
 			past.path, past.Manifest.Program)
 	}
@@ -267,7 +267,7 @@ func (s *solving) restoreOptions(past *solveRun) error {
 	maps.Copy(flags, was.Flags)
 	if l, err := past.readLog(); err == nil && l.format != "" {
 		if s.o.Given("format") && s.o.Format != l.format {
-			return cli.Usagef("--format %s: the conversation of %s is in the format %s, and stays in it", s.o.Format,
+			return cli.Usagef("--format %s: the conversation of %s is in the format %s, which cannot change", s.o.Format,
 				runName(s.d, past.path), l.format)
 		}
 		flags["format"] = []string{l.format}

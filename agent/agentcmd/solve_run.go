@@ -110,7 +110,7 @@ func (o *opened) closeAll() {
 		err = errors.Join(err, f())
 	}
 	if err != nil {
-		o.d.Logger().Warn("what the run used could not all be given back; deepswe clean removes it later", "error", err)
+		o.d.Logger().Warn("some of what the run used could not be released; deepswe clean removes it later", "error", err)
 	}
 }
 

@@ -123,7 +123,7 @@ func (c *Codec) Prompt(_ context.Context, r agent.Request) ([]int32, error) {
 	at := strings.LastIndex(text, word)
 	found := strings.Index(text[max(at, 0):], end.next)
 	if at < 0 || found < 0 || !strings.HasSuffix(whole, text[at+found:]) {
-		return nil, fmt.Errorf("%w: what it writes after a reply depends on the reply", ErrNoExtension)
+		return nil, fmt.Errorf("%w: the text after a reply depends on the reply", ErrNoExtension)
 	}
 	next := c.tokens.Encode(text[at+found:])
 	if ids := r.Sampled.CompletionIDs; len(ids) > 0 && end.closed && c.closes(ids[len(ids)-1]) {

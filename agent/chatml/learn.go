@@ -86,7 +86,7 @@ func (c *Codec) ending(messages []trajectory.Message, then trajectory.Message, p
 	case err != nil:
 		return e, err
 	case e.next == "", e.last == "" && !direct:
-		return e, fmt.Errorf("%w: no token of its own ends each reply", ErrNoExtension)
+		return e, fmt.Errorf("%w: replies do not end with a token of their own", ErrNoExtension)
 	case e.last != "" && !e.closed:
 		// A token that precedes messages of another kind, too, is not the beginning of a message.
 		if e.closed = after(messages, true) == e.next; err != nil || !e.closed {

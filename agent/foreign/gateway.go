@@ -96,7 +96,7 @@ func (g *gateway) limit(c *call) *refusal {
 	case g.life.Err() != nil:
 		return &refusal{reason: agent.ModelError, text: "the rollout is over"}
 	case g.repeats > mostRefusals:
-		return g.refuse(&refusal{reason: agent.Stuck, text: "the same was asked again and again"})
+		return g.refuse(&refusal{reason: agent.Stuck, text: "the same request was repeated too often"})
 	case steps > 0 && g.calls >= steps:
 		return g.refuse(&refusal{reason: agent.MaxSteps, text: fmt.Sprintf("the limit of %d calls is reached", steps)})
 	case g.Limits.Context > 0 && tokens >= g.Limits.Context:

@@ -96,7 +96,7 @@ func (exhausted) Complete(context.Context, agent.Request) (agent.Reply, error) {
 func (p *Player) start(ctx context.Context, g *gateway, sb env.Sandbox) (env.Result, error) {
 	inside, ok := sb.(listening)
 	if !ok {
-		return env.Result{}, fmt.Errorf("%w: agents of others require a sandbox of deepswe's guest", env.ErrUnsupported)
+		return env.Result{}, fmt.Errorf("%w: foreign agents require a sandbox that runs deepswe's guest", env.ErrUnsupported)
 	}
 	l, err := inside.Listen(ctx, port)
 	if err != nil {

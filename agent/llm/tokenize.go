@@ -190,11 +190,11 @@ func (c *Client) SameTokenizer(ctx context.Context, ids []int32, passage string)
 		return err
 	}
 	if !strings.Contains(text, passage) {
-		return fmt.Errorf("%w: the ids of a prompt are another text at %s", ErrOtherTokenizer, c.name)
+		return fmt.Errorf("%w: %s decodes the ids of a prompt to another text", ErrOtherTokenizer, c.name)
 	}
 	again, err := c.Tokenize(ctx, text)
 	if err == nil && !slices.Equal(again, ids) {
-		err = fmt.Errorf("%w: %s has other ids for a prompt: %d of them, not %d, or others", ErrOtherTokenizer, c.name,
+		err = fmt.Errorf("%w: %s encodes a prompt to other ids (%d, want %d)", ErrOtherTokenizer, c.name,
 			len(again), len(ids))
 	}
 	return err

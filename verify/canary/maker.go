@@ -123,7 +123,7 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	file := m.options.Sources[at].Name
 	chosen, way, ok := m.choose(at, t, id, fixes, only)
 	if !ok {
-		return "no change of it makes it fail"
+		return "no change is known that makes it fail"
 	}
 	if (chosen.plain || chosen.unplaced) && chosen.kind == Expectation {
 		chosen.kind = Telling

@@ -22,8 +22,8 @@ func (o *confirmFlags) add(f *pflag.FlagSet) {
 		"outright) or off")
 	f.StringVar(&o.evidence, "evidence", "none", "the `STRENGTH` of evidence that a reward requires, without which "+
 		"there is no verdict: outside, paired, outright, or none (see docs/grading.md)")
-	f.Float64Var(&o.odds, "odds", verify.DefaultOdds, "a guess must fail in all but one of `N` cases where evidence is "+
-		"paired, if up to 8 runs can reach that")
+	f.Float64Var(&o.odds, "odds", verify.DefaultOdds, "with paired evidence, a guess may succeed in at most one of `N` "+
+		"cases (up to 8 runs are made for that)")
 	f.BoolVar(&o.training, "training", false, "grade as training does: the first run is strict already")
 }
 

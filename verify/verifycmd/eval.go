@@ -57,8 +57,8 @@ the score against the context length. Everything else is about the largest.
 
 --recipe deepswe is the published evaluation of DeepSWE-Preview in one flag:
 temperature 1, 64k of context, 100 steps, 16 attempts, and the prompts that the
-checkpoint was trained with, which are fetched by address and digest. What is
-not bundled, and what differs, is said. With --recipe or --max-cost, tokens,
+checkpoint was trained with, which are fetched by address and digest. It says
+what is not bundled, and what differs. With --recipe or --max-cost, tokens,
 time and cost are estimated before the rollouts start.
 
 A run that was stopped or killed is resumed with --resume --out DIR: finished

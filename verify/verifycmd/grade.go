@@ -33,10 +33,11 @@ const gradeHelp = `Grade patches by running tests, by the rules of the official 
 Each patch is applied in a fresh container of the task's image, and the task's
 tests run there. Beside the harness's verdict there is a stricter one, which a
 forged log, or a patch that controls its own tests, does not pass: where the
-tests pass, they run once more in a fresh container, without the changes that no
-fix is made of, and with tests among them that must fail. A patch is rewarded
-only if these are reported as failed. confirmation in evaluation.json says by
-what a reward was earned; docs/grading.md says more.
+tests pass, they run once more in a fresh container, without changes that are
+no part of a fix (tests, configuration, build files), and some of the tests are
+wrong there. A patch is rewarded only if the wrong ones are reported as failed.
+confirmation in evaluation.json says by what a reward was earned;
+docs/grading.md says more.
 
 --predictions takes a file (a JSON list, an object, or JSON lines, of
 instance_id, model_name_or_path and model_patch), or one of two words: gold

@@ -188,7 +188,7 @@ func (o *mineOptions) check() error {
 		return errors.New(
 			"--base-url and --model name the endpoint of --statement model or --synthetic model: neither is asked for")
 	case len(o.setup) > 1 && (slices.Contains(o.setup, cli.SetupAuto) || slices.Contains(o.setup, cli.SetupNone)):
-		return errors.New("--setup auto and none go with no other")
+		return errors.New("--setup auto and --setup none cannot be combined with another --setup")
 	case o.timeout <= 0:
 		return errors.New("--test-timeout must be longer than 0")
 	case o.sandbox.Network:

@@ -93,7 +93,8 @@ func imageOf(tasks []env.Task) (string, error) {
 		}
 	}
 	if image != "" && without != "" {
-		return "", cli.Usagef("task %s has no image, and others have: one kind of sandbox cannot play both", without)
+		return "", cli.Usagef("task %s has no image, and others have one: no kind of sandbox plays both; to fix: "+
+			"select one kind with --filter", without)
 	}
 	return image, nil
 }

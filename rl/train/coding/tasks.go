@@ -186,7 +186,7 @@ func (c *chosenTasks) findImage() error {
 		}
 	}
 	if with != "" && without != "" {
-		return fmt.Errorf("%w: %s has an image and %s has none: one kind of sandbox cannot play both", part.ErrTasks, with,
+		return fmt.Errorf("%w: %s has an image and %s has none: no kind of sandbox plays both", part.ErrTasks, with,
 			without)
 	}
 	return nil
