@@ -128,6 +128,38 @@ func TestBranchFromAFolder(t *testing.T) {
 	}
 }
 
+// Names of objects have 64 digits in some repositories.
+func TestBranchOfSHA256(t *testing.T) {
+	source := t.TempDir()
+	write(t, source, map[string]string{"a": "one\n"})
+	shell(t, source, "git init -q --object-format=sha256 . && git config user.name u && git config user.email u@u && "+
+		"git add -A && git commit -qm one")
+	patch := changed(t, source, "echo two > a")
+	if _, _, err := Branch(t.Context(), source, "fix", "Fix it", patch, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got := shell(t, source, "git show fix:a"); got != "two\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What is committed already needs no branch.
+func TestBranchOfAnAppliedPatch(t *testing.T) {
+	source := t.TempDir()
+	write(t, source, map[string]string{"a": "one\n"})
+	commit(t, source)
+	shell(t, source, "git config user.name u && git config user.email u@u")
+	base, err := Head(t.Context(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := changed(t, source, "echo two > a")
+	shell(t, source, "echo two > a && git commit -qam two")
+	if _, _, err := Branch(t.Context(), source, "again", "Fix it", patch, base); !errors.Is(err, ErrApplied) {
+		t.Errorf("a second time: %v", err)
+	}
+}
+
 // Neither hooks nor filters of the user's repository run.
 func TestNothingOfTheRepositoryRuns(t *testing.T) {
 	source := t.TempDir()

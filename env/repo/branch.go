@@ -49,7 +49,8 @@ func branchBase(ctx context.Context, dir, name string) (g git, commit string, er
 
 // Branch commits a patch on a new branch, without touching the work tree or the index. The branch starts at the
 // current commit, with the patch merged if necessary. If that fails, it starts at base, the commit that the patch
-// was made on, unless base is empty. Branch returns the new commit and the commit that the branch starts at.
+// was made on, unless base is empty. Branch returns the new commit and the commit that the branch starts at. The error
+// wraps ErrApplied if that commit has the changes already.
 func Branch(
 	ctx context.Context, dir, name, message string, patch []byte, base string,
 ) (commit, parent string, err error) {
@@ -82,12 +83,18 @@ func Branch(
 			"stores in another form than they have on disk: commit the changes first, or use --apply)",
 			ErrConflict, reason(failed))
 	}
+	switch before, err := g.line(ctx, nil, "rev-parse", "--verify", "-q", parent+"^{tree}"); {
+	case err != nil:
+		return "", "", err
+	case before == tree:
+		return "", "", fmt.Errorf("%w: the commit %.10s has its changes", ErrApplied, parent)
+	}
 	commit, err = g.line(ctx, strings.NewReader(message), "commit-tree", tree, "-p", parent)
 	if err != nil {
 		return "", "", err
 	}
-	// The old value, all zeros, makes git refuse if the branch exists by now.
-	_, err = g.run(ctx, nil, "update-ref", "refs/heads/"+name, commit, strings.Repeat("0", 40))
+	// The empty old value makes git refuse if the branch exists by now.
+	_, err = g.run(ctx, nil, "update-ref", "refs/heads/"+name, commit, "")
 	return commit, parent, err
 }
 
