@@ -101,8 +101,14 @@ type unpacking struct {
 func adapterTo(dir string) unpacking {
 	return unpacking{
 		unpack: func(in io.Reader) error { return weights.Unpack(in, dir) },
-		copied: func(from string) error { return weights.Copy(from, dir) },
-		limit:  time.Hour,
+		copied: func(from string) error {
+			if err := weights.Copy(from, dir); err != nil {
+				return fmt.Errorf("%w; the server names files of its own machine: to fix: run deepswe there, or share its "+
+					"checkpoints under the same path", err)
+			}
+			return nil
+		},
+		limit: time.Hour,
 	}
 }
 
@@ -136,11 +142,7 @@ func (c *Client) download(ctx context.Context, address string, to unpacking) err
 	}
 	defer resp.Body.Close()
 	if at, err := resp.Location(); err == nil && at.Scheme == "file" {
-		if err := to.copied(at.Path); err != nil {
-			return fmt.Errorf("%w; the server names files of its own machine: to fix: run deepswe there, or share its "+
-				"checkpoints under the same path", err)
-		}
-		return nil
+		return to.copied(at.Path)
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // the status says enough
