@@ -180,7 +180,7 @@ func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog
 	}
 	const most = 1e6
 	switch n := x.guesses(spoilt); {
-	case n > 0 && x.told && x.groupsTell(spoilt):
+	case n > 0 && x.told && len(x.unknown(spoilt)) > len(x.guessed(spoilt)): // one tells of another
 		c.Odds = 1
 	case n > 0:
 		c.Odds = min(most, max(1, x.oddsOf(n)))
@@ -223,35 +223,28 @@ func (m mixture) decisive() map[string]bool {
 	return ids
 }
 
-// guessed returns the indices of the canaries about which code under test has to guess whether they are wrong, one of
-// each group: those of decisive tests that are neither spoilt nor withheld.
-func (m mixture) guessed(spoilt map[string]bool) (all []int) {
+// unknown returns the indices of the canaries about which code under test cannot know whether they are wrong: those of
+// decisive tests that are neither spoilt nor withheld.
+func (m mixture) unknown(spoilt map[string]bool) (all []int) {
 	ids := m.decisive()
 	for i, c := range m.set.Canaries {
 		asked := slices.ContainsFunc(c.Tests, func(id string) bool { return ids[id] })
-		known := func(j int) bool { return m.set.Canaries[j].Group == c.Group }
-		if asked && !spoilt[c.Mutation] && c.Kind != canary.Withheld && !slices.ContainsFunc(all, known) {
+		if asked && !spoilt[c.Mutation] && c.Kind != canary.Withheld {
 			all = append(all, i)
 		}
 	}
 	return all
 }
 
-// groupsTell reports whether a patch that fixes all tests but one can tell whether the last one is wrong, because
-// another test is always wrong together with it.
-func (m mixture) groupsTell(spoilt map[string]bool) bool {
+// guessed returns the first of the unknown canaries of each group. The others of the group are wrong together with it.
+func (m mixture) guessed(spoilt map[string]bool) []int {
 	seen := map[string]bool{}
-	for _, c := range m.set.Canaries {
-		asked := slices.ContainsFunc(c.Tests, func(id string) bool { return m.fixes[id] })
-		if !asked || spoilt[c.Mutation] || c.Kind == canary.Withheld {
-			continue
-		}
-		if seen[c.Group] {
-			return true
-		}
-		seen[c.Group] = true
-	}
-	return false
+	return slices.DeleteFunc(m.unknown(spoilt), func(i int) bool {
+		group := m.set.Canaries[i].Group
+		again := seen[group]
+		seen[group] = true
+		return again
+	})
 }
 
 // why explains the evidence: by what became of the canaries or, if they confirmed the reward, by a test with the

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -133,12 +132,8 @@ func (r *remote) environment(ctx context.Context, git string) []string {
 		env = append(env, "GIT_CONFIG_GLOBAL="+os.DevNull, "GIT_CONFIG_NOSYSTEM=1")
 	}
 	env = append(env, "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "GIT_SSH_COMMAND=ssh -oBatchMode=yes",
-		"GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C", "GIT_ALLOW_PROTOCOL="+r.protocols,
-		"GIT_CONFIG_COUNT="+strconv.Itoa(len(config)))
-	for n, kv := range config {
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, kv[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, kv[1]))
-	}
-	return env
+		"GIT_LFS_SKIP_SMUDGE=1", "LC_ALL=C", "GIT_ALLOW_PROTOCOL="+r.protocols)
+	return append(env, repo.Settings(config)...)
 }
 
 // network returns the proxy and certificate settings in the git configuration of the user and of the system.

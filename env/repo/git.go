@@ -120,6 +120,16 @@ func (g git) environ() []string {
 	return env
 }
 
+// Settings returns the environment variables that give git these settings, each a key and its value.
+func Settings(all [][2]string) []string {
+	variables := []string{fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(all))}
+	for n, kv := range all {
+		variables = append(variables, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", n, kv[0]),
+			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", n, kv[1]))
+	}
+	return variables
+}
+
 // OwnGroup runs a git command in its own process group, so that Ctrl-C does not reach it, and cancelling it also
 // kills the helpers it has started.
 func OwnGroup(cmd *exec.Cmd) {

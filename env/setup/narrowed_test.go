@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"deepswe/env/testkit"
 )
 
 // Development dependencies that cannot be had are left out, alone, and the manifest is as it was.
@@ -30,11 +32,8 @@ func TestNarrowedInstall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir, programs := t.TempDir(), t.TempDir()
-			manifest := filepath.Join(dir, "package.json")
-			if err := os.WriteFile(manifest, []byte(c.manifest), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(programs, "npm"), []byte(npm), 0o755); err != nil {
+			manifest := testkit.WriteFile(t, filepath.Join(dir, "package.json"), c.manifest)
+			if err := os.Chmod(testkit.WriteFile(t, filepath.Join(programs, "npm"), npm), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			run := exec.CommandContext(t.Context(), "sh", "-c", narrowedInstall)

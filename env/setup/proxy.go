@@ -274,7 +274,7 @@ func accepted(conn net.Conn) error {
 	var answer []byte
 	for one := make([]byte, 1); !bytes.HasSuffix(answer, []byte("\r\n\r\n")); answer = append(answer, one[0]) {
 		if len(answer) > most {
-			return errors.New("the header of its response has more than 16 KiB")
+			return errors.New("its response header exceeds 16 KiB")
 		}
 		if _, err := io.ReadFull(conn, one); err != nil {
 			return err

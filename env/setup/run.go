@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/repo"
 )
 
 // timeout is how long one command may take.
@@ -139,12 +140,12 @@ func proxied() []string {
 
 // gitOverHTTPS returns the environment variables with which git fetches over HTTPS what manifests name by SSH, which no
 // proxy carries, and for which nobody has a key.
-func gitOverHTTPS() (variables []string) {
-	for i, prefix := range []string{"ssh://git@github.com/", "git@github.com:", "git://github.com/"} {
-		variables = append(variables, fmt.Sprintf("GIT_CONFIG_KEY_%d=url.https://github.com/.insteadOf", i),
-			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, prefix))
+func gitOverHTTPS() []string {
+	var settings [][2]string
+	for _, prefix := range []string{"ssh://git@github.com/", "git@github.com:", "git://github.com/"} {
+		settings = append(settings, [2]string{"url.https://github.com/.insteadOf", prefix})
 	}
-	return append(variables, fmt.Sprintf("GIT_CONFIG_COUNT=%d", len(variables)/2))
+	return repo.Settings(settings)
 }
 
 // Certificates returns the file with the certificate authorities that this machine trusts; empty if there is none. The

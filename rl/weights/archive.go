@@ -25,18 +25,18 @@ type contents struct {
 	gigabytes, files int
 	folders          bool
 	needed           []string
-	// other reports whether only the other kind of archive has such a file; the field is holds the error for that.
-	other func(name string) bool
-	is    error
+	// foreign reports whether only the other kind of archive has a file with the name, and mistaken is the error then.
+	foreign  func(name string) bool
+	mistaken error
 }
 
 var (
 	adapterContents = contents{
-		gigabytes: 64, files: 64, needed: []string{adapterConfigFile, adapterFile}, other: isModelFile, is: ErrMerged,
+		gigabytes: 64, files: 64, needed: []string{adapterConfigFile, adapterFile}, foreign: isModelFile, mistaken: ErrMerged,
 	}
 	modelContents = contents{
 		gigabytes: 8 << 10, files: 4 << 10, folders: true, needed: []string{configName},
-		other: func(name string) bool { return name == adapterFile }, is: ErrAdapter,
+		foreign: func(name string) bool { return name == adapterFile }, mistaken: ErrAdapter,
 	}
 )
 
@@ -152,8 +152,8 @@ func extract(in io.Reader, dir string, may contents) error {
 			return fmt.Errorf("%w: %q is not a file but a link, a directory or a device", ErrArchive, h.Name)
 		case !may.allows(name):
 			return fmt.Errorf("%w: %q is outside its directory", ErrArchive, h.Name)
-		case may.other(name):
-			return may.is
+		case may.foreign(name):
+			return may.mistaken
 		case slices.Contains(seen, name):
 			return fmt.Errorf("%w: it has %q twice", ErrArchive, name)
 		case len(seen) == may.files || h.Size > left:

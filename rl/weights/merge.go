@@ -194,10 +194,14 @@ func (m *merger) matrix(key string) ([]float32, error) {
 	if err != nil {
 		return nil, fmt.Errorf("adapter's tensor %s: %w", key, err)
 	}
-	if slices.ContainsFunc(values, func(v float32) bool { return !finite(v) }) {
+	if !allFinite(values) {
 		return nil, fmt.Errorf("adapter's tensor %s is not finite", key)
 	}
 	return values, nil
+}
+
+func allFinite(values []float32) bool {
+	return !slices.ContainsFunc(values, func(v float32) bool { return !finite(v) })
 }
 
 func finite(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }

@@ -167,7 +167,7 @@ func (m *model) finiteFile(path string) error {
 			if err != nil {
 				return err
 			}
-			if slices.ContainsFunc(values, func(v float32) bool { return !finite(v) }) {
+			if !allFinite(values) {
 				return fmt.Errorf("the tensor %s is not finite", name)
 			}
 		}
