@@ -198,7 +198,7 @@ func (d messages) broken(r *refusal) event {
 	return event{name: "error", data: body}
 }
 
-// countTokens answers how many tokens a request has, as far as is known without asking the model.
+// countTokens returns the number of tokens of a request, as far as it is known without asking the model.
 func (g *gateway) countTokens(w http.ResponseWriter, _ *http.Request, _ dialect, r request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

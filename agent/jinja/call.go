@@ -307,8 +307,8 @@ func (s *state) split(v string, args []any) any {
 	return out
 }
 
-// cased changes the case of letters. Beyond ASCII it supports only lower, and not for İ, which becomes two
-// characters, and Σ, whose lower case depends on its place.
+// cased changes the case of letters. Beyond ASCII it supports lower only, except for İ, which becomes two characters,
+// and Σ, whose lower case depends on its position in the word.
 func (s *state) cased(v, name string) string {
 	for _, r := range v {
 		if r >= 0x80 && (name != "lower" || r == 'İ' || r == 'Σ') {

@@ -145,7 +145,7 @@ func below(text string, wanted *regexp.Regexp, part string) (with, left string) 
 	return text, part
 }
 
-// The trailers by which a later run recognises a commit as ours and unchanged.
+// The trailers by which a later run recognises a commit that deepswe made and nobody has changed.
 const (
 	runTrailer  = "Deepswe-Run: "
 	treeTrailer = "Deepswe-Tree: "

@@ -16,7 +16,7 @@ import (
 	"deepswe/env/guest"
 )
 
-// mostRead is how many bytes a tree reads of files that it does not know. A sparse file takes no space, but takes as
+// mostRead is the most bytes that a tree reads of unknown files. A sparse file needs no space on the disk, but takes as
 // long to read as any other.
 const mostRead = 16 << 30
 

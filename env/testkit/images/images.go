@@ -75,7 +75,7 @@ func (p *Provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return original{sb, p.Dir}, nil
 }
 
-// Starts returns how many sandboxes were asked for.
+// Starts returns the number of calls of Start.
 func (p *Provider) Starts() int { return int(p.starts.Load()) }
 
 // original is a sandbox whose originals are the files of the image.

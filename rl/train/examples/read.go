@@ -84,7 +84,7 @@ func (r *reader) openTokenizer(path string) (err error) {
 }
 
 // openCodec loads the tokenizer and the chat template for conversations. If the template is auto and there is none
-// beside the tokenizer, it is Qwen3's.
+// beside the tokenizer, it loads Qwen3's template.
 func (r *reader) openCodec() (err error) {
 	switch {
 	case r.tokens != nil:

@@ -113,7 +113,7 @@ func (s *attentionDecoder) vector(j int) []float64 {
 // scale keeps the size of scores (Vaswani et al. 2017).
 func (s *attentionDecoder) scale() float64 { return 1 / math.Sqrt(float64(s.width)) }
 
-// times adds to out the product of the matrix that begins at the given position and in.
+// times adds the product of a matrix and the vector in to out. The matrix begins at position at of w.
 func times(w []float64, at int, in, out []float64) {
 	for i := range out {
 		out[i] += dot(row(w, at, i, len(in)), in)

@@ -18,7 +18,7 @@ import (
 type replica struct {
 	*vllm
 	has map[*adapter]bool // what it has loaded
-	// down is why it gets no turns; nil while it does. pause is the time until it is probed again.
+	// down is why the server gets no turns; nil if it gets turns. pause is the time until it is probed again.
 	down  error
 	since time.Time
 	pause time.Duration
