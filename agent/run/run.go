@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"hash/fnv"
-	"sync/atomic"
-	"time"
 
 	"deepswe/agent"
 	"deepswe/agent/trajectory"
@@ -122,79 +120,3 @@ type Outcome struct {
 
 // Failed reports an infrastructure failure: the rollout has no reward and says nothing about the policy.
 func (o Outcome) Failed() bool { return o.Err != "" }
-
-// Gates limit what a run does at once. A nil gate is no limit.
-type Gates struct {
-	// Model limits calls of the model, Sandbox the sandboxes of agents, and Grading those for grading. A rollout
-	// may keep its sandbox while it waits for a model or for grading, never the other way round.
-	Model   *Gate
-	Sandbox *Gate
-	Grading *Gate
-}
-
-// Gate admits a limited number at a time, first come, first served.
-type Gate struct{ places chan struct{} }
-
-// NewGate returns a gate for n at a time, or nil if n is not positive.
-func NewGate(n int) *Gate {
-	if n <= 0 {
-		return nil
-	}
-	return &Gate{make(chan struct{}, n)}
-}
-
-// Enter waits to be admitted. The caller has to call leave once. The waiting time is added to Times.Queue of the
-// rollout whose context ctx is. The error is the context's.
-func (g *Gate) Enter(ctx context.Context) (leave func(), err error) {
-	if g == nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return func() {}, nil
-	}
-	start := time.Now()
-	select {
-	case g.places <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if w, ok := ctx.Value(waitKey{}).(*waits); ok {
-		w.all.Add(int64(time.Since(start)))
-	}
-	return func() { <-g.places }, nil
-}
-
-// waitKey is the key of the *waits in a rollout's context.
-type waitKey struct{}
-
-// waits are the nanoseconds that a rollout waited at gates, and those of them that it waited to call the model.
-type waits struct{ all, model atomic.Int64 }
-
-// settle completes the times of a rollout that took the given time in this process. The Runner's times include the
-// waits for the model, and what a resumed rollout did earlier.
-func (t *Times) settle(w *waits, took time.Duration) {
-	t.Queue = time.Duration(w.all.Load()).Seconds()
-	t.Model = max(0, t.Model-time.Duration(w.model.Load()).Seconds())
-	t.Total = max(took.Seconds(), t.Queue+t.Model+t.Environment+t.Reward)
-}
-
-// Guard returns a model whose calls pass through the gate.
-func (g *Gate) Guard(m agent.Model) agent.Model { return guarded{gate: g, model: m} }
-
-type guarded struct {
-	gate  *Gate
-	model agent.Model
-}
-
-func (g guarded) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
-	start := time.Now()
-	leave, err := g.gate.Enter(ctx)
-	if w, ok := ctx.Value(waitKey{}).(*waits); ok && g.gate != nil {
-		w.model.Add(int64(time.Since(start)))
-	}
-	if err != nil {
-		return agent.Reply{}, err
-	}
-	defer leave()
-	return g.model.Complete(ctx, r)
-}

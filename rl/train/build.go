@@ -32,7 +32,6 @@ type inputs struct {
 	config      config.Config
 	options     Options
 	environment part.Environment
-	gates       run.Gates
 	stages      *stages
 	prefixes    *prefixes // nil if every rollout begins with its task
 	// data is what the run imitates; nil if it plays.
@@ -45,11 +44,7 @@ type inputs struct {
 // open opens what a run learns from, and only then its directory, so that a run that cannot learn leaves none behind.
 // The caller closes the inputs, also after an error.
 func open(ctx context.Context, c config.Config, o Options) (in *inputs, err error) {
-	r := c.Rollouts
-	gates := run.Gates{
-		Model: run.NewGate(r.Models), Sandbox: run.NewGate(r.Sandboxes), Grading: run.NewGate(cmp.Or(r.Gradings, r.Workers)),
-	}
-	in = &inputs{config: c, options: o, stages: &stages{config: &c}, gates: gates}
+	in = &inputs{config: c, options: o, stages: &stages{config: &c}}
 	if err := in.openEnvironment(ctx); err != nil {
 		return in, fmt.Errorf("%s: %w", config.EnvironmentKey, err)
 	}
@@ -85,8 +80,10 @@ func (in *inputs) openEnvironment(ctx context.Context) (err error) {
 	if c.Environment == nil {
 		return nil
 	}
+	r := c.Rollouts
 	o := part.EnvironmentOptions{
-		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Gates: in.gates, Workers: c.Rollouts.Workers,
+		Seed: c.Seed, Temperature: c.Evaluate.Temperature, Workers: r.Workers,
+		Gates:  run.Gates{Sandbox: run.NewGate(r.Sandboxes), Grading: run.NewGate(cmp.Or(r.Gradings, r.Workers))},
 		Grades: in.stages.grades, Limits: in.stages.limits, World: in.options.World,
 	}
 	if in.stages.prefixes() {
@@ -160,7 +157,7 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 	}()
 	l.trainer, err = c.Trainer.Open(ctx, part.TrainerOptions{
 		Seed: c.Seed, Dir: in.dir.Path(record.CheckpointsDir), Workers: o.Processors, Language: in.environment.Language,
-		Imitates: in.data != nil, World: o.World,
+		Calls: c.Rollouts.Models, Imitates: in.data != nil, World: o.World,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", config.TrainerKey, err)
@@ -182,7 +179,7 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 	if text := expertsWarning(l.trainer, c.RL().Objective); text != "" {
 		o.World.Log.Warn(text, "experts", l.trainer.Experts)
 	}
-	p := player{in.environment, in.gates, c.Rollouts, o.World.Log, o.World.Abandon}
+	p := player{in.environment, modelGate(c.Rollouts, l.trainer), c.Rollouts, o.World.Log, o.World.Abandon}
 	taught, err := openTeacher(c.Teacher, o.World)
 	if err != nil {
 		return nil, err
@@ -193,6 +190,14 @@ func (in *inputs) build(ctx context.Context) (_ *loop, err error) {
 		seed: c.Seed,
 	}.beginCourse
 	return l, in.watch(l)
+}
+
+// modelGate limits the calls to those that the servers which sample have room for.
+func modelGate(r config.Rollouts, t part.Trainer) *run.Gate {
+	if r.Models == 0 || t.Samplers == nil {
+		return run.NewGate(r.Models)
+	}
+	return run.NewVaryingGate(func() int { return r.Models * t.Samplers() })
 }
 
 // expertsWarning returns a warning for a mixture of experts whose sampler nothing corrects for: no trainer here can be

@@ -18,7 +18,7 @@ import (
 // player plays rollouts of an environment.
 type player struct {
 	environment part.Environment
-	gates       run.Gates
+	calls       *run.Gate // of the model
 	rollouts    config.Rollouts
 	log         *slog.Logger
 	// abandon, when closed, ends the drain of a stopped run early.
@@ -30,7 +30,7 @@ func ended(e run.Event) bool { return e.Kind == run.Finished || e.Kind == run.Fa
 // play plays a plan of a split with a policy and the given number of workers.
 func (p player) play(ctx context.Context, s part.Split, policy rl.Policy, plan []run.Job, j run.Journal, workers int,
 	playing func(done int)) ([]run.Outcome, error) {
-	runner := p.environment.Runner(s, p.gates.Model.Guard(stamped(policy)))
+	runner := p.environment.Runner(s, p.calls.Guard(stamped(policy)))
 	done := 0
 	e := p.engine(runner, func() int64 { return policy.Version }, j, func(e run.Event) {
 		if ended(e) {

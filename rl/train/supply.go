@@ -40,7 +40,7 @@ func openSupply(
 	if at.Pending != nil {
 		s.admitted = at.Pending.Cursor
 	}
-	runner := p.environment.Runner(part.Train, p.gates.Model.Guard(&from.live))
+	runner := p.environment.Runner(part.Train, p.calls.Guard(&from.live))
 	s.stream.start(ctx, p.engine(runner, version, s.journals, func(e run.Event) {
 		s.occupancy.observeEvent(e)
 		if ended(e) {

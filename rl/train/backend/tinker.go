@@ -170,7 +170,7 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 			return part.Trainer{}, err
 		}
 		samplers = tinker.Samplers{
-			URLs: s.Samplers, File: s.SamplersFile, Key: o.World.Getenv("OPENAI_API_KEY"), Dir: adapters,
+			URLs: s.Samplers, File: s.SamplersFile, Key: o.World.Getenv("OPENAI_API_KEY"), Dir: adapters, Turns: o.Calls,
 		}
 	}
 	start, err := s.start()
@@ -198,8 +198,8 @@ func (s *Tinker) Open(ctx context.Context, o part.TrainerOptions) (part.Trainer,
 	}
 	return part.Trainer{
 		Pretrained: true, Experts: modelfiles.Experts(cmp.Or(dir, s.Model)),
-		Trainer: trainer, MaxContext: trainer.MaxContext(), Gauges: trainer.Gauges, Accepts: trainer.Accepts,
-		Imitate: trainer.Imitate,
+		Trainer: trainer, MaxContext: trainer.MaxContext(), Samplers: trainer.Samplers, Gauges: trainer.Gauges,
+		Accepts: trainer.Accepts, Imitate: trainer.Imitate,
 	}, nil
 }
 

@@ -72,8 +72,8 @@ type Rollouts struct {
 	// MaxStaleness is the maximum number of updates between the beginning of a rollout and the update that learns from
 	// it. With 0, rollouts and updates alternate.
 	MaxStaleness int `yaml:"max_staleness" least:"0"`
-	// Workers is the number of rollouts at once. Models, Sandboxes and Gradings limit the replies, sandbox starts and
-	// gradings at once; 0 means no limit.
+	// Workers is the number of rollouts at once. Sandboxes and Gradings limit sandbox starts and gradings at once, and
+	// Models the replies that each server samples at once; 0 means no limit.
 	Workers   int `yaml:"workers" least:"1"`
 	Models    int `yaml:"models" least:"0"`
 	Sandboxes int `yaml:"sandboxes" least:"0"`

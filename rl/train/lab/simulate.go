@@ -127,7 +127,11 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 		l.Timeout = cmp.Or(l.Timeout, config.Duration(limit))
 	}
 	own := keys["trainer.samplers[0]"] == "" && keys["trainer.samplers_file"] == ""
-	s := &schedule{cluster: newCluster(l, c.Rollouts), config: c, streamed: true}
+	rollouts := c.Rollouts
+	for i := 1; keys[fmt.Sprintf("trainer.samplers[%d]", i)] != ""; i++ {
+		rollouts.Models += c.Rollouts.Models
+	}
+	s := &schedule{cluster: newCluster(l, rollouts), config: c, streamed: true}
 	if m != nil {
 		s.draw = m.replay()
 	}

@@ -16,6 +16,8 @@ type Trainer struct {
 	Experts int
 	// MaxContext is the maximum context of the sampler, in tokens of prompt and reply together.
 	MaxContext int
+	// Samplers returns how many servers sample now; nil means one.
+	Samplers func() int
 	// Gauges returns metrics of the trainer's servers.
 	Gauges func() map[string]float64
 	// Accepts checks a row before the first update. The error wraps rl.ErrTooLong if the row is only too long.
@@ -36,6 +38,8 @@ type TrainerOptions struct {
 	Workers int
 	// Language is the environment's.
 	Language Language
+	// Calls is how many calls a server that samples has room for; 0 means no limit.
+	Calls int
 	// Imitates is set if nothing will be sampled, so no vocabulary is needed.
 	Imitates bool
 	World    cli.World

@@ -29,7 +29,7 @@ type Plan struct {
 	// Adapters is how many adapters are sampled at once: the newest, the one before it, and one that is validated beside
 	// them.
 	Adapters int
-	// Rollouts is how many rollouts of full length sample at once without losing their cache.
+	// Rollouts is how many rollouts of full length sample at once without losing their cache, on all servers together.
 	Rollouts int
 	// Update is the trainer's time for the rollouts of a step, and Forward the part of it that is the forward pass.
 	Update  time.Duration
@@ -97,7 +97,7 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 	}
 	p.setTimes(c, keys, train)
 	if limit := c.Rollouts.Models; limit > 0 {
-		p.Rollouts = min(p.Rollouts, limit)
+		p.Rollouts = min(p.Rollouts, limit*p.servers())
 	}
 	return p, nil
 }
@@ -139,6 +139,9 @@ func (p *Plan) split(state float64) (engines int) {
 	}
 	return (p.Nodes - p.TrainerNodes) * (p.GPUs / p.Tensor)
 }
+
+// servers returns how many servers deepswe samples from.
+func (p *Plan) servers() int { return max(1, p.Replicas) }
 
 // perToken returns the GB of cache for a token: 4 KiB for each layer with 8 heads for keys and values of 128 numbers.
 func perToken(billions float64) float64 {

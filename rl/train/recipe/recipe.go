@@ -58,7 +58,7 @@ func New(kind string, c config.Config, nodes, gpus int) (*Recipe, error) {
 // Settings returns what the configuration has to change for the plan, as KEY=VALUE.
 func (r *Recipe) Settings() []string {
 	set := []string{
-		"trainer.base_url=" + r.Trainer(), fmt.Sprintf("rollouts.models=%d", r.Rollouts),
+		"trainer.base_url=" + r.Trainer(), fmt.Sprintf("rollouts.models=%d", r.Rollouts/r.servers()),
 		fmt.Sprintf("rollouts.workers=%d", min(r.config.Rollouts.Workers, r.Rollouts*5/4)),
 		fmt.Sprintf("simulate.colocated=%v", r.Colocated),
 	}
@@ -82,8 +82,6 @@ func (r *Recipe) Settings() []string {
 	switch {
 	case r.Replicas == 0:
 		set = append(set, "trainer.samplers=[]", `trainer.adapters=""`)
-	case r.Kind == Slurm: // the script knows the nodes
-		set = append(set, "trainer.samplers=[http://127.0.0.1:8100/v1]", "trainer.adapters=/shared/adapters")
 	default:
 		set = append(set, "trainer.samplers=["+strings.Join(r.Samplers(), ", ")+"]", "trainer.adapters=/shared/adapters")
 	}
@@ -98,7 +96,8 @@ func (r *Recipe) Trainer() string {
 	return "http://skyrl:8000"
 }
 
-// Samplers returns the addresses of the vLLM servers.
+// Samplers returns the addresses of the vLLM servers. A Slurm script, which learns only then on which nodes it runs,
+// replaces them.
 func (r *Recipe) Samplers() []string {
 	var urls []string
 	for i := range r.Replicas {

@@ -34,11 +34,11 @@ var clusters = []struct {
 	name        string
 	nodes, gpus int
 	set         string
-	rollouts    int
+	rollouts    int // at once, of each server that samples
 }{
 	{"one GPU", 1, 1, "trainer.model=Qwen/Qwen3-8B " + short, 6},
 	{"one node", 1, 8, short, 24},
-	{"eight nodes", 8, 8, short, 288},
+	{"eight nodes", 8, 8, short, 24},
 	{"eight nodes, all weights", 8, 8, "", 144},
 }
 

@@ -28,6 +28,9 @@ type Samplers struct {
 	Key string
 	// Dir is the directory in which this run unpacks adapters. The servers must see it at the same absolute path.
 	Dir string
+	// Turns is how many turns a server has room for: one that has as many gets another only if all have. 0 means no
+	// limit.
+	Turns int
 }
 
 func (s Samplers) named() bool { return len(s.URLs) > 0 || s.File != "" }
@@ -42,6 +45,8 @@ type adapters struct {
 	limits limits
 	// file names the servers that sample; empty if they do not change. key is the API key of new servers.
 	file, key string
+	// room is how many turns a server has room for.
+	room int
 	// probing limits the time in which a server must list its models.
 	probing time.Duration
 	// life ends with close, and with it the goroutines that tend servers.
@@ -77,7 +82,7 @@ type adapter struct {
 func newAdapters(c *Client, codec Codec, l limits, o Samplers) (*adapters, error) {
 	a := &adapters{
 		client: c, codec: codec, prefix: "deepswe-" + nonce(), dir: o.Dir, limits: l, file: o.File, key: o.Key,
-		homes:   map[string]*replica{},
+		room: cmp.Or(o.Turns, math.MaxInt), homes: map[string]*replica{},
 		changed: make(chan struct{}), probing: min(max(c.patience/10, time.Second), longestProbe),
 	}
 	urls := o.URLs
@@ -209,15 +214,14 @@ func (a *adapters) having(v *adapter) []*replica {
 	return slices.DeleteFunc(slices.Clone(a.replicas), func(s *replica) bool { return !s.ready(v) })
 }
 
-// gauges are metrics of the servers.
-func (a *adapters) gauges() map[string]float64 {
+func (a *adapters) servers() (ready, aside int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ready := len(a.answering())
+	ready = len(a.answering())
 	if a.current != nil {
 		ready = len(a.having(a.current))
 	}
-	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(len(a.replicas) - ready)}
+	return ready, len(a.replicas) - ready
 }
 
 // Hold keeps a version on the servers until it is released and another one is published. Turns of it are sampled from

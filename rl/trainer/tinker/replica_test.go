@@ -18,6 +18,9 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
+// room is how many turns at once the samplers of three have room for.
+const room = 4
+
 // three starts a trainer with three samplers, the last of which is in a state.
 func three(t *testing.T, last trainertest.State, patience time.Duration) (*trainertest.Server, *tinker.Trainer,
 	[]*trainertest.VLLM) {
@@ -30,7 +33,7 @@ func three(t *testing.T, last trainertest.State, patience time.Duration) (*train
 		vllms, urls = append(vllms, v), append(urls, v.URL)
 	}
 	vllms[2].Set(last)
-	on := tinker.Samplers{URLs: urls, Dir: filepath.Join(t.TempDir(), "adapters")}
+	on := tinker.Samplers{URLs: urls, Dir: filepath.Join(t.TempDir(), "adapters"), Turns: room}
 	trainer, err := openPatient(t, s, on, patience)
 	if err != nil {
 		t.Fatal(err)
@@ -189,6 +192,34 @@ func TestFullSampler(t *testing.T) {
 	asked(t, p.Model)
 	if n := sampled() - before; n != 12 {
 		t.Errorf("12 turns were asked for %d times", n)
+	}
+}
+
+// A server gets no more turns than it has room for while another has room, even from rollouts whose conversations it has
+// cached.
+func TestRoomOfSamplers(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms := three(t, trainertest.Up, 20*time.Second)
+	p := publish(t, trainer)
+	set := func(to trainertest.State, vllms ...*trainertest.VLLM) {
+		for _, v := range vllms {
+			v.Set(to)
+		}
+	}
+	set(trainertest.Down, vllms[1:]...)
+	ready(t, trainer, 1)
+	asked(t, p.Model)
+	set(trainertest.Slow, vllms...)
+	ready(t, trainer, 3)
+	before := make([]int, 3)
+	for i, v := range vllms {
+		before[i] = len(v.Prompts())
+	}
+	asked(t, p.Model)
+	for i, v := range vllms {
+		if n := len(v.Prompts()) - before[i]; n != room {
+			t.Errorf("server %d had %d of 12 turns, and room for %d", i, n, room)
+		}
 	}
 }
 

@@ -56,8 +56,8 @@ func newSampler(c *Client, codec Codec, length int) *serverSampler {
 	return s
 }
 
-func (s *serverSampler) close()                     { s.gate.close() }
-func (s *serverSampler) gauges() map[string]float64 { return nil }
+func (s *serverSampler) close()                      { s.gate.close() }
+func (s *serverSampler) servers() (ready, aside int) { return 1, 0 }
 
 // publish makes the model's current weights the policy.
 func (s *serverSampler) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {

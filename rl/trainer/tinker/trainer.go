@@ -66,8 +66,8 @@ type sampler interface {
 	publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error)
 	// check samples about the given number of tokens from the latest policy. The rows are ordered by sampler.
 	check(ctx context.Context, seed int64, tokens int) ([]rl.Row, error)
-	// gauges are metrics of the samplers.
-	gauges() map[string]float64
+	// servers returns how many servers sample the latest policy, and how many are put aside.
+	servers() (ready, aside int)
 	close()
 }
 
@@ -196,8 +196,20 @@ func (t *Trainer) Publish(ctx context.Context) (rl.Policy, error) {
 	return *t.policy, nil
 }
 
-// Gauges returns metrics of the samplers.
-func (t *Trainer) Gauges() map[string]float64 { return t.sampler.gauges() }
+// Gauges returns metrics of the samplers; nil if the trainer's server samples.
+func (t *Trainer) Gauges() map[string]float64 {
+	if !t.options.Samplers.named() {
+		return nil
+	}
+	ready, aside := t.sampler.servers()
+	return map[string]float64{"samplers/ready": float64(ready), "samplers/aside": float64(aside)}
+}
+
+// Samplers returns how many servers sample the latest policy.
+func (t *Trainer) Samplers() int {
+	ready, _ := t.sampler.servers()
+	return ready
+}
 
 // Close unloads the model and releases the trainer.
 func (t *Trainer) Close() error {

@@ -237,7 +237,8 @@ const (
 	leastPace  = 0.25 // seconds below which all are equally fast
 	equal      = 1.5
 	worthwhile = 3
-	reluctance = 1e6 // factor on the delay of a silent server
+	crowded    = 1e3 // factor on the delay of a server without room
+	reluctance = 1e6 // factor on the delay of a silent one
 )
 
 // pick returns the server for a turn of a version; nil if there is none. If no server has the version, a turn of a
@@ -266,6 +267,9 @@ func (a *adapters) pick(v *adapter, rollout string) (*adapter, *replica) {
 			return math.Inf(1)
 		}
 		d := max(cmp.Or(s.pace, fastest), leastPace) * float64(s.calls+slack)
+		if s.calls >= a.room {
+			d *= crowded
+		}
 		if s.silent() {
 			d *= reluctance
 		}
