@@ -14,6 +14,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/docker"
+	"deepswe/env/fleet"
 	"deepswe/env/kubernetes"
 	"deepswe/env/local"
 	"deepswe/env/repo"
@@ -84,6 +85,8 @@ type Places struct {
 	// Contexts are contexts of the KUBECONFIG; Namespaces are used in each of them.
 	Contexts   []string `yaml:"kube_contexts"`
 	Namespaces []string `yaml:"kube_namespaces"`
+	// File names the daemons, or the contexts, instead: one per line, which may change while sandboxes run.
+	File string `yaml:"places_file"`
 	// Pods are the pod settings of the user's configuration; nil if there are none.
 	Pods *kubernetes.Pods `yaml:"-"`
 }
@@ -150,8 +153,31 @@ func (c SandboxChoice) Check() error {
 		return Usagef("--env %s requires --image", k.Name)
 	case !k.Images && c.Image != "":
 		return Usagef("--env %s uses the host's own programs and takes no --image", k.Name)
+	case c.File != "" && !k.Images:
+		return Usagef("--env %s runs on this machine; to fix: omit places_file", k.Name)
+	case c.File != "" && len(c.Hosts)+len(c.Contexts) > 0:
+		return Usagef("places_file and hosts or kube_contexts both name places; to fix: omit one of them")
 	}
 	return nil
+}
+
+// follow opens a provider of the kind for the places that the file names at the moment.
+func (w World) follow(ctx context.Context, c SandboxChoice, k SandboxKind) (env.Provider, error) {
+	p, err := fleet.Follow(ctx, fleet.FollowOptions{
+		File: c.File, Log: w.Logger(),
+		Open: func(ctx context.Context, places []string) (env.Provider, error) {
+			c := c
+			c.File, c.Hosts = "", places
+			if k.Name == EnvKubernetes {
+				c.Hosts, c.Contexts = nil, places
+			}
+			return w.Sandbox(ctx, c)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // SandboxKinds returns the table behind --env.
@@ -174,6 +200,9 @@ func (w World) Sandbox(ctx context.Context, c SandboxChoice) (env.Provider, erro
 	}
 	if err := tryTemp(); err != nil {
 		return nil, err
+	}
+	if c.File != "" {
+		return w.follow(ctx, c, k)
 	}
 	p, err := k.Open(ctx, w.Logger(), c)
 	auto := cmp.Or(c.Env, EnvAuto) == EnvAuto

@@ -202,13 +202,18 @@ func (c *connection) setDown(cause error) (was, again bool) {
 
 // silence says why the daemon does not answer; nil if it does.
 func (c *connection) silence() error {
-	ctx, cancel := context.WithTimeout(c.p.life, c.p.waits.ping)
-	defer cancel()
-	_, err := c.cli.Ping(ctx, client.PingOptions{})
+	err := c.ping(c.p.life)
 	if err == nil || c.p.life.Err() != nil {
 		return nil
 	}
 	return c.unreachable(err, "")
+}
+
+func (c *connection) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.p.waits.ping)
+	defer cancel()
+	_, err := c.cli.Ping(ctx, client.PingOptions{})
+	return err
 }
 
 // worked reports whether the daemon has ever answered.

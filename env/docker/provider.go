@@ -168,7 +168,7 @@ func (p *Provider) beginWatch() {
 	})
 }
 
-// Close removes the provider's own objects: warm sandboxes and the lease.
+// Close removes the provider's own objects: warm sandboxes, the lease, and what could not be removed before.
 func (p *Provider) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -177,6 +177,9 @@ func (p *Provider) Close() error {
 	p.work.Wait()
 	for _, d := range p.daemons {
 		err = errors.Join(err, d.installer.close(ctx))
+		if d.orphans.Len() > 0 && d.ping(ctx) == nil {
+			d.retryOrphans()
+		}
 	}
 	return errors.Join(err, p.closeClients())
 }

@@ -117,6 +117,9 @@ func (s *Settings) Complete(c *config.Config) error {
 	if s.Census != censusCheck && s.Census != censusOff {
 		paths = append(paths, &s.Census)
 	}
+	if s.Sandbox.File != "" {
+		paths = append(paths, &s.Sandbox.File)
+	}
 	paths = slices.DeleteFunc(paths, func(p *string) bool { return dataset.Bundled(*p) })
 	if err := config.Absolute(paths...); err != nil {
 		return err

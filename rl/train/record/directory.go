@@ -72,8 +72,8 @@ func free() []string {
 		"rollouts.drain", "rollouts.retries", "rollouts.max_failures", "rollouts.keep_logs",
 		"trainer.base_url", "trainer.samplers", "trainer.samplers_file", "trainer.adapters", "trainer.lora_sync_path",
 		"environment.sandbox.env", "environment.sandbox.hosts", "environment.sandbox.kube_contexts",
-		"environment.sandbox.kube_namespaces", "environment.sandbox.registry_mirror", "environment.sandbox.image_budget",
-		"environment.sandbox.warm",
+		"environment.sandbox.kube_namespaces", "environment.sandbox.places_file", "environment.sandbox.registry_mirror",
+		"environment.sandbox.image_budget", "environment.sandbox.warm",
 		"trainer.patience", "trainer.check_tokens", "trainer.check_tolerance",
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"deepswe/agent"
 	"deepswe/agent/llm"
+	"deepswe/env/disk"
 	"deepswe/rl"
 )
 
@@ -85,19 +86,15 @@ func newAdapters(c *Client, codec Codec, l limits, o Samplers) (*adapters, error
 		room: cmp.Or(o.Turns, math.MaxInt), homes: map[string]*replica{},
 		changed: make(chan struct{}), probing: min(max(c.patience/10, time.Second), longestProbe),
 	}
-	urls := o.URLs
+	urls, err := o.URLs, error(nil)
 	if o.File != "" {
-		var err error
-		if urls, err = readRoster(o.File); err != nil {
-			return nil, err
-		}
+		urls, err = disk.ReadList(o.File)
 	}
-	for _, url := range urls {
-		s, err := newReplica(url, o.Key)
-		if err != nil {
-			return nil, err
-		}
-		a.replicas = append(a.replicas, s)
+	if err == nil {
+		a.replicas, err = a.replicasOf(urls)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("samplers: %w", err)
 	}
 	return a, nil
 }

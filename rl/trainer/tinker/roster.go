@@ -4,61 +4,38 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
-	"strings"
-	"time"
 
 	"deepswe/agent/llm"
+	"deepswe/env/disk"
 )
 
-// readRoster reads the endpoints in a file, one per line. Empty lines and lines that begin with # are ignored.
-func readRoster(file string) ([]string, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("samplers: %w", err)
-	}
-	var urls []string
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
-			urls = append(urls, line)
+// replicasOf returns the servers at the given addresses, each once.
+func (a *adapters) replicasOf(urls []string) (all []*replica, err error) {
+	for i, url := range urls {
+		s, err := newReplica(url, a.key)
+		if err != nil {
+			return nil, fmt.Errorf("number %d: %w", i+1, err)
+		}
+		if !slices.ContainsFunc(all, func(other *replica) bool { return other.url == s.url }) {
+			all = append(all, s)
 		}
 	}
-	if len(urls) == 0 {
-		return nil, fmt.Errorf("samplers: %s names no endpoint", file)
-	}
-	return urls, nil
+	return all, nil
 }
 
 // follow applies changes of the file with the endpoints until close. A file that cannot be read changes nothing.
 func (a *adapters) follow() {
-	var said string
-	for {
-		select {
-		case <-a.life.Done():
-			return
-		case <-time.After(a.probing / 2):
+	apply := func(urls []string) error {
+		named, err := a.replicasOf(urls)
+		if err == nil {
+			a.enlist(named)
 		}
-		urls, err := readRoster(a.file)
-		var named []*replica
-		for _, url := range urls {
-			s, invalid := newReplica(url, a.key)
-			if invalid != nil {
-				err = fmt.Errorf("samplers: %s: %q: %w", a.file, url, invalid)
-				break
-			}
-			named = append(named, s)
-		}
-		if err != nil {
-			if err.Error() != said {
-				a.client.log.Warn("the samplers stay as they are", "error", err)
-			}
-			said = err.Error()
-			continue
-		}
-		said = ""
-		a.enlist(named)
+		return err
 	}
+	disk.FollowList(a.life, a.file, a.probing/2, nil, apply, func(err error) {
+		a.client.log.Warn("the samplers stay as they are", "file", a.file, "error", err)
+	})
 }
 
 // enlist makes the named servers those that sample. Turns under way on other servers finish there.
@@ -67,11 +44,7 @@ func (a *adapters) enlist(named []*replica) {
 	defer a.mu.Unlock()
 	var all, fresh []*replica
 	for _, s := range named {
-		same := func(other *replica) bool { return other.url == s.url }
-		if slices.ContainsFunc(all, same) {
-			continue
-		}
-		if i := slices.IndexFunc(a.replicas, same); i >= 0 {
+		if i := slices.IndexFunc(a.replicas, func(other *replica) bool { return other.url == s.url }); i >= 0 {
 			s = a.replicas[i]
 		} else {
 			fresh = append(fresh, s)
