@@ -57,6 +57,18 @@ func TestSimulationEnds(t *testing.T) {
 	}
 }
 
+// rollouts.models bounds the calls of each server that samples.
+func TestCallsOfSamplers(t *testing.T) {
+	t.Parallel()
+	for servers, want := range map[string]int{"": 7, "http://v": 7, "http://v, http://w, http://x": 21} {
+		s, err := Simulate(t.Context(), heavy(t, "steps=2", "rollouts.models=7",
+			"trainer={name: tinker, base_url: 'http://t', model: m, vocabulary: 9, samplers: ["+servers+"]}"), nil)
+		if err != nil || s.Calls.Peak != want {
+			t.Errorf("samplers [%s]: at most %d calls at once, want %d; %v", servers, s.Calls.Peak, want, err)
+		}
+	}
+}
+
 // heavy takes 20 steps of 64 groups of 8 rollouts.
 func heavy(t *testing.T, set ...string) config.Config {
 	t.Helper()
