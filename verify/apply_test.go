@@ -53,7 +53,7 @@ func TestIntoRepository(t *testing.T) {
 	}
 }
 
-// Whatever a patch looks like, the names found in it stay in the repository.
+// Whatever a patch looks like, all paths found in it lie inside the repository.
 func FuzzPatchedPaths(f *testing.F) {
 	f.Add([]byte("diff --git \"a/\\303\" b/x\n--- a/../x\n+++ b/./y\t1\n"))
 	f.Fuzz(func(t *testing.T, patch []byte) {

@@ -10,12 +10,12 @@ import (
 	"deepswe/env"
 )
 
-// diskless starts sandboxes whose disk behaves as it should not.
+// diskless starts sandboxes whose disk fills up.
 type diskless struct {
 	*scratch
-	full bool // nothing can be written any more
-	over bool // the tests are ended for what they write
-	gone bool // the tests end the sandbox
+	full bool // nothing can be written before the tests
+	over bool // the tests are ended because they fill the disk
+	gone bool // the tests use up the sandbox, which ends
 }
 
 func (p diskless) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
@@ -46,7 +46,7 @@ func (s disklessSandbox) Run(ctx context.Context, c env.Command) (env.Result, er
 	return r, err
 }
 
-// What fails on a full disk says nothing about the patch, whichever step it is that fails.
+// A failure because the disk is full says nothing about the patch, whichever step it is in.
 func TestFullDiskIsNotTheAgentsDoing(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string][]byte{
@@ -65,7 +65,7 @@ func TestFullDiskIsNotTheAgentsDoing(t *testing.T) {
 	}
 }
 
-// Tests that fill the disk do so with the patch: its reward is 0, and the report stays what the log makes of it.
+// If the tests fill the disk, the patch is to blame: its reward is 0, while the report still says what the log shows.
 func TestTestsThatFillTheDisk(t *testing.T) {
 	t.Parallel()
 	e := Evaluator{Provider: diskless{scratch: newScratch(t, wrongAnswer), over: true}}
@@ -85,7 +85,7 @@ func TestTestsThatFillTheDisk(t *testing.T) {
 	}
 }
 
-// Tests that use up the sandbox's own memory or disk, and so end it, have failed: the next run would end in the same way.
+// Tests that end the sandbox by using up its memory or disk have failed: another run would end in the same way.
 func TestExhaustedSandboxIsAVerdict(t *testing.T) {
 	t.Parallel()
 	e := Evaluator{Provider: diskless{scratch: newScratch(t, wrongAnswer), gone: true}}

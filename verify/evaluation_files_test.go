@@ -40,7 +40,7 @@ func TestSaveAndLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What another evaluation left here must not be taken for this one's.
+			// Files of an earlier evaluation must not be taken for this one's.
 			writeFile(t, filepath.Join(dir, LogFile), "old")
 			writeFile(t, filepath.Join(dir, ReportFile), "old")
 			if err := v.Save(dir, task, tc.patch); err != nil {

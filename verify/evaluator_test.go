@@ -14,8 +14,8 @@ import (
 	"deepswe/env"
 )
 
-// The repository of these tests: a number that is wrong, a test that says so, and one that passes already. Its runner
-// is a shell script that prints what pytest would.
+// wrongAnswer is the repository of these tests: a wrong number, a test that shows it, and one that already passes. Its
+// runner is a shell script that prints what pytest would.
 var wrongAnswer = map[string]string{
 	"answer":       "41\n",
 	"name":         "deep thought\n",
@@ -45,7 +45,7 @@ func wrongAnswerTask() env.Task {
 	}
 }
 
-// gitDiff is what git says about two states of a directory.
+// gitDiff returns git's diff of two states of a directory.
 func gitDiff(t testing.TB, before, after map[string]string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,10 +88,10 @@ func TestEvaluate(t *testing.T) {
 		patch  []byte
 		status Status
 		reward float64
-		// suspicious is the kind that is expected, "" for none.
+		// suspicious is the expected kind, "" for none.
 		suspicious SuspicionKind
-		// sandboxes are one for the harness's reading, one for the strict one, and one for the reference: these tests are
-		// in no language, so that they cannot be made wrong.
+		// sandboxes is how many are started: a resolved patch takes one for the harness's run, one for the strict run
+		// and one for the reference. There is no canary run, because these tests are in no known language.
 		sandboxes int32
 	}{
 		{name: "the right patch", patch: right, status: Resolved, reward: 1, sandboxes: 3},
@@ -154,7 +154,7 @@ func TestEvaluateWithoutGit(t *testing.T) {
 ` + task.Tests.Script + `
 [ ! -e old ] && [ "$(cat new/deep/file)" = new ] && [ -e dir/kept ] && [ "$(wc -c < bin)" = 3 ] && printf 'one\r\n2\r\n' | cmp - data/crlf.tx || echo 'FAILED tests/test.py::answer'
 `
-	// What comes after the end marker is not read; so let the check be part of the tests.
+	// Output after the end marker is not read, so the marker is moved behind the check.
 	task.Tests.Script = strings.Replace(task.Tests.Script, "echo '>>>>> End Test Output'\n", "", 1) +
 		"echo '>>>>> End Test Output'\n"
 	p := newScratch(t, before)
@@ -189,8 +189,8 @@ func (s hidden) Run(ctx context.Context, c env.Command) (env.Result, error) {
 	return s.Sandbox.Run(ctx, c)
 }
 
-// What cannot be graded is told apart: what the patch brought about is worth nothing, what is the task's own fault is
-// no verdict at all, and an infrastructure failure is an error.
+// What cannot be graded is told apart: failures that the patch caused give no reward, a task that is at fault gives no
+// verdict, and an infrastructure failure is an error.
 func TestEvaluateLimits(t *testing.T) {
 	t.Parallel()
 	right := gitDiff(t, wrongAnswer, with(wrongAnswer, "answer", "42\n"))
@@ -254,12 +254,12 @@ func TestEvaluateLimits(t *testing.T) {
 		task.Tests.Script += "sleep 600\n"
 		e := Evaluator{Provider: newScratch(t, wrongAnswer)}
 		if v, err := e.Evaluate(ctx, task, right); err == nil {
-			t.Errorf("%s, and no error", v.Status)
+			t.Errorf("%s, want an error", v.Status)
 		}
 	})
 }
 
-// The code under test can change every file that it may write to, but not the script that is running.
+// The code under test can change every file that it may write to, but not the script that is being run.
 func TestScriptCannotBeRewritten(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -313,7 +313,7 @@ func TestEvaluateRewardFile(t *testing.T) {
 	}
 }
 
-// Where the script gives the reward itself, a file of any name may be what was asked for.
+// If the script gives the reward itself, a patch may change a file of any name.
 func TestEvaluateRewardFileTakesAnyFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "reward.txt")
@@ -338,14 +338,14 @@ func TestKey(t *testing.T) {
 		t.Fatal("the key is not the same twice")
 	}
 	if named := (&Evaluator{Odds: DefaultOdds}).Key(task, patch); named != key {
-		t.Error("the default odds make another key where they are named")
+		t.Error("the default odds give another key if they are set")
 	}
 	other := wrongAnswerTask()
 	other.Tests.FailToPass = nil
 	worded := wrongAnswerTask()
 	worded.Statement = "other words"
 	if e.Key(worded, patch) != key {
-		t.Error("the statement has no part in grading")
+		t.Error("the statement changes the key")
 	}
 	for name, k := range map[string]string{
 		"patch": e.Key(task, []byte("y")), "task": e.Key(other, patch), "limit": (&Evaluator{Timeout: 1}).Key(task, patch),

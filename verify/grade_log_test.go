@@ -78,7 +78,7 @@ func TestGradeLogWithoutPatch(t *testing.T) {
 
 const resolvedLog = "+ : '>>>>> Start Test Output'\nPASSED a\n+ : '>>>>> End Test Output'\n"
 
-// On these, the harness raises an exception and writes no report.
+// On these logs, the harness raises an exception and writes no report.
 func TestGradeLogCannot(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -107,7 +107,7 @@ func TestGradeLogCannot(t *testing.T) {
 	}
 }
 
-// What the harness does not look at does not make it raise.
+// What the harness does not look at cannot make it raise an exception.
 func TestGradeLogLooksNoFurther(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -166,7 +166,7 @@ func TestFailedExit(t *testing.T) {
 	}
 }
 
-// Whatever the bytes, the report is the same twice, stands in valid JSON, and the stricter reading is never kinder.
+// Whatever the log, the report is valid JSON, and the strict reading never resolves what the harness does not.
 func FuzzGradeLog(f *testing.F) {
 	files, err := filepath.Glob("testdata/grade/*.txtar")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"deepswe/verify/allowlist"
 )
 
-// rewardTask has a script that gives the reward itself, from what the code in code.sh answers. REWARD stands for the
-// reward file without its ending.
+// rewardTask has a script that writes the reward itself, depending on what the code in code.sh answers. In reward,
+// REWARD stands for the path of the reward file without its extension.
 func rewardTask(t *testing.T, reward string) (env.Task, map[string]string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "logs", "reward.txt")
@@ -23,7 +23,7 @@ func rewardTask(t *testing.T, reward string) (env.Task, map[string]string) {
 	}}, map[string]string{"code.sh": "answer() { echo 41; }\n", "PLACE": place}
 }
 
-// Only what the script itself leaves at its end is a reward.
+// Only what the script itself writes at its end is a reward.
 func TestRewardsCannotBeForged(t *testing.T) {
 	t.Parallel()
 	const plain = "echo $r > REWARD.txt"
@@ -91,7 +91,8 @@ func TestRewardsCannotBeForged(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.HasPrefix(tc.name, "a process") && v.Status != tc.status {
-				// The process may win the race, or be ended while the file is empty; the confirmation is not won.
+				// The process may win the race, or be killed while the file is empty, but it does not win in the
+				// confirmation.
 				tc.status, tc.suspicious = v.Status, v.Status == Resolved
 			}
 			if v.Status != tc.status || v.Reward != tc.reward || len(v.Suspicious) > 0 != tc.suspicious {
@@ -109,7 +110,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	p := newScratch(t, files)
 	e := Evaluator{Provider: atClose{p, func(sb env.Sandbox) {
 		r, err := sb.Run(context.Background(), env.Command{
-			Line: `grep -q '^State:[[:space:]]*[^ZX]' /proc/$(cat PID)/status`, // the dead may not be buried yet
+			Line: `grep -q '^State:[[:space:]]*[^ZX]' /proc/$(cat PID)/status`, // a dead process may still be listed
 		})
 		if err != nil || r.ExitCode == 0 {
 			t.Errorf("the process is still there: %v, %v", r.ExitCode, err)
@@ -120,7 +121,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	}
 }
 
-// atClose looks at sandboxes when they are closed.
+// atClose calls look with each sandbox before it is closed.
 type atClose struct {
 	*scratch
 	look func(env.Sandbox)
@@ -141,7 +142,7 @@ func (s looked) Close(ctx context.Context) error {
 	return s.Sandbox.Close(ctx)
 }
 
-// Where pytest prints what it does, a reward needs a test that passed.
+// If a script shows pytest's output, a reward needs a test that passed.
 func TestLostSummary(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -161,7 +162,7 @@ func TestLostSummary(t *testing.T) {
 			RewardFile: "/logs/verifier/reward.txt", Files: map[string]string{"/tests/test.sh": tc.script},
 		}}
 		if got := lostSummary(task, []byte(tc.log)); got != tc.want {
-			t.Errorf("%s: %v", tc.name, got)
+			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
 		}
 	}
 }
@@ -188,7 +189,7 @@ func TestElsewhere(t *testing.T) {
 		t.Errorf("its helper is %q", got)
 	}
 	if moved.Tests.Files["/tests/data"] != task.Tests.Files["/tests/data"] {
-		t.Error("data was changed")
+		t.Error("a data file was changed")
 	}
 	if got := moved.Tests.Script; got != "#!/bin/bash\ncd /app\n/bin/bash -c "+env.ShellQuote(want)+" /tests/test.sh\n" {
 		t.Errorf("it runs %q", got)
@@ -203,7 +204,8 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// In a task that gives its own reward, anything may be what was asked for but what serves a test runner alone.
+// If a task gives its own reward, it may ask for any file, so only files that serve nothing but a test runner are
+// withheld.
 func TestReaches(t *testing.T) {
 	t.Parallel()
 	task := env.Task{Statement: "Make pytest.ini collect our tests.", Tests: env.Tests{RewardFile: "/logs/verifier/reward.txt"}}

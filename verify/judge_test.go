@@ -8,8 +8,8 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// A case of a Go test that fails would pass as a right test and fail as a wrong one: the reference is asked whether it
-// has to, and if so, it is no evidence.
+// A subtest of a failing Go test would pass as a right test and fail as a wrong one. The reference shows whether its
+// parent has to fail, and if so, the subtest is no evidence.
 func TestCasesOfAFailingTest(t *testing.T) {
 	t.Parallel()
 	parse, err := testlog.Lookup("parse_log_gotest")
@@ -39,7 +39,7 @@ func TestCasesOfAFailingTest(t *testing.T) {
 	}
 }
 
-// Where a task does not say which tests fail without a fix, there may be a single one.
+// If a task does not say which tests fail without a fix, there may be only one.
 func TestOddsOfUnknownFixes(t *testing.T) {
 	t.Parallel()
 	var set canary.Set
@@ -50,7 +50,7 @@ func TestOddsOfUnknownFixes(t *testing.T) {
 	}
 	mixed := mixture{set: set, passed: true}
 	if mixed.runs = (mixing{passed: true}).runs(mixed); mixed.runs != 2 {
-		t.Errorf("%d runs", mixed.runs)
+		t.Errorf("%d runs, want 2", mixed.runs)
 	}
 	c := &Confirmation{}
 	if c.weigh(task, mixed, (&Evaluator{}).reference(task), nil); c.Odds != 3 || c.Evidence != PairedEvidence {
@@ -58,7 +58,7 @@ func TestOddsOfUnknownFixes(t *testing.T) {
 	}
 }
 
-// Tests that are wrong together tell of each other.
+// Tests that are wrong in the same runs give each other away, so they add nothing to the odds.
 func TestOddsOfTestsWrongTogether(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

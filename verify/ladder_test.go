@@ -17,18 +17,18 @@ import (
 	"deepswe/verify/canary"
 )
 
-// world is a fake of everything below the ladder: what the tests say about a patch, run by run.
+// world fakes everything below the ladder: it says what the tests report about a patch, run by run.
 type world struct {
 	task env.Task
-	// says returns the status of a test in a run, given whether the test is wrong there and whether the run is one of
-	// mixed tests. gold is set in runs with the solution.
+	// says returns the status of a test, given whether the test is wrong in that run and whether the run has wrong
+	// tests at all. gold is set in runs of the solution.
 	says func(test string, wrong, mixed, gold bool) string
-	// code returns the exit status of the run; nil for 1 if a test has failed.
+	// code returns the exit status of the run. If it is nil, that is 1 if a test has failed.
 	code func(failed bool) int
-	// record is where withheld tests write, if any are to be withheld; got is what they write.
+	// record is where withheld tests write, "" if none are withheld; got is what they write.
 	record string
 	got    func(name string) string
-	// others returns the status of a test with other values.
+	// others returns the status of a test that runs with other values.
 	others func(test string, gold bool) string
 	// broken is the number of the run whose sandbox fails, counted from 1.
 	broken int
@@ -61,7 +61,7 @@ func newWorld(says func(test string, wrong, mixed, gold bool) string) *world {
 	}}}
 }
 
-// run plays the part of Evaluator.runTrial.
+// run stands in for Evaluator.runTrial.
 func (w *world) run(_ context.Context, t *trial) error {
 	w.runs = append(w.runs, t)
 	if len(w.runs) == w.broken {
@@ -126,7 +126,7 @@ func (w *world) run(_ context.Context, t *trial) error {
 	return nil
 }
 
-// honest is what the tests say about a fix.
+// honest is what the tests report about a correct fix.
 func honest(_ string, wrong, _, _ bool) string {
 	if wrong {
 		return "FAILED"
@@ -134,7 +134,7 @@ func honest(_ string, wrong, _, _ bool) string {
 	return "PASSED"
 }
 
-// What the runs say, and the verdict: how many runs it takes, and why a reward is lost.
+// From what the runs report follow the verdict, the number of runs, and why a reward is lost.
 func TestLadder(t *testing.T) {
 	t.Parallel()
 	passes := func(string, bool, bool, bool) string { return "PASSED" }
@@ -145,7 +145,7 @@ func TestLadder(t *testing.T) {
 		reward float64
 		canary CanaryState // empty if the first run gives no reward
 		kind   SuspicionKind
-		runs   int // of all, those with the solution included
+		runs   int // in total, including those of the solution; 0 for any number
 		earned string
 	}{
 		{"a fix", honest, nil, 1, CanaryConfirmed, "", 2, "harness strict canary"},
@@ -218,7 +218,7 @@ func TestLadder(t *testing.T) {
 				if v.Reward != tc.reward {
 					t.Fatalf("seed %d: reward %v, want %v: %+v, %v", seed, v.Reward, tc.reward, v.Confirmation, v.Suspicious)
 				}
-				// By chance, no test is wrong in the first of the mixed runs.
+				// There is one run more if, by chance, no test is wrong in the first of the mixed runs.
 				if n := len(w.runs); tc.runs != 0 && n != tc.runs && n != tc.runs+1 {
 					t.Errorf("seed %d: %d runs, want %d: %+v", seed, len(w.runs), tc.runs, v.Confirmation)
 				}
@@ -234,7 +234,7 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// Tests that get other values than in the harness's run show a cheat only if they ran with the whole patch.
+// Withheld tests reveal a cheat only if they ran with the whole patch. Otherwise the patch may need what was left out.
 func TestLadderWithoutWithheldFiles(t *testing.T) {
 	t.Parallel()
 	for _, withheld := range [][]Withheld{nil, {{"lib/units.json", "tests", Original}}} {
@@ -260,7 +260,7 @@ func TestLadderWithoutWithheldFiles(t *testing.T) {
 	}
 }
 
-// A failure of the sandbox in any of the runs is an error, never a verdict.
+// A sandbox that fails in any of the runs is an error, never a verdict.
 func TestLadderPassesErrorsOn(t *testing.T) {
 	t.Parallel()
 	for broken := 1; broken <= 3; broken++ {
@@ -274,7 +274,7 @@ func TestLadderPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// The runs end, even if a sandbox shows fewer tests than the one before, and so asks for fewer runs.
+// The runs come to an end even if one sandbox shows fewer tests than the one before, and therefore asks for fewer runs.
 func TestLadderEnds(t *testing.T) {
 	t.Parallel()
 	w, e := newWorld(honest), &Evaluator{Seed: 1, Training: true}
@@ -291,13 +291,13 @@ func TestLadderEnds(t *testing.T) {
 	}
 }
 
-// Code that cannot tell a right test from a wrong one guesses, and is right in no more cases than the verdict says.
+// Code that has to guess which tests are wrong wins no more often than the verdict's odds say.
 func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		n        int
 		training bool
-		forged   int // the patch fixes the others
+		forged   int // how many of the tests it forges; it fixes the others
 		odds     float64
 		rate     float64 // at which it wins
 	}{
@@ -325,8 +325,8 @@ func TestGuessingWinsAsOftenAsIsSaid(t *testing.T) {
 	}
 }
 
-// All ways in which tests are wrong in the runs are equally likely, so that no guess is better than another, not even
-// one that knows which run is which. Each test is wrong in some run, and right in some run or in one before.
+// All choices of wrong tests are equally likely, so that no guess beats another, even if the code knows which run it is
+// in. Each test is wrong in some run, and right in another or in the run before.
 func TestChooseIsFair(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -388,8 +388,8 @@ func TestChooseIsFair(t *testing.T) {
 	}
 }
 
-// In training, no sandbox has had the literals of a withheld test before it is withheld: code could leave them in a
-// counter of the kernel, which all sandboxes share.
+// In training, a withheld test is withheld in the first run: if an earlier sandbox had its literals, code could pass
+// them on in a counter of the kernel, which all sandboxes share.
 func TestWithheldFirst(t *testing.T) {
 	t.Parallel()
 	x := mixture{told: true, fixes: map[string]bool{"one": true}}
@@ -401,7 +401,7 @@ func TestWithheldFirst(t *testing.T) {
 	for range 100 {
 		m := mixing{seed: rand.Uint64()}
 		if first := m.choose(x); x.runs != 2 || !slices.Contains(first, 0) {
-			t.Fatalf("of %d runs, the first has the literals", x.runs)
+			t.Fatalf("the test is not withheld in the first of %d runs", x.runs)
 		}
 		if m.run = 1; slices.Contains(m.choose(x), 0) {
 			t.Fatal("the test is never right")
@@ -409,8 +409,8 @@ func TestWithheldFirst(t *testing.T) {
 	}
 }
 
-// play grades a patch that forges the results of some of n tests, and fixes the others: in each of the runs with wrong
-// tests, it fails those that it takes for wrong.
+// play grades a patch that forges the results of some of n tests and fixes the others. In each run with wrong tests, it
+// fails all forged ones or none, as takesForWrong says.
 func play(t *testing.T, n, forged int, e *Evaluator, takesForWrong func(run int) bool) (won bool, odds float64) {
 	t.Helper()
 	run, last := -1, -1
@@ -436,7 +436,8 @@ func play(t *testing.T, n, forged int, e *Evaluator, takesForWrong func(run int)
 	return l.v.Reward > 0, l.c.Odds
 }
 
-// A slow fix has passed within the limit once: after that, a busy machine does not cost it the reward.
+// A slow fix has passed within the time limit once, so later runs get more time: a busy machine must not cost the
+// reward.
 func TestLadderGivesASlowFixTime(t *testing.T) {
 	t.Parallel()
 	for _, training := range []bool{false, true} {
@@ -454,8 +455,8 @@ func TestLadderGivesASlowFixTime(t *testing.T) {
 	}
 }
 
-// What it costs to grade four candidates for each of 64 tasks, of which a third wins, in runs for each candidate: those
-// with the solution are counted where the tasks were not checked before.
+// The average number of runs per candidate, with four candidates for each of 64 tasks, a third of which win. Runs of
+// the solution count as well, unless the tasks were checked before.
 func TestCost(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{"test_one": "10", "test_two": "20", "test_three": "30", "test_kept": `"kept"`}
@@ -507,7 +508,7 @@ func TestCost(t *testing.T) {
 					return l.v
 				}
 				if tc.trains {
-					grade(w.task.Tests.GoldPatch) // as the check of the tasks does
+					grade(w.task.Tests.GoldPatch) // as the soundness check does
 				}
 				w.runs = nil
 				for k := range 4 {
@@ -527,7 +528,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// A patch that earns its reward, but fails tests with other values with which the solution passes, is an overfit.
+// A patch is an overfit if it earns its reward but fails tests with other values, which the solution passes.
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -10,7 +10,7 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// Each dataset's example records can be graded: package dataset names no parser that package testlog does not have.
+// Every example record can be graded: package testlog has each parser that package dataset names.
 func TestRecordsAreGradable(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../env/dataset/testdata/records/*-*.jsonl")
@@ -29,7 +29,7 @@ func TestRecordsAreGradable(t *testing.T) {
 	}
 }
 
-// A record of SWE-rebench V2 may name every parser of its own that package testlog has.
+// A SWE-rebench V2 record may name any of the parsers that package testlog has for it.
 func TestRebenchParsers(t *testing.T) {
 	t.Parallel()
 	const record = `{"instance_id":"ID","repo":"a/a","base_commit":"c","test_patch":"x","image_name":"i",` +

@@ -7,7 +7,7 @@ import (
 	"deepswe/env"
 )
 
-// A script is cut where its tests begin, and ends as they do.
+// A script is split where its tests begin, and its second half exits with the status of the tests.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	const start, end = ": '>>>>> Start Test Output'\n", ": '>>>>> End Test Output'\n"
@@ -39,7 +39,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A patch with the tests is taken out of the first half only if that changes nothing else.
+// The patch of the tests is cut out of the first half only if that changes nothing else.
 func TestWithoutPatch(t *testing.T) {
 	t.Parallel()
 	const before = "cd /testbed\npip install -e .\ngit checkout abc tests/a.py\n"
@@ -86,7 +86,7 @@ func TestUnbailed(t *testing.T) {
 	}
 }
 
-// The second half of a script finds the shell as the first half has left it, but not the first half itself.
+// The second half of a script runs in the shell state that the first half left, but cannot see the first half's text.
 func TestPhasesKeepTheShell(t *testing.T) {
 	t.Parallel()
 	p := newScratch(t, map[string]string{"a b/c": "x\n"})
@@ -153,8 +153,8 @@ func TestNeedsHistory(t *testing.T) {
 	}
 }
 
-// What the script does before the tests finds no hidden test, neither in a file nor on its own command line, and what
-// it has made of git is not used to install them.
+// While the script prepares the tests, no hidden test is in a file or on its command line, and a git that it has
+// replaced is not used to install them.
 func TestNoTestsDuringSetup(t *testing.T) {
 	t.Parallel()
 	test := map[string]string{"tests/new": "check answer 42 \"$(cat answer)\" # the word is mellon\n"}
@@ -177,6 +177,6 @@ git apply -v - <<'EOF_1'
 		t.Fatalf("%s, %s, %v\n%s", v.Status, v.Detail, err, v.Log)
 	}
 	if log := string(v.Log); strings.Contains(log, "leaked") || strings.Contains(log, "the word") {
-		t.Errorf("a test was there before all tests:\n%s", log)
+		t.Errorf("a hidden test was visible before the tests began:\n%s", log)
 	}
 }

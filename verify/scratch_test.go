@@ -26,12 +26,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// scratch is a provider whose sandboxes are copies of one directory on this machine, each with a guest of its own. It
-// isolates nothing.
+// scratch is a provider whose sandboxes are copies of a directory on this machine, each with its own guest. It isolates
+// nothing.
 type scratch struct {
 	t     testing.TB
 	files map[string]string
-	// fail, when not nil, is asked before every start.
+	// fail, if set, is asked before every start.
 	fail   func(start int) error
 	starts atomic.Int32
 	open   atomic.Int32
@@ -99,7 +99,7 @@ func writeFile(t testing.TB, path, content string) {
 	}
 }
 
-// pipes is a process's standard input and output as one stream, and the process's end.
+// pipes joins a process's standard input and output into one stream, and waits for the process on Close.
 type pipes struct {
 	io.Reader
 	io.WriteCloser

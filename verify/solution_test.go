@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The files of a solution are those that count in a strict trial.
+// Solution returns the files of a solution that count in a strict run.
 func TestSolution(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A telltale counts only in lines of code that are new. It is a flag, and never a reason for no reward.
+// A telltale counts only in new lines of code. It is a flag, and never takes a reward away.
 func TestTelltales(t *testing.T) {
 	t.Parallel()
 	const exits = "import os\n\n\ndef leave():\n    os._exit(0)\n"

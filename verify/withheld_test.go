@@ -7,7 +7,7 @@ import (
 	"deepswe/verify/allowlist"
 )
 
-// What the strict trial withholds is recorded, with what is there instead, and whether the tests need it.
+// The files that the strict run withholds are recorded, with what replaces each and whether the tests need them.
 func TestWithheld(t *testing.T) {
 	t.Parallel()
 	before := with(wrongAnswer, "setup.cfg", "[tool]\nstrict = yes\n", "pytest.ini", "x\n", "package.json",
@@ -17,7 +17,7 @@ func TestWithheld(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change []string
-		// script is a check of what is there when the tests run.
+		// check is a line of shell that looks at what is there while the tests run.
 		check  string
 		want   []Withheld
 		reward float64

@@ -12,7 +12,7 @@ import (
 
 func text(s string) Version { return Version{Kind: env.KindFile, Data: []byte(s)} }
 
-// The names in each line are withheld for the reason before them, in any repository.
+// Each group of names is withheld for the reason before it, in any repository. Names without a reason are taken.
 func TestByName(t *testing.T) {
 	t.Parallel()
 	for reason, names := range map[Reason]string{
@@ -44,7 +44,7 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// A module of the product with the name of tests is recognised by the sources that load it.
+// A file of the product may be named like a test: the sources that load it show what it is.
 func TestLoads(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -73,7 +73,7 @@ func TestLoads(t *testing.T) {
 		{"src/a.test.ts", "import {a} from './spec/unit'", "src/spec/unit.ts", false},
 	} {
 		if got := Loads(tc.source, tc.line, tc.target); got != tc.want {
-			t.Errorf("Loads(%q, %q, %q) = %v", tc.source, tc.line, tc.target, got)
+			t.Errorf("Loads(%q, %q, %q) = %v, want %v", tc.source, tc.line, tc.target, got, tc.want)
 		}
 		term, _, ok := Loaders(tc.target)
 		if !ok || tc.want && !regexp.MustCompile(term).MatchString(tc.line) {
@@ -82,12 +82,12 @@ func TestLoads(t *testing.T) {
 	}
 	for _, name := range []string{"a_test.go", "tests/helpers.py", "test/support.js"} {
 		if _, _, ok := Loaders(name); ok {
-			t.Errorf("%s may be a part of the product", name)
+			t.Errorf("Loaders(%q) found a search, want none", name)
 		}
 	}
 }
 
-// New product code may be named like tests if sources of the same patch load it.
+// A patch may add product code with the name of a test if other sources of the patch load it.
 func TestAdopt(t *testing.T) {
 	t.Parallel()
 	const lib = "lib/index.js"
@@ -172,7 +172,7 @@ func TestAdopt(t *testing.T) {
 	if l.Adopt(chain); l.Judge(chain[0]).Reason != "" {
 		t.Error("a module of a module of the product is withheld")
 	}
-	// A long chain, the last one first, does not take long either.
+	// A long chain of modules is followed to its end, even if the patch lists the last module first.
 	const links = 2000
 	chain = []Change{{Path: lib, After: text("require('./spec/m0')\n")}}
 	for i := range links {
@@ -187,7 +187,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// What a fix is made of is taken, and what reaches the runner is not.
+// The parts of an honest fix are taken, and files that could affect the test runner are withheld.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	library := Repository{
@@ -257,8 +257,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A module is a shadow only where the runner finds it before its own: pytest looks in the first directory above a test
-// that is not a package, and above its conftest.py, but not in those further up.
+// A module shadows another only in a directory from which the runner imports: for pytest, that is the first directory
+// above a test that is not a package, and the one above its conftest.py, but none further up.
 func TestJudgeShadows(t *testing.T) {
 	t.Parallel()
 	r := Repository{
@@ -311,7 +311,7 @@ func TestJudgeShadows(t *testing.T) {
 	}
 }
 
-// What a generator copies into new projects is data, unless a runner starts there.
+// Files that a generator copies into new projects are data, unless a runner starts in their directory.
 func TestJudgeTemplates(t *testing.T) {
 	t.Parallel()
 	r := Repository{
@@ -340,12 +340,12 @@ func TestJudgeTemplates(t *testing.T) {
 		}
 		link := Change{Path: name, After: Version{Kind: env.KindSymlink, Target: "README.md"}}
 		if got := New(r).Judge(link).Reason; got == "" {
-			t.Errorf("%s may be a link", name)
+			t.Errorf("a link called %s is taken, want it withheld", name)
 		}
 	}
 }
 
-// BenchmarkAdopt: many new files in a large repository.
+// BenchmarkAdopt adds many files to a large repository.
 func BenchmarkAdopt(b *testing.B) {
 	var r Repository
 	for i := range 40_000 {
@@ -408,7 +408,7 @@ func TestJudgeManifests(t *testing.T) {
 	}
 }
 
-// Whatever a package.json holds, what is merged keeps all that could reach a runner.
+// Whatever a package.json holds, the merged file keeps every field that could affect a runner.
 func FuzzMergePackage(f *testing.F) {
 	f.Add([]byte(`{"name": "a", "scripts": {"test": "x"}}`), []byte(`{"name": "b", "type": "module", "scripts": null}`))
 	f.Add([]byte(`{}`), []byte(`{"main": 1e400, "main": {}}`))

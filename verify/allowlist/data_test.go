@@ -8,7 +8,7 @@ import (
 	"deepswe/env"
 )
 
-// Data that a product loads is taken where no runner, tool or test reads it by itself.
+// Data that the product loads is taken, unless a runner, a tool or a test would read it without being told to.
 func TestAdoptData(t *testing.T) {
 	t.Parallel()
 	const py, js = "desk/amounts.py", "lib/index.js"
@@ -38,8 +38,8 @@ func TestAdoptData(t *testing.T) {
 		{"desk/specs/openapi.yaml", "desk/test_a.py", "'specs/openapi.yaml'", Tests},
 		{"desk/specs/openapi.yaml", "README.md", "'specs/openapi.yaml'", Tests},
 		{"desk/more/README.txt", "desk/web/a.py", "'README.txt'", ""},
-		{"desk/specs/README.txt", "desk/web/a.py", "'README.txt'", Tests}, // there is another
-		{"desk/specs/a.py", py, "'specs/a.py'", ""},                       // of the product
+		{"desk/specs/README.txt", "desk/web/a.py", "'README.txt'", Tests}, // another file has that name
+		{"desk/specs/a.py", py, "'specs/a.py'", ""},                       // a module of the product
 		{"lib/specs/a.js", js, "'./specs/a.js'", Tests},
 		{"lib/specs/run", js, "'./specs/run'", Tests},
 		{"tests/data/new.json", py, "'tests/data/new.json'", Tests},
@@ -96,7 +96,7 @@ func TestAdoptData(t *testing.T) {
 	}
 }
 
-// Data must be new, and a source of the repository may name it as well.
+// Only new data is taken. The source that names it may be one that the repository already had.
 func TestAdoptNamedData(t *testing.T) {
 	t.Parallel()
 	const name = "lib/specs/units.json"

@@ -5,20 +5,20 @@ import (
 	"testing"
 )
 
-// Assembly and C join a package of Go by lying beside it, so they are sources only where the repository has some.
+// Go compiles assembly and C into the package beside them, so they count as sources only if the repository has some.
 func TestJudgeNative(t *testing.T) {
 	t.Parallel()
 	change := Change{Path: "fast_amd64.s", After: text("TEXT")}
 	if got := New(Repository{Files: []string{"a.go"}}).Judge(change); got.Reason != Compiled {
-		t.Errorf("in a repository of Go alone: %q", got.Reason)
+		t.Errorf("in a repository of Go alone, withheld for %q, want %q", got.Reason, Compiled)
 	}
 	if got := New(Repository{Files: []string{"a.go", "asm/b.s"}}).Judge(change); got.Reason != "" {
-		t.Errorf("in a repository with assembly: %q", got.Reason)
+		t.Errorf("in a repository with assembly, withheld for %q, want it taken", got.Reason)
 	}
 }
 
-// A module in a directory of the repository is new code like any other, unless it takes the place of one that the tests
-// may import.
+// A Go module in a directory of the repository is new code like any other, unless it replaces one that the tests may
+// import.
 func TestJudgeModules(t *testing.T) {
 	t.Parallel()
 	const mod = "module example.com/a\n\ngo 1.19\n\nrequire example.com/b v1.0.0\n"
@@ -56,7 +56,7 @@ func TestJudgeModules(t *testing.T) {
 				t.Errorf("the module's own go.mod is withheld for %q, want %q", got, tc.inside)
 			}
 			if l = New(Repository{Solution: []string{"go.mod"}}); l.Judge(all[0]).Reason != Build {
-				t.Error("a module is taken that may be the one that the solution requires")
+				t.Error("go.mod is not withheld, although the solution changes it as well")
 			}
 		})
 	}

@@ -21,7 +21,8 @@ import (
 
 func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, seed)) }
 
-// The archives hold files of tests, the ids of some of them, and what they are when all of these are wrong.
+// Each archive has test files and the ids of some of their tests, and shows the files with all of these tests made
+// wrong.
 func TestNew(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -81,7 +82,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// checkAgain reads a file with wrong tests, in which every test has to be found.
+// checkAgain parses a file with wrong tests and looks for every one of them.
 func checkAgain(t *testing.T, w Writer, f Source, set Set) {
 	t.Helper()
 	if strings.HasSuffix(f.Name, ".go") {
@@ -109,7 +110,7 @@ func checkAgain(t *testing.T, w Writer, f Source, set Set) {
 	}
 }
 
-// The same random numbers give the same canaries, others give others.
+// The same seed gives the same canaries, and other seeds give other ones.
 func TestNewIsRandom(t *testing.T) {
 	t.Parallel()
 	source := Source{"tests/test_a.py", []byte("def test_one():\n    assert f(1) == 2\n    assert g() == 'x'\n")}
@@ -139,7 +140,7 @@ func TestNewIsRandom(t *testing.T) {
 	}
 }
 
-// What gives itself away is used only where there is nothing else.
+// A mutation that gives itself away is used only if there is no other.
 func TestNewPrefersWhatAPersonWouldWrite(t *testing.T) {
 	t.Parallel()
 	o := Options{Tests: []string{"test_a"}, Sources: []Source{{"test_a.py", []byte(
@@ -153,7 +154,7 @@ func TestNewPrefersWhatAPersonWouldWrite(t *testing.T) {
 		}
 		got := set.Canaries[0].Mutation
 		if (got == key+"1.0") != (want == key+"1.0") || (got == key+"end") != (want == key+"end") {
-			t.Errorf("the next mutation is %s, want one like %s", got, want)
+			t.Errorf("got mutation %s, want one like %s", got, want)
 		}
 		if o.Excluded == nil {
 			o.Excluded = map[string]bool{}
@@ -173,12 +174,12 @@ func TestReports(t *testing.T) {
 		"tests/a.py::my_test_sum": false, "tests/a.py::test_sum_twice": false, "": false,
 	} {
 		if got := c.Reports(name); got != want {
-			t.Errorf("Reports(%q) = %v", name, got)
+			t.Errorf("Reports(%q) = %v, want %v", name, got, !got)
 		}
 	}
 }
 
-// Files of any content have canaries or a reason, and never a crash.
+// Whatever a file contains, New returns canaries or an error, and its wrong tests can still be parsed.
 func FuzzNew(f *testing.F) {
 	for _, s := range []string{
 		"def test_a():\n    assert f() == {'a': [1, 2]}\n", "class A:\n  def test_a(self): pass\n", "x = '''", "@d(\n",
@@ -209,8 +210,8 @@ func FuzzNew(f *testing.F) {
 	})
 }
 
-// What a wrong test expects instead is never the right value, and the right value is at every place of the range of
-// values.
+// A wrong test never expects the right value. The range of its values does not give that value away: it may lie
+// anywhere in the range.
 func TestOthers(t *testing.T) {
 	t.Parallel()
 	texts := []string{"0", "1", "-3", "20", "127", "255", "0.5", "-1.25", "'x'", "'9'", "''", "True", "None", "[1, 2]", "{'a': 1.5}"}
@@ -241,7 +242,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// A wrong number has the divisors that a test knows, where there is room for that.
+// A wrong number shares the divisors that the test mentions, if the range of values has room for that.
 func TestOtherMultiples(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -271,8 +272,8 @@ func TestOtherMultiples(t *testing.T) {
 	}
 }
 
-// Tests to fix that expect the same expect the same other value, and are wrong together; those that pass without a fix
-// are not among them, because code under test knows whether they are wrong.
+// Tests to fix that expect the same value get the same wrong value, and form a group. Tests that pass without a fix are
+// not in it, because code under test can tell whether they are wrong.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	var source strings.Builder
@@ -302,7 +303,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// Who knows the test that the repository has knows that what was in it is right.
+// A word that the earlier version of a test expected as well is known to be right, so the wrong value keeps it.
 func TestEarlier(t *testing.T) {
 	t.Parallel()
 	const before, after = "def test_a():\n    assert f() == \"red chair\"\n", "def test_a():\n    assert f() == \"red table\"\n"
@@ -324,7 +325,7 @@ func TestEarlier(t *testing.T) {
 	}
 }
 
-// Reports of Vitest and Jest are read without a number at their end, which may be a part of the title.
+// The reports of Vitest and Jest are read without a number at the end of a title, which may belong to the title.
 func TestTitleThatIsCut(t *testing.T) {
 	t.Parallel()
 	const id = "a.test.js > steps by 3 to"

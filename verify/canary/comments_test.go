@@ -2,7 +2,8 @@ package canary
 
 import "testing"
 
-// What a comment says goes, and what runners and compilers read in one stays, with the place of everything else.
+// The words of comments and messages are blanked. What runners and compilers read in a comment stays, and so does the
+// position of everything else.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ file, source, want string }{
@@ -70,7 +71,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// How long a comment or a message was, and how many lines it had, is not to be seen.
+// The length of a comment or message, and its number of lines, cannot be seen any more.
 func TestShort(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ file, source, want string }{

@@ -42,7 +42,7 @@ func TestJavaScriptNegations(t *testing.T) {
 	}
 }
 
-// A test that compares with no value expects the opposite, of which few people would think.
+// A test that compares nothing with a value can only be negated, which gives it away.
 func TestNewNegates(t *testing.T) {
 	t.Parallel()
 	set, err := New(JavaScript{}, Options{

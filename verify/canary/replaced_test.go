@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// An edit tells which value of a test becomes another one, and takes the one that other tests have in its place.
+// An edit shows which value of a test it replaces by which. If other tests have a substitute for that value, it is used
+// instead.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ text, was, becomes, value, other, want string }{
@@ -24,7 +25,8 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// What is wrong in a form that few people would write, or beside what says what is right, gives itself away.
+// A wrong expectation gives itself away if few people would write it in that form, or if the test still says what is
+// right.
 func TestGivesItselfAway(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -63,7 +65,7 @@ func TestGivesItselfAway(t *testing.T) {
 	}
 }
 
-// Where an error must have a text, the text is wrong: it says which error has it.
+// If a test expects the text of an error, that text is made wrong, and not the error's type.
 func TestTextsOfErrors(t *testing.T) {
 	t.Parallel()
 	for _, check := range []string{`raises(TypeError, match="black chalk")`, `raises(TypeError, match='black chalk')`,
@@ -82,8 +84,8 @@ func TestTextsOfErrors(t *testing.T) {
 	}
 }
 
-// Other values have what all values of their kind have in common: shares are below 1, tags end as they begin, and
-// words are words.
+// Wrong values look like the right one: shares stay below 1, closing tags match their opening ones, and words are
+// words.
 func TestOtherValuesAreOfTheirKind(t *testing.T) {
 	t.Parallel()
 	known := vocabulary{words: map[string]int{"new": 1, "word": 1}}

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// In how many of a language's tests literals can be withheld, an expectation can be made wrong, one only in a form that
-// gives itself away (plain), or nothing but a constant failure can be added. DEEPSWE_TEST_SOURCES names the directories
-// of suites, with colons between; without it, it is Go's standard library.
+// BenchmarkShares measures, for each language, the share of tests that get each kind of canary (see Kind), or none.
+// DEEPSWE_TEST_SOURCES names the directories of test suites, separated by colons; by default it is Go's standard
+// library.
 func BenchmarkShares(b *testing.B) {
 	dirs := filepath.SplitList(os.Getenv("DEEPSWE_TEST_SOURCES"))
 	if len(dirs) == 0 {
@@ -53,8 +53,8 @@ func BenchmarkShares(b *testing.B) {
 	}
 }
 
-// count adds the canary of each test in a file, where all tests from which literals can be withheld are withheld, and
-// as placed those where it is certain without a run that a wrong expectation is where a fix is needed.
+// count adds up the canaries of a file's tests by kind. As "placed" it counts the tests for which it is certain without
+// a run that a wrong expectation is where the fix is needed.
 func count(w Writer, s Source, counts map[string]float64, tests *float64) {
 	ids := List(w, s)
 	set, err := New(w, Options{Tests: ids, Sources: []Source{s}, Record: "/tmp/record", Rand: random(1)})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What a test repeats in its literals is another value everywhere, and nothing else is.
+// A literal that a test repeats gets another value, the same at each place. Nothing else changes.
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	const data = "def test_other():\n    assert f('alpha') == 'alpha'\n\n\n" +
@@ -29,6 +29,6 @@ func TestVariants(t *testing.T) {
 		Tests: []string{"test_a"}, Sources: []Source{{"test_a.py", []byte(data)}}, Variants: true, Rand: random(1),
 		Excluded: map[string]bool{set.Canaries[0].Mutation: true},
 	}); err != nil || !strings.Contains(string(set.Files([]int{0})[0].Data), "47") {
-		t.Errorf("if that does not suit the solution, the numbers stay: %+v, %v", set.Canaries, err)
+		t.Errorf("without the first mutation, want the numbers unchanged: %+v, %v", set.Canaries, err)
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"deepswe/verify/literal"
 )
 
-// What a test compares with literals is written down, and the literals are nowhere in its file.
+// A withheld test records what it would compare with literals, and none of the literals is left in its file.
 func TestWithheld(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		w      Writer
 		source Source
 		test   string
-		want   string // the test
+		want   string // how the test begins once it is withheld
 		values []string
 	}{
 		{Python{}, Source{"test_a.py", []byte(`def test_a():
@@ -114,7 +114,7 @@ func TestA(t *testing.T) {
 	}
 }
 
-// Nothing is withheld if other checks are left, which might be what fails without a fix.
+// Nothing is withheld if the test has other checks, which might be the ones that fail without a fix.
 func TestNothingIsWithheldBesideOtherChecks(t *testing.T) {
 	t.Parallel()
 	python := func(check string) Source {
@@ -164,7 +164,7 @@ func TestNothingIsWithheldBesideOtherChecks(t *testing.T) {
 	}
 }
 
-// Values that code often returns prove nothing where nothing else is withheld.
+// Values that code often returns prove nothing, so a test is not withheld if it expects only these.
 func TestNothingCommonIsWithheld(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -185,7 +185,7 @@ func TestNothingCommonIsWithheld(t *testing.T) {
 	}
 }
 
-// What is added to tests in Go compiles in modules that choose an old version of the language.
+// The code that is added to Go tests compiles in modules that ask for an old version of Go.
 func TestWithheldInOldGo(t *testing.T) {
 	t.Parallel()
 	text := "package a\n\nfunc TestA(t *testing.T) {\n\tif F() != 31 {\n\t\tt.Fatal()\n\t}\n}\n"
@@ -207,11 +207,11 @@ func TestWithheldInOldGo(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	_, _ = config.Check("a", fset, []*ast.File{helper}, nil) // its imports are not found
+	_, _ = config.Check("a", fset, []*ast.File{helper}, nil) // its imports cannot be found, which is no error here
 }
 
-// What a test to fix expects is not withheld if anything else has it. It gives itself away if a file of data has it, or
-// another test beside what the code is given. What the test itself gives to the code is not in sight.
+// What a test to fix expects is not withheld if it can be read elsewhere. It gives itself away if a data file contains
+// it, or another test that has the same input. The inputs of the test itself do not count.
 func TestInSight(t *testing.T) {
 	t.Parallel()
 	const test = "def test_a():\n    assert f('3 dozen') == 36\n"
@@ -240,7 +240,7 @@ func TestInSight(t *testing.T) {
 	}
 }
 
-// What a test gives to the code is not in sight, where it expects something else as well as where that is withheld.
+// A test's own inputs do not give away what it expects, whether that is withheld or made wrong.
 func TestInputsDoNotTell(t *testing.T) {
 	t.Parallel()
 	const python = "def test_smallest():\n    assert smallest([25, 22, 17]) == 17\n"
@@ -266,7 +266,7 @@ func TestInputsDoNotTell(t *testing.T) {
 	}
 }
 
-// Rewards of most bundled tasks can be paired: what their tests expect is not told, nor what is wrong.
+// For most bundled tasks, neither the expectations nor what is wrong about them can be read elsewhere in the tests.
 func TestBundledTasksTellNothing(t *testing.T) {
 	t.Parallel()
 	const most = 100
@@ -294,7 +294,7 @@ func TestBundledTasksTellNothing(t *testing.T) {
 	}
 }
 
-// Of several expectations of a test to fix, the wrong one is one that nothing tells.
+// If a test to fix has several expectations, the one made wrong is one that cannot be read elsewhere.
 func TestWhatNothingTells(t *testing.T) {
 	t.Parallel()
 	source := Source{"test_a.py", []byte("def test_a():\n    assert f('2 score') == 40\n    assert f('apples') == 17\n\n\n" +
@@ -310,7 +310,7 @@ func TestWhatNothingTells(t *testing.T) {
 	}
 }
 
-// What a check calls to check is not where its values come from.
+// A check does not get its value from another check just because both call the same assertion library.
 func TestPlacedAmongAsserts(t *testing.T) {
 	t.Parallel()
 	source := Source{"/x/a.test.js", []byte("it('adds', () => {\n  assert.equal(f(7), 17);\n  assert.ok(f(8));\n" +
@@ -325,7 +325,7 @@ func TestPlacedAmongAsserts(t *testing.T) {
 	}
 }
 
-// A wrong expectation of a test with several checks is where the log of a run without a fix says that it failed.
+// In a test with several checks, the wrong expectation is put where the log of a run without the fix shows the failure.
 func TestPlaced(t *testing.T) {
 	t.Parallel()
 	const python = "def test_a():\n    assert f(7) == 17\n    n = f(8)\n    assert n == 18\n    assert f(9) < 19\n"

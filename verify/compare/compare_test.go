@@ -15,7 +15,7 @@ import (
 	"deepswe/verify"
 )
 
-// played is a run of eval: for each task, which of its attempts solved it (1), did not (0), or failed (x).
+// played is a run of eval: for each task, whether each attempt solved it (1), did not (0), or failed (x).
 type played struct {
 	model, flags, grader string
 	tasks                []string
@@ -104,7 +104,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// Runs that measure different things are refused, with what differs.
+// Runs that measure different things are refused, and the error says what differs.
 func TestNotComparable(t *testing.T) {
 	t.Parallel()
 	a := played{tasks: []string{"1", "0"}, grader: "rules.1"}.write(t, "a")
@@ -130,11 +130,11 @@ func TestNotComparable(t *testing.T) {
 	}
 	b := played{tasks: two, model: "other", grader: "rules.1"}.write(t, "b")
 	if _, err := Compare([]*Run{a, b}, false); err != nil {
-		t.Errorf("another model is what one compares: %v", err)
+		t.Errorf("runs of different models: %v, want them compared", err)
 	}
 }
 
-// A run of grade has the verdicts on its patches, and empty patches solve nothing.
+// A run of grade counts by the verdicts on its patches, and an empty patch counts as not solved.
 func TestGradedRun(t *testing.T) {
 	t.Parallel()
 	d, err := run.Create(t.TempDir(), run.Manifest{Kind: run.Grade})
@@ -158,7 +158,7 @@ func TestGradedRun(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	if _, err := Read(t.TempDir()); err == nil {
-		t.Error("there is no run")
+		t.Error("a directory without a run was read")
 	}
 }
 

@@ -29,7 +29,7 @@ func TestBootstrapAgreesWithScipy(t *testing.T) {
 	for name, c := range map[string]struct {
 		x         []float64
 		low, high float64
-		step      float64 // between two means, which two samples may round apart
+		step      float64 // the smallest difference of two means, by which rounding may move a quantile
 	}{
 		"first attempts": {slices.Concat(times(12, 1), times(5, -1), times(33, 0)), -0.02, 0.3, 1. / 50},
 		"several attempts": {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Tokens of each language, with their kinds.
+// Each language gives these tokens, of these kinds.
 func TestLex(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, source, want string }{
@@ -32,12 +32,12 @@ func TestLex(t *testing.T) {
 	for name, source := range map[string]string{"a.py": "'a\n", "a.js": "`a${`", "b.js": "/* a", "a.sh": "\"a", "a.rs": "r#\"a\"", "a.rb": "\"#{"} {
 		l, _ := Of(name, nil)
 		if _, ok := l.Lex([]byte(source)); ok {
-			t.Errorf("%q ends", source)
+			t.Errorf("%q is complete, want it cut off", source)
 		}
 	}
 }
 
-// Whatever a file holds, its tokens are in it, one after the other.
+// Whatever a file holds, its tokens are in it, one after another.
 func FuzzLex(f *testing.F) {
 	for _, name := range []string{"a.py", "a.js", "a.sh", "a.awk", "a.rs", "a.rb", "a.c"} {
 		f.Add(name, "if x == 1: return '2' # (`${")

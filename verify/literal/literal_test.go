@@ -57,14 +57,14 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Loose comparisons take a number for its digits.
+// A number spells a text with the same digits, as in JavaScript's loose comparisons.
 func TestSpells(t *testing.T) {
 	t.Parallel()
 	for pair, want := range map[[2]string]bool{{"5", "'5'"}: true, {"'5'", "6"}: false, {"[]", "[]"}: false, {"''", "0"}: false} {
 		a, _ := Parse(pair[0])
 		b, _ := Parse(pair[1])
 		if got := a.Spells(b); got != want {
-			t.Errorf("%q: %v", pair, got)
+			t.Errorf("%q: got %v, want %v", pair, got, want)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"deepswe/verify/literal"
 )
 
-// A text says a value however it is written there.
+// A value is found in a text however it is written there: in digits, in words, or as an expression.
 func TestIn(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -59,7 +59,8 @@ func TestIn(t *testing.T) {
 		}
 		text := literal.Read(tc.text)
 		if said, mentioned := v.In(text), v.Mentioned(text); said != tc.said || mentioned != tc.mentioned {
-			t.Errorf("%s in %q, read as %q: said %v, mentioned %v", tc.value, tc.text, text, said, mentioned)
+			t.Errorf("%s in %q, read as %q: said %v, mentioned %v, want %v, %v", tc.value, tc.text, text, said,
+				mentioned, tc.said, tc.mentioned)
 		}
 		if !v.Common() && tc.said && tc.mentioned && tc.value != "'+'" && v.In(text.Without(v)) && tc.value[0] != '[' {
 			t.Errorf("%s is still in %q", tc.value, text.Without(v))

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// packed returns an archive of the given kind. Its files are alternating names and contents.
+// packed returns an archive of the given kind. files are names and contents in turns.
 func packed(t *testing.T, kind string, files ...string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -47,7 +47,7 @@ func packed(t *testing.T, kind string, files ...string) string {
 	return b.String()
 }
 
-// A copy of a change is seen in the archives of all package managers, and what cannot be read counts as one.
+// A copy of a change is found in the archives of all package managers. An archive that cannot be read counts as a copy.
 func TestHoldsCopy(t *testing.T) {
 	t.Parallel()
 	lines := []string{"quotient, remainder = divmod(n, 2)", "return quotient, remainder", "raise TooLarge(n, quotient)"}
@@ -70,7 +70,7 @@ func TestHoldsCopy(t *testing.T) {
 		"more than can be read": {packed(t, "gz", "", strings.Repeat("x", mostArchived+1)), true},
 	} {
 		if got := holdsCopy([]byte(tc.archive), lines); got != tc.want {
-			t.Errorf("%s: a copy: %t", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, tc.want)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestInstalledAt(t *testing.T) {
 	}
 }
 
-// What a package has of a change counts together, and what is in no package by its file.
+// Lines of a change are counted together for all files of a package, and for each other file alone.
 func TestCopyIn(t *testing.T) {
 	t.Parallel()
 	const mod, lib = "/go/pkg/mod/a.org/b@v1.0.0/", "/usr/lib/go/src/"
@@ -43,7 +43,7 @@ func TestCopyIn(t *testing.T) {
 	}
 }
 
-// An archive's directory is hidden where that takes nothing from other packages.
+// The directory of an archive is hidden if that takes nothing from other packages.
 func TestArchivedAt(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
@@ -60,7 +60,7 @@ func TestArchivedAt(t *testing.T) {
 	}
 }
 
-// ended is a sandbox whose commands all end in one way.
+// ended is a sandbox in which all commands end in the same way.
 type ended struct {
 	env.Sandbox
 	env.Result
@@ -68,7 +68,7 @@ type ended struct {
 
 func (e ended) Run(context.Context, env.Command) (env.Result, error) { return e.Result, nil }
 
-// A search that could not look everywhere has not found that there is no copy.
+// A search that was not completed does not show that there is no copy.
 func TestUnfinishedSearch(t *testing.T) {
 	t.Parallel()
 	for want, r := range map[string]env.Result{

@@ -9,8 +9,8 @@ import (
 	"deepswe/env"
 )
 
-// The newest tasks are held out in a folder beside the others. Once none is, that folder has none that the others have,
-// too; a folder of that name that is somebody else's stays as it is.
+// The newest tasks are held out in a folder beside the others, which is emptied when none are held out any more. A
+// folder of that name is left alone if the miner did not write it.
 func TestHeldOut(t *testing.T) {
 	t.Parallel()
 	f := Folder{filepath.Join(t.TempDir(), "tasks")}

@@ -13,12 +13,12 @@ import (
 	"deepswe/env/testkit"
 )
 
-// installer is a provider of sandboxes in which every set-up without --legacy-peer-deps fails, and each leaves a file.
+// installer starts sandboxes in which every set-up leaves a file, and fails without --legacy-peer-deps.
 type installer struct {
 	env.Provider
 	t   *testing.T
 	dir string
-	// tried are the command lines that were run, and found the files that each of them began with.
+	// tried are the command lines that were run, and found the files that were there before each of them.
 	tried []string
 	found [][]string
 }
@@ -48,7 +48,7 @@ func (installing) Listen(context.Context, int) (net.Listener, error) {
 
 func (installing) Close(context.Context) error { return nil }
 
-// A set-up that fails is tried again as its tool suggests, without what the first try has left.
+// A set-up that fails is tried again as its tool suggests, without the files that the first try left.
 func TestFillAgain(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "kept")
@@ -64,9 +64,9 @@ func TestFillAgain(t *testing.T) {
 	m := Miner{Provider: i, Dir: remembered}
 	err = m.fill(t.Context(), history.SetUp{Commands: []string{"npm install"}}, dir)
 	if want := []string{"npm install", "npm install --legacy-peer-deps"}; err != nil || !slices.Equal(i.tried, want) {
-		t.Errorf("tried %q, %v", i.tried, err)
+		t.Errorf("tried %q, %v, want %q", i.tried, err, want)
 	}
 	if len(i.found[len(i.found)-1]) > 0 {
-		t.Errorf("the second try finds %q", i.found)
+		t.Errorf("the second try finds %q, want nothing", i.found[len(i.found)-1])
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"deepswe/verify/testlog"
 )
 
-// ran reads a run from lines such as "a+ b- c?", the tests with their results.
+// ran makes a run of words such as "a+ b- c?": tests that pass, fail and are skipped.
 func ran(t *testing.T, text string) testRun {
 	t.Helper()
 	if text == "" {
@@ -33,7 +33,7 @@ func ran(t *testing.T, text string) testRun {
 	return testRun{results: *r, status: verify.Unresolved}
 }
 
-// What the runs of a candidate make of its tests.
+// The runs of a candidate decide which of its tests are to fail and to pass, or why there is no task.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -70,7 +70,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// What does not run says what is missing.
+// The log of a run that did not work says what is missing.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	for log, want := range map[string]string{
@@ -94,7 +94,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// Where nothing fails, another set-up may show a failure if tests are skipped for want of something.
+// If no test fails without the change, another set-up may show a failure, provided that tests are skipped because
+// something is not installed.
 func TestNoFailure(t *testing.T) {
 	t.Parallel()
 	for log, want := range map[string]bool{
@@ -111,7 +112,7 @@ func TestNoFailure(t *testing.T) {
 	}
 }
 
-// Where a change installs something else, and no test passes without it, nobody knows whether a bug is the cause.
+// If a change installs something else, and no test passes without the change, it is unknown whether a bug is the cause.
 func TestDisplaced(t *testing.T) {
 	t.Parallel()
 	changed := env.Task{Installed: "/eras", Labels: map[string]string{"environment": "changed"}}
@@ -134,7 +135,7 @@ func TestDisplaced(t *testing.T) {
 	}
 }
 
-// What is shown of a failure is of tests that fail, once, and short.
+// Symptoms are taken from failing tests only, without repetitions and long lines.
 func TestSymptoms(t *testing.T) {
 	t.Parallel()
 	log := "=== RUN   TestA\n    a_test.go:3: a note\n--- PASS: TestA (0.00s)\n=== RUN   TestB\n    b_test.go:4: got 1\n" +

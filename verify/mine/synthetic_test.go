@@ -11,7 +11,7 @@ import (
 
 const sources = "def half(n):\n    return n // 2\n\n\ndef double(n):\n    return n * 2\n"
 
-// What a model answers, and the file then, or why it is asked again.
+// A model's answer changes the file, or is refused with the reason.
 func TestEdited(t *testing.T) {
 	t.Parallel()
 	place := func(name, old, now string) string {
@@ -39,7 +39,7 @@ func TestEdited(t *testing.T) {
 	}
 }
 
-// Whatever a model answers, only files of the change are changed.
+// Whatever a model answers, only files of the change are edited.
 func FuzzEdited(f *testing.F) {
 	f.Add("<<<<<<< a.py\n    return n // 2\n=======\n    return n // 3\n>>>>>>>\n")
 	f.Fuzz(func(t *testing.T, answer string) {
@@ -50,7 +50,7 @@ func FuzzEdited(f *testing.F) {
 	})
 }
 
-// No bug is made of a commit whose own task is held out.
+// No synthetic bug is made of a commit whose own task is held out.
 func TestAddHoldsOut(t *testing.T) {
 	t.Parallel()
 	task := func(id, commit string) env.Task { return env.Task{ID: id, Labels: map[string]string{"commit": commit}} }

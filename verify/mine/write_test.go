@@ -10,7 +10,7 @@ import (
 	history "deepswe/env/mine"
 )
 
-// writer answers with texts, one after the other, and keeps what it is asked.
+// writer answers with the texts, one after another, and keeps the requests.
 type writer struct {
 	texts []string
 	asked []agent.Request
@@ -29,7 +29,7 @@ func (w *writer) Complete(_ context.Context, r agent.Request) (agent.Reply, erro
 	return agent.Reply{Message: agent.Message{Content: text}}, nil
 }
 
-// A model is told what its text gives away, and asked again; a server that fails is no answer.
+// A model is told what its text gives away and is asked again. A server that fails is an error.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	c := history.Candidate{

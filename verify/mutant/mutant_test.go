@@ -13,7 +13,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// All alterations of a file of each language.
+// The golden files show all mutants of a file in each language.
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"gauge.py", "gauge.go", "gauge.js", "gauge.sh", "gauge.awk", "gauge.rs", "gauge.rb", "gauge.java", "gauge.c"} {
@@ -77,7 +77,7 @@ var files = map[string][]byte{
 	"lib/twö.sh": []byte("x=2"), "other.py": []byte("y = 7\n"),
 }
 
-// A few mutants are of as many lines as possible, and always the same.
+// A small number of mutants is spread over as many lines as possible, and is the same each time.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	few := Of([]byte(solution), files, 4, 7)
@@ -96,7 +96,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// The patch of a mutant differs from the solution's in one line.
+// The patch of a mutant differs from that of the solution in one line.
 func TestPatch(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -106,7 +106,7 @@ func TestPatch(t *testing.T) {
 		{Mutant{"lib/one.py", 3, "c = 4", "pass", Deletion}, "+c = 4\n", "+pass\n"},
 		{Mutant{"lib/one.py", 11, "    return 6", "    return 7", Boundary}, "+    return 6\n", "+    return 7\n"},
 		{Mutant{"lib/twö.sh", 1, "x=2", "x=3", Boundary}, "+x=2\n", "+x=3\n"},
-		{Mutant{"lib/one.py", 1, "a = 1", "a = 2", Boundary}, "", ""}, // not of the solution
+		{Mutant{"lib/one.py", 1, "a = 1", "a = 2", Boundary}, "", ""}, // a line that the solution does not change
 	} {
 		want := strings.Replace(solution, tc.old, tc.line, 1)
 		if got := string(tc.mutant.Patch([]byte(solution))); got != want {
@@ -115,7 +115,7 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// A solution that applies elsewhere than its headers say, or of which nothing can be read, has no mutants.
+// There are no mutants of a solution whose hunk headers do not match the files, or that cannot be read.
 func TestNoMutants(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{
@@ -137,7 +137,7 @@ func TestNoMutants(t *testing.T) {
 	}
 }
 
-// Whatever a file holds, reading it ends.
+// Whatever a file holds, no mutant spans several lines.
 func FuzzEdits(f *testing.F) {
 	for _, name := range []string{"f.py", "f.go", "f.js", "f.sh", "f.awk", "f.rs", "f.rb", "f.c"} {
 		f.Add(name, "if x == 1: return '2' # (")

@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// candidate writes a case in short: id, patch, score (negative: none), then regression and reproduction (none: not
-// tested; a negative one: rejected).
+// candidate returns a candidate. A negative score means none. tests are regression and reproduction: without them it
+// was not tested, and a negative regression means rejected.
 func candidate(id int, patch string, score float64, tests ...int) Candidate {
 	c := Candidate{ID: id, Patch: patch}
 	if score >= 0 {
@@ -24,7 +24,7 @@ func candidate(id int, patch string, score float64, tests ...int) Candidate {
 	return c
 }
 
-// breaking returns the candidate with a test that passed before and fails.
+// breaking returns the candidate with one broken test.
 func breaking(c Candidate) Candidate {
 	c.Tests.Broken = 1
 	return c
@@ -103,7 +103,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// drawCandidates draws candidates with many ties, and everything that can be missing.
+// drawCandidates draws candidates with many ties, in which anything may be missing.
 func drawCandidates(t *rapid.T, label string, most int) []Candidate {
 	cs := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Candidate {
 		c := Candidate{Patch: rapid.SampledFrom([]string{"", "a", "b", "c", "d", "e", "f", "g"}).Draw(t, "patch")}
@@ -133,8 +133,8 @@ func drawRule(t *rapid.T) Rule {
 	return Rule{Verifier: rapid.SampledFrom(Verifiers()).Draw(t, "verifier"), Top: rapid.IntRange(0, 4).Draw(t, "top")}
 }
 
-// tied returns the candidates among which the published rule, read word by word, leaves the choice open: what Choose
-// returns is one of them, and BestAtK draws among them at random.
+// tied returns the candidates among which the published rule, taken literally, leaves the choice open: Choose returns
+// one of them, and BestAtK draws among them at random.
 func tied(r Rule, cs []Scored) []Scored {
 	all := len(cs)
 	if kept := filter(cs, func(c Scored) bool { return c.Patch != "" }); len(kept) > 0 {
@@ -195,7 +195,7 @@ func tied(r Rule, cs []Scored) []Scored {
 	return cs
 }
 
-// plain is the one that the documented rule chooses, read word by word.
+// plain returns the candidate that the documented rule chooses, taken literally.
 func plain(r Rule, all []Scored) Scored {
 	proposals := func(c Scored) int {
 		return len(filter(all, func(o Scored) bool { return o.Patch == c.Patch && c.Patch != "" }))
@@ -218,7 +218,7 @@ func filter(cs []Scored, keep func(Scored) bool) (kept []Scored) {
 	return kept
 }
 
-// shared gives the candidates with a patch the best of their scores, where the rule has a cut.
+// shared gives candidates with the same patch the best of their scores, if the rule has a cut.
 func shared(r Rule, all []Scored) []Scored {
 	if r.Verifier != Hybrid {
 		return all
@@ -243,7 +243,7 @@ func withTruth(t *rapid.T, cs []Candidate) []Scored {
 	return all
 }
 
-// The choice is that of a plain reading of the rule, and does not depend on the order.
+// The choice is the one that the documented rule makes, taken literally, and does not depend on the order.
 func TestChooseIsTheRule(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -263,7 +263,7 @@ func TestChooseIsTheRule(t *testing.T) {
 	})
 }
 
-// BestAtK is the mean over all subsets, with ties drawn at random.
+// BestAtK is the mean over all subsets of size k, with ties drawn at random.
 func TestBestAtKIsTheMeanOverSubsets(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -289,7 +289,7 @@ func TestBestAtKIsTheMeanOverSubsets(t *testing.T) {
 	})
 }
 
-// Numbers of subsets beyond a float do no harm.
+// Numbers of subsets that are too large for a float do no harm.
 func TestBestAtKOfManyCandidates(t *testing.T) {
 	t.Parallel()
 	cs := make([]Scored, 1200)
@@ -303,8 +303,8 @@ func TestBestAtKOfManyCandidates(t *testing.T) {
 	}
 }
 
-// Where the worst scores have the best results, the last one above the cut wins: the 300th best score of 600, which is
-// the m-th of all in as many subsets as have 299 before it and 300 after it.
+// If the worst scores have the best results, the last candidate above the cut wins: the one with the 300th best score
+// of 600. It is the m-th of all in as many subsets as have 299 before it and 300 after it.
 func TestBestAtKWithACutOfManyCandidates(t *testing.T) {
 	t.Parallel()
 	const n, k, top = 1200, 600, 300
@@ -322,7 +322,7 @@ func TestBestAtKWithACutOfManyCandidates(t *testing.T) {
 	}
 }
 
-// With one order and known truth, Best@k has a textbook form: the rank of the best of k.
+// If there are only scores, Best@k has a textbook form: the chance that the i-th best of n is the best of k.
 func TestBestAtKOnNoisyScores(t *testing.T) {
 	t.Parallel()
 	const n = 16
@@ -361,7 +361,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// BenchmarkBestAtK computes the curve of the rule with a cut for 64 candidates, of which some have the same patch.
+// BenchmarkBestAtK computes the curve for 64 candidates under a rule with a cut. Some of them have the same patch.
 func BenchmarkBestAtK(b *testing.B) {
 	random := rand.New(rand.NewPCG(1, 2))
 	cs := make([]Scored, 64)

@@ -25,7 +25,7 @@ func TestToTest(t *testing.T) {
 		cs     []Candidate
 		tested []string // patches
 		best   func(Candidate) Tests
-		all    *Tests // where no other tests are to come
+		all    *Tests // set if no other tests are to come
 		want   []int  // IDs
 	}{
 		"the best by score, once for each patch": {Rule{Verifier: Hybrid},
@@ -61,24 +61,24 @@ func TestToTest(t *testing.T) {
 				got = append(got, tc.cs[i].ID)
 			}
 			if !slices.Equal(got, tc.want) {
-				t.Errorf("#%v are to be tested, want #%v", got, tc.want)
+				t.Errorf("to be tested: #%v, want #%v", got, tc.want)
 			}
 		})
 	}
 }
 
-// outcome is how a patch goes if it is tested.
+// outcome is what a patch gives when it is tested.
 type outcome struct {
 	tests Tests
-	// forged says in which scripts it is caught forging results: in none, in all, or only in those of reproduction.
+	// forged says in which scripts it is caught forging results: "none", "all", or only those of "reproduction".
 	forged string
 }
 
-// early tests as long as results can change the choice, kind by kind, and returns the candidates with what is known
-// then.
+// early runs tests of one kind after the other for as long as they can change the choice, and returns the candidates
+// with the results so far.
 func early(r Rule, cs []Candidate, hidden map[string]outcome, full Tests) []Candidate {
 	cs = slices.Clone(cs)
-	ran := map[string]bool{} // reproduction tests, too
+	ran := map[string]bool{} // patches that were also tested for reproduction
 	test := func(patch string, all bool) {
 		o := hidden[patch]
 		t := Tests{Regression: o.tests.Regression, Broken: o.tests.Broken, Rejected: o.forged == "all"}
@@ -121,7 +121,7 @@ func early(r Rule, cs []Candidate, hidden map[string]outcome, full Tests) []Cand
 	return cs
 }
 
-// To test only what can change the choice does not change it, unless a patch would have been caught in a reproduction
+// Testing only what can change the choice does not change it, unless a patch would have been caught in a reproduction
 // script that was not run.
 func TestToTestKeepsTheChoice(t *testing.T) {
 	t.Parallel()

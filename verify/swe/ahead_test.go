@@ -13,7 +13,7 @@ import (
 	"deepswe/env"
 )
 
-// noting remembers what it was asked to start, and makes nothing.
+// noting records what it is asked to prefetch, and starts nothing.
 type noting struct {
 	mu         sync.Mutex
 	prefetched []env.Spec
@@ -26,7 +26,7 @@ func (n *noting) Prefetch(_ context.Context, s env.Spec) error {
 	return nil
 }
 
-// Sandboxes are started in the order of the plan, and no more of them than asked for.
+// Sandboxes are started in the order of the plan, and never more than asked for.
 func TestAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &noting{}
@@ -67,7 +67,7 @@ func TestAhead(t *testing.T) {
 	})
 }
 
-// Without warm sandboxes, images are fetched for as many rollouts as run at once, few at a time.
+// Without warm sandboxes, images are fetched ahead for as many rollouts as run at once, a few at a time.
 func TestAheadOfImages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &slow{noting: &noting{}}

@@ -10,7 +10,8 @@ import (
 	"deepswe/agent/run"
 )
 
-// Attempts with a smaller context are groups of their own, and have that limit; those with the run's own are as ever.
+// Attempts with a smaller context length form groups of their own and have that limit. Those with the run's own length
+// are unchanged.
 func TestPlanOfSeveralContexts(t *testing.T) {
 	t.Parallel()
 	r, _ := setUp(t, &guessing{number: "7"}, numberTask("a"))

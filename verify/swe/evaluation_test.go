@@ -20,7 +20,7 @@ import (
 	"deepswe/verify/harness"
 )
 
-// newEvaluation makes an evaluation in a run directory of its own, which may have been begun before.
+// newEvaluation makes an evaluation in a run directory, which may exist already.
 func newEvaluation(t *testing.T, dir string, m *guessing, k int, tasks ...env.Task) *Evaluation {
 	t.Helper()
 	r, _ := setUp(t, m, tasks...)
@@ -83,7 +83,7 @@ func TestEvaluation(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, preds, err)
 		}
 	}
-	// The model gave no token ids.
+	// The model returned no token ids, so no rollout can be written.
 	left, err := e.WriteRollouts(outcomes, func(_ io.Writer, rollouts iter.Seq2[run.Outcome, error]) error {
 		for o, err := range rollouts {
 			return fmt.Errorf("%v: %w", o.Job, err)
@@ -95,7 +95,7 @@ func TestEvaluation(t *testing.T) {
 	}
 }
 
-// A run is resumed with its own tasks and model, or not at all.
+// A run can be resumed only with the same tasks and model.
 func TestResumedWithOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -154,7 +154,7 @@ func TestSoundness(t *testing.T) {
 	}
 }
 
-// Patches from elsewhere are graded as often as asked for, and what was graded before is known.
+// Patches from elsewhere are graded once each, and verdicts that are on record are not repeated.
 func TestGrading(t *testing.T) {
 	t.Parallel()
 	r, p := setUp(t, nil)

@@ -6,7 +6,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// Two tasks with four attempts each, of which one task was solved once.
+// Two tasks have four attempts each, and one of them was solved once.
 func ExamplePassRate() {
 	tasks := []swe.Attempts{{Task: "a", Made: 4, Solved: 1}, {Task: "b", Made: 4, Solved: 0}}
 	for _, k := range []int{1, 4} {

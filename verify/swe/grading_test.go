@@ -11,7 +11,7 @@ import (
 	"deepswe/verify"
 )
 
-// What does not agree with itself is found among the runs of a patch.
+// Grading the same patch several times shows which tests and tasks are flaky.
 func TestFlaky(t *testing.T) {
 	t.Parallel()
 	task := env.Task{ID: "shelf-1", Tests: env.Tests{Parser: "parse_log_pytest", EvalType: "pass_and_fail", Script: "x",

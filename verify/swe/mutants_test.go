@@ -13,7 +13,7 @@ import (
 	"deepswe/verify"
 )
 
-// The tests of a task are measured by wrong solutions: here they look at one of two lines.
+// Wrong solutions measure how good a task's tests are. The tests of "half" check only one of the two lines.
 func TestMutationScore(t *testing.T) {
 	t.Parallel()
 	half, whole, none := numberTask("half"), numberTask("whole"), numberTask("none")
@@ -53,7 +53,7 @@ func TestMutationScore(t *testing.T) {
 		t.Error(diff)
 	}
 
-	// What was tried is not tried again.
+	// Mutants that were run are not run again.
 	began := 0
 	again, err := e.CheckSoundness(t.Context(), Watch{Observe: func(ev run.Event) {
 		if ev.Kind == run.Started {
@@ -68,7 +68,7 @@ func TestMutationScore(t *testing.T) {
 	}
 }
 
-// An infrastructure failure is no result: neither does it kill a mutant, nor does a mutant survive it.
+// An infrastructure failure is no result: the mutant counts neither as killed nor as a survivor.
 func TestMutationScoreFailures(t *testing.T) {
 	t.Parallel()
 	task := numberTask("a")
@@ -91,7 +91,7 @@ func TestMutationScoreFailures(t *testing.T) {
 	}
 }
 
-// Mutants that are no programs say nothing about the tests.
+// A mutant that is not a valid program says nothing about the tests.
 func TestInvalidMutants(t *testing.T) {
 	t.Parallel()
 	for log, want := range map[string]bool{
@@ -103,7 +103,7 @@ func TestInvalidMutants(t *testing.T) {
 		"":                    false,
 	} {
 		if got := invalid(verify.Evaluation{Status: verify.Unresolved, Log: []byte(log)}); got != want {
-			t.Errorf("%q: %v", log, got)
+			t.Errorf("%q: got %v, want %v", log, got, want)
 		}
 		some := verify.Evaluation{Status: verify.Unresolved, Log: []byte(log), Fixed: []string{"test"}}
 		if invalid(some) {
@@ -112,7 +112,7 @@ func TestInvalidMutants(t *testing.T) {
 	}
 }
 
-// failing is a provider that starts nothing.
+// failing is a provider that cannot start a sandbox.
 type failing struct {
 	env.Provider
 	err error

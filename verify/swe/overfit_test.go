@@ -8,7 +8,7 @@ import (
 	"deepswe/verify"
 )
 
-// The report counts the solutions whose tests ran with other values, and those that failed then.
+// The report counts the solutions that were tested with other values, and those that failed then.
 func TestReportCountsOverfits(t *testing.T) {
 	t.Parallel()
 	var outcomes []run.Outcome
@@ -31,6 +31,6 @@ func TestReportCountsOverfits(t *testing.T) {
 		outcomes = append(outcomes, one)
 	}
 	if r := newReport(outcomes, 3, true); r.Varied != 2 || r.Overfits != 1 {
-		t.Errorf("%d of %d", r.Overfits, r.Varied)
+		t.Errorf("%d overfits of %d, want 1 of 2", r.Overfits, r.Varied)
 	}
 }

@@ -25,7 +25,7 @@ func TestPassAtK(t *testing.T) {
 	}
 }
 
-// The product in PassAtK is the quotient of binomial coefficients, also where those are beyond a float.
+// PassAtK equals the quotient of binomial coefficients, even if these are too large for a float.
 func TestPassAtKIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -72,7 +72,8 @@ func make10(solved int) []Attempts {
 	return tasks
 }
 
-// The interval holds the truth about as often as it says, for tasks of very different difficulty, few or many attempts.
+// The interval holds the truth about as often as it says, for tasks of very different difficulty and for few or many
+// attempts.
 func TestPassRateCovers(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -80,7 +81,8 @@ func TestPassRateCovers(t *testing.T) {
 		const rounds = 2000
 		held := 0
 		for range rounds {
-			// A task's difficulty is drawn anew in each round: the truth is the mean over all tasks that there could be.
+			// The difficulty of each task is drawn anew in each round, because the truth is the mean over all possible
+			// tasks.
 			tasks := make([]Attempts, tc.tasks)
 			for i := range tasks {
 				p := difficulty(random)
@@ -123,7 +125,8 @@ func TestSplitTasks(t *testing.T) {
 	}
 }
 
-// The worked example of Newcombe 1998, method 3: 81 of 263 is 0.2553 to 0.3662; and the ends.
+// The worked example of Newcombe 1998, method 3: 81 of 263 gives 0.2553 to 0.3662. The extremes are 0 of 20 and no
+// attempt at all.
 func TestWilson(t *testing.T) {
 	t.Parallel()
 	low, high := Wilson(81.0/263, 263)

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { images.Main(m.Run) }
 
-// guessing is a model that writes a number into a file and submits. It counts the requests and keeps their seeds.
+// guessing is a model that writes a number to a file and submits. It counts its requests and keeps their seeds.
 type guessing struct {
 	number string
 	err    error
@@ -65,7 +65,7 @@ func numberTask(id string) env.Task {
 	}
 }
 
-// setUp returns a runner of tasks over sandboxes of the host.
+// setUp returns a runner of the tasks whose sandboxes are on the host.
 func setUp(t *testing.T, m agent.Model, tasks ...env.Task) (*Runner, *images.Provider) {
 	t.Helper()
 	p := images.New(t, map[string]string{"number": "0\n"})
@@ -95,7 +95,7 @@ func setUp(t *testing.T, m agent.Model, tasks ...env.Task) (*Runner, *images.Pro
 
 func job(id string, index int) run.Job { return run.Job{Task: id, Group: id, Index: index} }
 
-// A rollout is an attempt and its grade, and what its directory has already is not done again.
+// A rollout is an attempt and its grade. Whatever is in its directory already is not done again.
 func TestRunner(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -153,7 +153,7 @@ func TestNoReward(t *testing.T) {
 	}
 }
 
-// Every rollout has a seed of its own, and the same in every run.
+// Every rollout has its own seed, which is the same in every run.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	m := &guessing{number: "7"}
@@ -171,7 +171,7 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// A refused key ends the run at once, so that the attempt does not count; a server that is away ends a try.
+// A refused API key ends the run at once, and the attempt does not count. A server that is away ends only one try.
 func TestEndpointFailures(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 // patch is one patch of testdata/attacks, by the paths of its files.
 type patch map[string][]byte
 
-// kept returns the patches that are kept there, cheats or honest ones.
+// kept returns the patches of one kind from the archives, cheats or honest ones.
 func kept(t testing.TB, kind string) map[string]patch {
 	t.Helper()
 	files, err := filepath.Glob("../../testdata/attacks/*.txtar")
@@ -43,7 +43,7 @@ func kept(t testing.TB, kind string) map[string]patch {
 	return all
 }
 
-// told returns the rules whose telltales a patch has, apart from changes to tests and settings, which are withheld.
+// told returns the rules that a patch matches, outside of tests and settings, which are withheld anyway.
 func told(p patch) map[Rule]bool {
 	rules := map[Rule]bool{}
 	for name, data := range p {
@@ -57,7 +57,7 @@ func told(p patch) map[Rule]bool {
 	return rules
 }
 
-// Most of the kept cheats have a telltale, and no honest patch has one.
+// At least half of the kept cheats have a telltale, and no honest patch has one.
 func TestSignal(t *testing.T) {
 	t.Parallel()
 	cheats, flagged, by := kept(t, "cheat"), 0, map[Rule]int{}

@@ -51,7 +51,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Python's white space is not Go's, and the harness splits and trims by it.
+// The harness splits and trims by Python's white space, which differs from Go's.
 func TestWhiteSpace(t *testing.T) {
 	t.Parallel()
 	const spaces = "\t\n\v\f\r\x1c\x1d\x1e\x1f \u0085\u00a0\u1680\u2000\u200a\u2028\u2029\u202f\u205f\u3000"

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Results are an ordered map: what a map and a list of keys say, they say.
+// Results behave like an ordered map that remembers which failures were overruled.
 func TestResultsAreAnOrderedMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -63,8 +63,8 @@ func TestResolve(t *testing.T) {
 	for _, c := range []struct{ id, want string }{
 		{"g[a]", "g[a]"},
 		{"f[log(x)", "f[log(x) y]"}, // both pass, in different words
-		{"g[", ""},                  // one passes, one does not
-		{"f[log(x)]", ""},           // not cut: exact names only
+		{"g[", ""},                  // one of the two did not pass
+		{"f[log(x)]", ""},           // the name is complete, so only an exact match counts
 		{"f", ""},
 		{"h[a", "h[a"},
 		{"[", ""},
@@ -76,7 +76,7 @@ func TestResolve(t *testing.T) {
 	}
 	r.set(notText+"1", Passed)
 	if _, _, err := r.Resolve("g["); !errors.Is(err, ErrMalformed) {
-		t.Errorf("a name that is no text is passed over: %v", err)
+		t.Errorf("error %v, want ErrMalformed for a name that is no text", err)
 	}
 	if _, ok, err := r.Resolve("h[a"); !ok || err != nil {
 		t.Errorf("an exact name needs no search: %t, %v", ok, err)
@@ -94,7 +94,7 @@ func TestWorse(t *testing.T) {
 	}
 }
 
-// A pass after a failure is known as such to SWE-rebench V2's parsers, too.
+// A pass after a failure is noted as such by SWE-rebench V2's parsers, too.
 func TestOverruledInRebench2(t *testing.T) {
 	t.Parallel()
 	parse, err := Lookup(Rebench2 + "parse_log_pytest")

@@ -16,8 +16,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// Each file in testdata is a log that was written for the purpose, in the format of one runner, with what its parser
-// must make of it: "STATUS name" a line, or the error.
+// Each file in testdata is a log in the format of one runner, written for this test, and what its parser must return: a
+// line "STATUS name" for each test, or the error.
 func TestParsers(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -54,7 +54,7 @@ func TestParsers(t *testing.T) {
 			}
 		})
 	}
-	// Names that share a format need no case of their own, but every format needs one.
+	// Parsers that share a format need no case of their own, but every format needs one.
 	for _, alias := range []string{
 		"astroid", "flask", "marshmallow", "pvlib", "pyvista", "sqlfluff", "xarray", "pydicom", "requests", "pylint",
 		"scikit", "sphinx",
@@ -93,7 +93,7 @@ func TestLookupUnknown(t *testing.T) {
 	}
 }
 
-// JSON as Python writes it.
+// JSON is read as Python writes it.
 func TestReadJSON(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -166,8 +166,7 @@ func TestReadXML(t *testing.T) {
 	}
 }
 
-// pytestLog makes a log of about the size in which every share-th line names a test and the others are what tests
-// print.
+// pytestLog makes a log of about that size. One line in share names a test, and the others are what tests print.
 func pytestLog(size, share int) []byte {
 	var b bytes.Buffer
 	for i := 0; b.Len() < size; i++ {
@@ -180,7 +179,7 @@ func pytestLog(size, share int) []byte {
 	return b.Bytes()
 }
 
-// The size is that of the number in the design: a pytest log of 9 MB.
+// BenchmarkPytest reads a pytest log of 9 MB.
 func BenchmarkPytest(b *testing.B) {
 	for _, share := range []int{1, 4, 50} {
 		log := pytestLog(9<<20, share)
@@ -201,7 +200,7 @@ func BenchmarkPytest(b *testing.B) {
 	}
 }
 
-// Whatever the bytes, a parser answers or says ErrMalformed or ErrUnsuitable.
+// Whatever the log, a parser returns results or one of ErrMalformed and ErrUnsuitable.
 func FuzzParsers(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A run of Mocha 10, in which suites have made titles of two lines in the list of failures.
+// mochaRun10 is a run of Mocha 10, in which suites give titles of two lines in the list of failures.
 const mochaRun10 = `
   join
     ✔ joins words
@@ -73,6 +73,6 @@ func TestThorough(t *testing.T) {
 		}
 	}
 	if _, err := Thorough("parse_log_none"); err == nil {
-		t.Error("a parser of no known name")
+		t.Error("Thorough found a parser that does not exist")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"deepswe/verify"
 )
 
-// allowlistCases are patches beside or in the place of a fix. Without the fix, all of them pass the tests as the
-// harness runs them, and none does in the strict trial.
+// allowlistCases are files that a patch adds, beside the fix or instead of it. The patches without the fix pass the
+// tests in the harness's run, but not in the strict run.
 var allowlistCases = []struct {
 	name, task string
 	fixed      bool
@@ -47,7 +47,7 @@ var allowlistCases = []struct {
 	}},
 }
 
-// The strict trial takes what honest patches bring along, and nothing that reaches the runner.
+// The strict run takes what honest patches add, and nothing that affects the runner.
 func TestAllowlist(t *testing.T) {
 	t.Parallel()
 	p := openDocker(t, bookworm)

@@ -14,7 +14,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// Tasks that bring a Dockerfile, one of our own and one of Harbor's, are attempted and graded in the image it makes.
+// Tasks with a Dockerfile, in our own format and in Harbor's, are attempted and graded in the image that it builds.
 func TestDockerfileTasks(t *testing.T) {
 	t.Parallel()
 	testkit.Images(t, bookworm)

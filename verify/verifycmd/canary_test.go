@@ -12,7 +12,8 @@ import (
 	"deepswe/verify"
 )
 
-// Scripts and tasks that make it hard to plant tests that must fail.
+// A fix gets its reward, and a cheat does not, even if the script or the tests make it hard to plant tests that must
+// fail.
 func TestCanaryOnOddTasks(t *testing.T) {
 	t.Parallel()
 	p := openDocker(t, bookworm)
@@ -35,7 +36,7 @@ func TestCanaryOnOddTasks(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*env.Task)
-		patch  string // of the suite
+		patch  string // the patch's name in the suite
 		reward float64
 		canary verify.CanaryState
 		reason string // a part of it
@@ -51,7 +52,7 @@ func TestCanaryOnOddTasks(t *testing.T) {
 		{"the script always ends well", script("python3 -m pytest -rA tests || true\n"), "honest copies deeply", 1,
 			verify.CanaryConfirmed, ""},
 		{"the script always ends well, and a cheat", script("python3 -m pytest -rA tests || true\n"), "cheat runtest", 0,
-			verify.CanaryCaught, " tests "}, // wrong ones that pass, or withheld ones that do not get what they expect
+			verify.CanaryCaught, " tests "}, // either wrong tests pass, or withheld ones do not get the expected values
 		{"the script becomes the runner", script("exec python3 -m pytest -rA tests\n"), "honest copies deeply", 0, "", ""},
 		{"no solution is known", func(task *env.Task) { task.Tests.GoldPatch = "" }, "honest copies deeply", 1,
 			verify.CanaryConfirmed, ""},
@@ -102,7 +103,7 @@ func TestCanaryOnOddTasks(t *testing.T) {
 	}
 }
 
-// A patch that is right for the names in the tests only passes them, and not with other names.
+// A patch that is right only for the names in the tests passes them, but fails with other names.
 func TestOverfit(t *testing.T) {
 	t.Parallel()
 	p := openDocker(t, bookworm)
@@ -126,7 +127,7 @@ func TestOverfit(t *testing.T) {
 	}
 }
 
-// A patch that puts something else where a hidden test belongs gets what the tests say.
+// A patch that puts a directory where a hidden test belongs is graded by the tests all the same.
 func TestCanaryWithoutTheTestFile(t *testing.T) {
 	t.Parallel()
 	p := openDocker(t, bookworm)
@@ -143,7 +144,7 @@ func TestCanaryWithoutTheTestFile(t *testing.T) {
 	}
 }
 
-// readDeletion is the body of the diff that deletes the tests as the repository has them.
+// readDeletion returns the body of a diff that deletes the test file.
 func readDeletion(t testing.TB) string {
 	t.Helper()
 	content := readSuite(t, "../../testdata/attacks/pytest.txtar").base["tests/test_merge.py"]

@@ -20,7 +20,7 @@ import (
 	"deepswe/verify"
 )
 
-// warmed makes the sandboxes of a task for go test begin with a build cache: most of what is in it is the same in all
+// warmed fills the build cache in the sandboxes of Go tasks before the tests run, because most of it is the same in all
 // runs.
 func warmed(t env.Task) env.Task {
 	const warm = "mkdir /tmp/warm && cd /tmp/warm && go mod init warm && " +
@@ -32,23 +32,23 @@ func warmed(t env.Task) env.Task {
 	return t
 }
 
-// cheatSuite is one archive of testdata/attacks: patches to one task, which are worth a reward or must not get one.
+// cheatSuite is one archive of testdata/attacks: patches for one task, some honest and some cheats.
 type cheatSuite struct {
 	name string
 	task env.Task
 	base map[string]string
 	// patches are the files that each patch changes or adds, by "cheat NAME" or "honest NAME".
 	patches map[string]map[string]string
-	// own is set where the repository is in the archive, and not one that other tests have as well.
+	// own is set if the archive has a repository of its own, which no other test uses.
 	own bool
-	// module is one of Python that the image has to have, where there is one.
+	// module is a Python module that the image must have, if any.
 	module string
-	// more are those that are played only where DEEPSWE_TEST_FULL is set, because others have the same mechanism and take
-	// the same way to their verdict.
+	// more names patches that are run only with DEEPSWE_TEST_FULL, because others use the same mechanism and get their
+	// verdict in the same way.
 	more []string
-	// image is another image than usual, which not every machine has.
+	// image is set if the suite needs another image, which not every machine has.
 	image string
-	// evidence is the weakest that a reward may have, for cheats that win with less.
+	// evidence is the weakest evidence that a reward may have. It is set if a cheat would win with less.
 	evidence verify.Strength
 }
 
@@ -134,12 +134,11 @@ func readSuite(t testing.TB, file string) cheatSuite {
 	}
 	s.task = warmed(s.task)
 	s.task.Image = cmp.Or(s.image, s.task.Image)
-	s.task.Tests.Timeout = 5 * time.Minute // a patch without an end is one failure, and not the end of the whole suite
+	s.task.Tests.Timeout = 5 * time.Minute // so that a patch that hangs fails alone, and not the whole suite
 	return s
 }
 
-// ownRepository is the task in the repository that the archive itself has, and whose tests are what the sections of the
-// archive say.
+// ownRepository makes the task from the repository and the test sections in the archive.
 func (s cheatSuite) ownRepository(t testing.TB, solution map[string]string) env.Task {
 	t.Helper()
 	tests := s.task.Tests
@@ -149,7 +148,7 @@ func (s cheatSuite) ownRepository(t testing.TB, solution map[string]string) env.
 	}.task(t)
 }
 
-// patch is the diff of a patch's files.
+// patch returns the diff of a patch's files.
 func (s cheatSuite) patch(t testing.TB, name string) []byte {
 	t.Helper()
 	dir := t.TempDir()
@@ -234,7 +233,7 @@ func TestCheats(t *testing.T) {
 					if v.Confirmation != nil || v.Status == verify.Resolved {
 						working.Add(1)
 					}
-					// A cheat can guess which tests are wrong. With two tests in two runs, one guess in four is right.
+					// A cheat that guesses which tests are wrong may be right by chance, so it has to win three times.
 					for range 2 {
 						if v.Reward == 0 {
 							break
@@ -258,11 +257,11 @@ func TestCheats(t *testing.T) {
 		least = [4]int32{70, 45, 45, 20}
 	}
 	if cheats.Load() < least[0] || working.Load() < least[1] || honest.Load() < least[2] || own.Load() < least[3] {
-		t.Error("the suite has lost its teeth")
+		t.Errorf("the suite has shrunk: want counts of at least %v", least)
 	}
 }
 
-// imports reports whether Python has a module in the test image.
+// imports reports whether Python in the test image has a module.
 func imports(t testing.TB, p env.Provider, module string) bool {
 	t.Helper()
 	s, err := p.Start(t.Context(), env.Spec{Image: bookworm, Run: "test-cheats"})

@@ -18,7 +18,8 @@ import (
 	"deepswe/rl/train/record"
 )
 
-// deps are the real ones, but for the options of Docker. As in main, messages and log share one locked screen.
+// deps are those of the real program, except for Docker's options. As in main, messages and log share one locked
+// screen.
 func deps(options func() docker.Options, in io.Reader, out, errOut io.Writer, getenv func(string) string) Deps {
 	screen := cli.NewScreen(errOut)
 	log := cli.NewLog(screen)
@@ -47,7 +48,7 @@ func deps(options func() docker.Options, in io.Reader, out, errOut io.Writer, ge
 	return Deps{World: w, WriteRollouts: record.WriteRollouts}
 }
 
-// newRoot is the command line, with the commands of this package only.
+// newRoot is the command line with the commands of this package only.
 func newRoot(d Deps, args ...string) *cobra.Command {
 	root := &cobra.Command{Use: "deepswe", SilenceUsage: true, SilenceErrors: true}
 	root.SetIn(d.In)
@@ -59,7 +60,7 @@ func newRoot(d Deps, args ...string) *cobra.Command {
 	return root
 }
 
-// outcome is what a command left.
+// outcome is what a command returned and printed.
 type outcome struct {
 	code        int
 	out, errOut string

@@ -11,8 +11,8 @@ import (
 	"deepswe/agent/cli"
 )
 
-// A dataset is fetched from the hub that is named, and what is printed is what --tasks takes. Without a hub, the
-// message says how to bring the files by hand.
+// A dataset is fetched from the given hub, and what is printed can be passed to --tasks. Without a hub, the message
+// says how to fetch the files by hand.
 func TestData(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,8 +14,8 @@ import (
 	"deepswe/verify/swe"
 )
 
-// Attempts are made at each context length. Predictions, pass@k and the choice are about the largest, and the reports
-// compare them.
+// Attempts are made at each context length. Predictions, pass@k and the choice use the largest, and the reports compare
+// them.
 func TestEvalContexts(t *testing.T) {
 	t.Parallel()
 	testkit.Images(t, bookworm)

@@ -13,7 +13,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// A resumed run works where it began, whatever is the current context by then, unless it is told otherwise.
+// A resumed run goes on where it began, even if the current context has changed, unless flags say otherwise.
 func TestPlacesOfAResumedRun(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "config")
 	t.Setenv("KUBECONFIG", config)
@@ -74,13 +74,13 @@ func TestPlacesOfAResumedRun(t *testing.T) {
 	}
 }
 
-// A flag of eval is settled when a run begins, or names a place, or decides nothing about results.
+// Every flag of eval is fixed when a run begins, names a place, or has no effect on results.
 func TestSettledFlags(t *testing.T) {
 	t.Parallel()
 	free := strings.Fields("grade-workers json judge-url model-calls out resume warm workers")
 	newEval(Deps{}).Flags().VisitAll(func(f *pflag.Flag) {
 		if !slices.Contains(slices.Concat(settled, places, free), f.Name) {
-			t.Errorf("--%s may change when a run is resumed", f.Name)
+			t.Errorf("--%s is neither settled nor a place, nor listed as free to change", f.Name)
 		}
 	})
 }

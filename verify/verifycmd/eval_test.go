@@ -31,7 +31,7 @@ func bash(cmd string) string {
 
 const finish = "<function=finish>\n<parameter=command>submit</parameter>\n</function>"
 
-// turnOf counts the replies that the conversation has by now.
+// turnOf counts the replies in the conversation so far.
 func turnOf(r llmtest.Request) int {
 	n := 0
 	for _, m := range r.Messages {
@@ -42,7 +42,7 @@ func turnOf(r llmtest.Request) int {
 	return n
 }
 
-// statementOf is what opens the conversation.
+// statementOf returns the first message of the user.
 func statementOf(r llmtest.Request) string {
 	for _, m := range r.Messages {
 		if m.Role == "user" && m.Content != nil {
@@ -52,7 +52,7 @@ func statementOf(r llmtest.Request) string {
 	return ""
 }
 
-// knowing is a model that knows the solutions of the tasks and applies them where solves says so.
+// knowing is a model that knows the solutions of the tasks, and applies them if solves says so.
 func knowing(tasks []env.Task, solves func(task string, r llmtest.Request) bool) func(llmtest.Request) llmtest.Reply {
 	return func(r llmtest.Request) llmtest.Reply {
 		for _, t := range tasks {
@@ -205,12 +205,12 @@ func TestEval(t *testing.T) {
 	})
 	t.Run("resume when all is done", func(t *testing.T) {
 		before := read(t, filepath.Join(out, swe.ReportFile))
-		got := deepswe(t, "eval", "--resume", "--out", out) // with the endpoint that it began with
+		got := deepswe(t, "eval", "--resume", "--out", out) // with the endpoint from the manifest
 		if got.code != 0 {
 			t.Fatalf("exit code %d\n%s%s", got.code, got.out, got.errOut)
 		}
 		if after := read(t, filepath.Join(out, swe.ReportFile)); after != before {
-			t.Errorf("the report is another one:\n%s", cmp.Diff(before, after))
+			t.Errorf("the report has changed (-before +after):\n%s", cmp.Diff(before, after))
 		}
 	})
 	t.Run("resume with other settings", func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestEval(t *testing.T) {
 	})
 }
 
-// The soundness check finds tasks that are not as they should be.
+// The soundness check finds tasks that pass without a change, fail with the solution, or have none.
 func TestSoundnessCheck(t *testing.T) {
 	t.Parallel()
 	testkit.Images(t, bookworm)
@@ -289,7 +289,7 @@ func readReport(path string, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// Whatever tasks are called, each has files of its own inside of the run's directory, or is left out with the reason.
+// Whatever its id, each task has its own files inside the run directory, or is left out with the reason.
 func TestOddTaskIDs(t *testing.T) {
 	t.Parallel()
 	testkit.Images(t, bookworm)
@@ -331,7 +331,7 @@ func TestOddTaskIDs(t *testing.T) {
 	}
 }
 
-// copiesOf writes copies of a task under other ids.
+// copiesOf writes copies of a task under other ids to a file.
 func copiesOf(t *testing.T, dir string, task env.Task, ids ...string) string {
 	t.Helper()
 	var tasks []env.Task
@@ -342,7 +342,8 @@ func copiesOf(t *testing.T, dir string, task env.Task, ids ...string) string {
 	return writeTasks(t, filepath.Join(dir, "tasks.jsonl"), tasks)
 }
 
-// What cannot be a run's directory, or tasks of a run, is refused with what to do, before anything is started.
+// A directory that cannot be a run's, or tasks that cannot be run together, are refused before anything starts, and the
+// message says what to do.
 func TestRunsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -57,7 +57,7 @@ func TestGradeUsage(t *testing.T) {
 	}
 }
 
-// A saved log is graded without any machinery, and the report is printed byte for byte.
+// A saved log is graded without a sandbox, and --json prints the report byte for byte.
 func TestGradeLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -154,7 +154,7 @@ func TestGradePredictions(t *testing.T) {
 		before := read(t, filepath.Join(logs, layered.ID, "evaluation.json"))
 		if got := deepswe(t, append(args, "--docker-host", "unix:///nowhere")...); got.code != 0 ||
 			!strings.Contains(got.out, "1 of 3 resolved") {
-			t.Errorf("nothing was to be done, and yet: exit code %d\n%s%s", got.code, got.out, got.errOut)
+			t.Errorf("nothing was left to do: exit code %d\n%s%s", got.code, got.out, got.errOut)
 		}
 		if read(t, filepath.Join(logs, layered.ID, "evaluation.json")) != before {
 			t.Error("what was graded already was graded again")
@@ -174,7 +174,7 @@ func TestGradePredictions(t *testing.T) {
 	})
 }
 
-// Grading twice runs the tests twice, and keeps both results.
+// --repeat 2 runs the tests twice and keeps both results.
 func TestGradeRepeat(t *testing.T) {
 	t.Parallel()
 	testkit.Images(t, bookworm)

@@ -15,10 +15,10 @@ import (
 	"deepswe/verify"
 )
 
-// harborImage holds the repository of a Harbor task for as long as a test runs.
+// harborImage holds the repository of a Harbor task while a test runs.
 const harborImage = "deepswe-test:harbor"
 
-// buildHarborImage puts a repository, as it is before its fix, into an image.
+// buildHarborImage builds an image with a repository as it is before its fix.
 func buildHarborImage(t testing.TB, r repository) {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,8 +39,8 @@ func buildHarborImage(t testing.TB, r repository) {
 	})
 }
 
-// harborTask writes a Harbor task folder about the repository. The verdict is what the shell lines in reward leave; $?
-// is pytest's.
+// harborTask writes a Harbor task folder for the repository. The shell lines in reward write the reward; $? is the exit
+// status of pytest.
 func harborTask(t testing.TB, dir string, task env.Task, reward string) string {
 	t.Helper()
 	testkit.WriteFile(t, filepath.Join(dir, "task.toml"), fmt.Sprintf(`version = "1.0"
@@ -72,7 +72,7 @@ workdir = "/testbed"
 	return dir
 }
 
-// harborCases are ways to leave a verdict, with the rewards for no change and for the solution; -1 is none.
+// harborCases are ways to write a reward, with the rewards for no change and for the solution; -1 is none.
 var harborCases = []struct {
 	name, reward string
 	empty, gold  float64
@@ -84,7 +84,7 @@ var harborCases = []struct {
 	{"words", "echo good > /logs/verifier/reward.txt", -1, -1},
 }
 
-// Harbor tasks are graded by what their script leaves.
+// Harbor tasks are graded by the reward that their script writes.
 func TestHarborTasks(t *testing.T) {
 	t.Parallel()
 	testkit.SkipUnderRace(t)
@@ -133,8 +133,8 @@ func readHarborTask(t testing.TB, folder string) (task env.Task) {
 	return task
 }
 
-// harborReward asks Harbor's own runner, where DEEPSWE_TEST_HARBOR names it: -1 where it gives no reward. It needs the
-// compose plugin of docker.
+// harborReward asks Harbor's own runner, which DEEPSWE_TEST_HARBOR names. It returns -1 if that gives no reward. It
+// needs docker's compose plugin.
 func harborReward(t *testing.T, harbor, folder, agent string) float64 {
 	t.Helper()
 	trials := t.TempDir()
@@ -164,8 +164,7 @@ func harborReward(t *testing.T, harbor, folder, agent string) float64 {
 	return result.Verifier.Rewards["reward"]
 }
 
-// harborAttacks are what a patch may do in the place of a fix where the script leaves a reward of its own, and patches
-// that are honest.
+// harborAttacks grades cheats and honest patches in a task whose script writes the reward itself.
 func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 	const text = "if [ $? = 0 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
 	const inits = "layered/__init__.py"
@@ -173,7 +172,7 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 	for _, tc := range []struct {
 		name, script string
 		files        map[string]string
-		more         bool // only where DEEPSWE_TEST_FULL asks for it
+		more         bool // run only with DEEPSWE_TEST_FULL
 		gold         bool
 		want         float64
 	}{
@@ -289,7 +288,7 @@ func harborAttacks(t *testing.T, p env.Provider, source env.Task) {
 	}
 }
 
-// rewrite is a patch that gives a file another content.
+// rewrite returns a patch that replaces the content of a file.
 func rewrite(name, before, after string) string {
 	lines := func(sign, text string) string {
 		return strings.TrimSuffix(sign+strings.ReplaceAll(text, "\n", "\n"+sign), sign)

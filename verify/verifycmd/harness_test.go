@@ -14,8 +14,8 @@ import (
 	"deepswe/verify/harness"
 )
 
-// harnessProgram asks the official swebench package about the directory of a graded run: it reads the predictions,
-// grades each saved log again, and makes its own report on the run.
+// harnessProgram runs the official swebench package on the directory of a graded run: it reads the predictions, grades
+// each saved log again, and writes its own run report.
 const harnessProgram = `
 import json, os, sys
 from pathlib import Path
@@ -39,8 +39,8 @@ made = reporting.make_run_report(predictions, tasks, run, None, report_dir="thei
 print(json.dumps({"reports": reports, "run": made.read_text()}))
 `
 
-// TestOfficialHarness compares with the official harness itself, where DEEPSWE_TEST_SWEBENCH names a Python that has it
-// installed.
+// TestOfficialHarness compares our reports with those of the official harness. DEEPSWE_TEST_SWEBENCH names a Python in
+// which it is installed.
 func TestOfficialHarness(t *testing.T) {
 	t.Parallel()
 	python := os.Getenv("DEEPSWE_TEST_SWEBENCH")

@@ -28,7 +28,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// scale is how large the test of killed runs is. The whole of it takes minutes: DEEPSWE_TEST_FULL asks for it.
+// scale returns the size of the test of killed runs. The full size, with DEEPSWE_TEST_FULL, takes minutes.
 func scale(provider string) (tasks, attempts, kills, workers int) {
 	if os.Getenv("DEEPSWE_TEST_FULL") != "" {
 		if provider == cli.EnvKubernetes {
@@ -42,7 +42,7 @@ func scale(provider string) (tasks, attempts, kills, workers int) {
 	return 6, 3, 4, 4
 }
 
-// numberTasks are tasks in a two-megabyte image without git: a number has to become another one.
+// numberTasks are tasks in a two-megabyte image without git, in which a number has to be changed.
 func numberTasks(n int) []env.Task {
 	var tasks []env.Task
 	prepare := []string{"echo 0 > number; echo constant > constant"}
@@ -64,7 +64,7 @@ func numberTasks(n int) []env.Task {
 	return tasks
 }
 
-// guessing is a model that takes a few steps, and whose seed decides whether it gets the number right.
+// guessing is a model that takes a few steps. Its seed decides whether it gets the number right.
 func guessing(r llmtest.Request) llmtest.Reply {
 	var seed uint64
 	_ = json.Unmarshal(r.Member("seed"), &seed)
@@ -82,7 +82,7 @@ func guessing(r llmtest.Request) llmtest.Reply {
 	return llmtest.Text(fmt.Sprintf("Step %d.\n%s", turnOf(r)+1, replies[min(turnOf(r), len(replies)-1)]))
 }
 
-// flapping makes an endpoint fail in many ways, and go away altogether for a while every now and then.
+// flapping makes an endpoint fail in many ways, and sometimes go away for a while.
 type flapping struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -110,8 +110,8 @@ func (f *flapping) answer(r llmtest.Request) llmtest.Reply {
 	return reply
 }
 
-// TestKilledRuns kills an evaluation at random moments and takes it up again, over an endpoint that flaps. In the end
-// its results are those of an undisturbed run, nothing was lost or done twice, and nothing is left on the daemon.
+// TestKilledRuns kills an evaluation at random moments and resumes it, with an endpoint that flaps. In the end its
+// results are those of an undisturbed run, nothing was lost or done twice, and no sandbox is left.
 func TestKilledRuns(t *testing.T) {
 	t.Parallel()
 	t.Run(cli.EnvDocker, func(t *testing.T) {
@@ -156,7 +156,7 @@ func killedRuns(t *testing.T, provider string) {
 	}
 	killed := 1
 	for ; killed < kills; killed++ {
-		if !run.Exists(disturbed) { // it did not come as far as its manifest
+		if !run.Exists(disturbed) { // it was killed before it wrote its manifest
 			again = append(args, "--out", disturbed, "--base-url", flaps.URL+"/v1")
 		}
 		if ended := command(t, again...).kill(t, rand.N(life)); ended {
@@ -173,7 +173,7 @@ func killedRuns(t *testing.T, provider string) {
 		t.Errorf("the report of the disturbed run (-calm +disturbed):\n%s", diff)
 	}
 	if want.Finished != n*k || want.Solved == 0 || want.Solved == n*k {
-		t.Errorf("%d of %d rollouts finished, %d solved: that proves little", want.Finished, n*k, want.Solved)
+		t.Errorf("%d of %d rollouts finished, %d solved; want all, and not all", want.Finished, n*k, want.Solved)
 	}
 	for _, name := range []string{"preds.json", fmt.Sprintf("preds.%d.json", k-1), swe.RolloutsFile} {
 		if read(t, filepath.Join(calm, name)) != read(t, filepath.Join(disturbed, name)) {
@@ -184,14 +184,14 @@ func killedRuns(t *testing.T, provider string) {
 		once(t, run, n*k)
 	}
 	nothingLeft(t, provider, calm, disturbed)
-	// What was answered and recorded is not asked for again: the requests beyond those of the calm run are those that
-	// failed, and those whose answers a kill has cut off.
+	// Replies that were recorded are not asked for again. Requests beyond those of the calm run either failed or were
+	// cut off by a kill.
 	if asked, most := len(counted.Requests()), want.Steps+unsteady.faults+killed*workers; asked > most {
 		t.Errorf("the endpoint was asked %d times, want at most %d", asked, most)
 	}
 }
 
-// TestInterruptedRun stops an evaluation as a user does, and goes on with it.
+// TestInterruptedRun interrupts an evaluation as a user does, and resumes it.
 func TestInterruptedRun(t *testing.T) {
 	t.Parallel()
 	testkit.Images(t, busybox)
@@ -213,7 +213,7 @@ func TestInterruptedRun(t *testing.T) {
 	flags := []string{"--out", out, "--base-url", endpoint.URL + "/v1"}
 	r := command(t, append([]string{"eval", "--tasks", tasks, "-k", "2", "--workers", "4", "--seed", "11", "--format",
 		"xml"}, flags...)...)
-	for range 10 { // by now some rollouts wait for a reply
+	for range 10 { // by then some rollouts wait for a reply
 		<-asked
 	}
 	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -236,7 +236,7 @@ func TestInterruptedRun(t *testing.T) {
 	nothingLeft(t, cli.EnvDocker, out)
 }
 
-// writeTasks writes tasks as a file of our own format.
+// writeTasks writes a file of tasks in our own format.
 func writeTasks(t testing.TB, path string, tasks []env.Task) string {
 	t.Helper()
 	var lines bytes.Buffer
@@ -249,7 +249,7 @@ func writeTasks(t testing.TB, path string, tasks []env.Task) string {
 	return testkit.WriteFile(t, path, lines.String())
 }
 
-// running is a command in a process of its own.
+// running is a command that runs in its own process.
 type running struct {
 	cmd    *exec.Cmd
 	errOut *bytes.Buffer
@@ -273,7 +273,7 @@ func command(t *testing.T, args ...string) *running {
 	return r
 }
 
-// wait returns when the command has ended well.
+// wait waits for the command, which must succeed.
 func (r *running) wait(t *testing.T) {
 	t.Helper()
 	if err := <-r.done; err != nil {
@@ -281,7 +281,7 @@ func (r *running) wait(t *testing.T) {
 	}
 }
 
-// kill ends the command after some time, without a warning. ended tells that it was done before.
+// kill kills the command after some time. ended says that it had ended by itself.
 func (r *running) kill(t *testing.T, after time.Duration) (ended bool) {
 	t.Helper()
 	select {
@@ -301,7 +301,7 @@ func (r *running) kill(t *testing.T, after time.Duration) (ended bool) {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// stable is a run's report without what depends on time.
+// stable returns a run's report without what depends on time.
 func stable(t *testing.T, run string) swe.EvaluationReport {
 	t.Helper()
 	var r swe.EvaluationReport
@@ -312,7 +312,7 @@ func stable(t *testing.T, run string) swe.EvaluationReport {
 	return r
 }
 
-// once checks that the journal has each rollout exactly once.
+// once checks that each rollout finished exactly once, according to the journal.
 func once(t *testing.T, path string, want int) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(path, "events.jsonl"))
@@ -343,7 +343,7 @@ func once(t *testing.T, path string, want int) {
 	}
 }
 
-// nothingLeft checks that no sandbox of the runs is left. What a killed process had started ends by itself, within
+// nothingLeft checks that no sandbox of the runs is left. What a killed process had started ends by itself within
 // moments.
 func nothingLeft(t *testing.T, provider string, runs ...string) {
 	t.Helper()
@@ -360,7 +360,7 @@ func nothingLeft(t *testing.T, provider string, runs ...string) {
 	}
 }
 
-// leftOf returns what a run, or any dead process, has left.
+// leftOf returns the sandboxes that a run, or any dead process, has left.
 func leftOf(t *testing.T, provider, run string) string {
 	t.Helper()
 	if provider == cli.EnvKubernetes {

@@ -20,15 +20,15 @@ import (
 	"deepswe/env/testkit"
 )
 
-// The lengths from which on a line of a solution is looked for: where nothing but the base commit should be, and in the
-// rest of the file system, where shorter ones are found by chance.
+// The minimum lengths of the lines that are searched for: in the repository, and in the rest of the file system, where
+// shorter ones are found by chance.
 const (
 	shortestHere  = 8
 	shortestThere = 20
 )
 
-// Shell scripts that search a sandbox for the lines on their standard input: what git has and the work tree, and the
-// rest of the file system. The second prints the files as well.
+// Shell scripts that search a sandbox for the lines on their standard input: the first in git and the work tree, the
+// second in the rest of the file system. The second prints the names of the files as well.
 const (
 	searchHere = `cat >/tmp/lines; { git log --all --reflog -p; git fsck --lost-found; git cat-file --batch-all-objects --batch
 git ls-files -z -co | xargs -0 -r cat; find .git -type f -exec cat {} +; } 2>/dev/null | grep -aoFf /tmp/lines | sort -u`
@@ -37,18 +37,18 @@ git ls-files -z -co | xargs -0 -r cat; find .git -type f -exec cat {} +; } 2>/de
 xargs -0 -r grep -oIHFf /tmp/lines 2>/dev/null | sort -u`
 )
 
-// installed matches the directory of an installed package, whose files count together.
+// installed matches the directory of an installed package, whose files are counted together.
 var installed = regexp.MustCompile(`^.*?(@v[^/]*|/(site-packages|dist-packages|node_modules|gems)/[^/]+)/`)
 
-// mined are the tasks of a folder whose sandboxes differ in nothing but the commit, with the lines of their solutions.
+// mined are tasks of a folder whose sandboxes differ only in the commit, with the lines of their solutions.
 type mined struct {
 	tasks []env.Task
 	lines map[string][]string // by the tasks' ids
 }
 
-// No sandbox of a mined task has a line of the solution that its base commit does not have, in the log, the objects and
-// the files of its repository, nor its statement. Elsewhere, no file and no package has half of these lines.
-// DEEPSWE_TEST_MINED names the folders of the tasks, with colons in between.
+// Neither the sandbox's repository (log, objects, files) nor the statement of a mined task has a line of the solution
+// that its base commit does not have. In the rest of the file system, no file and no package has half of these lines.
+// DEEPSWE_TEST_MINED names the folders of the tasks, separated by colons.
 func TestMinedTasksTellNothing(t *testing.T) {
 	folders := os.Getenv("DEEPSWE_TEST_MINED")
 	if folders == "" {
@@ -73,7 +73,7 @@ func TestMinedTasksTellNothing(t *testing.T) {
 	}
 }
 
-// add searches what belongs to one task.
+// add searches the repository and the statement of one task.
 func (m *mined) add(t *testing.T, p env.Provider, task env.Task) {
 	t.Helper()
 	of := history.Candidate{Commit: history.Commit{Base: task.BaseCommit}, Sources: task.Tests.GoldPatch}
@@ -127,7 +127,7 @@ func (m *mined) searchThere(t *testing.T, p env.Provider) {
 	}
 }
 
-// searched runs a search in the sandbox that an agent gets.
+// searched runs a search in a sandbox as an agent gets it.
 func searched(t *testing.T, p env.Provider, task env.Task, script string, lines []string) (found []string) {
 	t.Helper()
 	if len(lines) == 0 {

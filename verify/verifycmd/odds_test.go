@@ -14,7 +14,7 @@ import (
 	"deepswe/verify"
 )
 
-// byChance are cheats for pytest that guess which tests are wrong, with the odds that the verdict on a fix states.
+// byChance are patches that guess which tests are wrong, each for one suite.
 var byChance = []struct {
 	suite string
 	patch map[string]string
@@ -24,7 +24,7 @@ var byChance = []struct {
 	{"partly", map[string]string{"+desk/__init__.py": coin}},
 }
 
-// coin lets each test that cannot pass without a fix pass or fail by chance.
+// coin lets each test that needs the fix pass or fail by chance.
 const coin = `
 
 import random
@@ -42,7 +42,7 @@ if _m:
     _m.Function.runtest = _runtest
 `
 
-// openBwrap opens bubblewrap's sandboxes, which are closed at the end of the test.
+// openBwrap opens a bubblewrap provider, which is closed at the end of the test.
 func openBwrap(t *testing.T) env.Provider {
 	t.Helper()
 	p, err := local.NewBwrap(local.Options{Scratch: t.TempDir()})
@@ -57,8 +57,8 @@ func openBwrap(t *testing.T) env.Provider {
 	return p
 }
 
-// Where it has to be guessed which tests are wrong, a reward is as rare as the verdict says: of 20 times, it is not won
-// more often than by chance with one in a thousand. Withheld tests are never guessed.
+// A cheat that has to guess which tests are wrong wins no more often than the verdict's odds say: the test fails if
+// that many wins in 20 tries have a probability below one in a thousand.
 func TestOdds(t *testing.T) {
 	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
 		testkit.Skip(t, "odds", "DEEPSWE_TEST_FULL is not set")
@@ -102,12 +102,12 @@ func TestOdds(t *testing.T) {
 		t.Logf("%s: a coin wins %d of %d times at odds of one in %g (%s)", cheat.suite, len(won), times,
 			fix.Confirmation.Odds, strings.Join(won, " "))
 		if atLeast(len(won), times, chance) < 0.001 {
-			t.Errorf("%s: that is more often than by chance", cheat.suite)
+			t.Errorf("%s: %d of %d is more often than by chance", cheat.suite, len(won), times)
 		}
 	}
 }
 
-// atLeast returns how probable it is that something with a probability of p happens k or more times of n.
+// atLeast returns the probability that something of probability p happens at least k times in n tries.
 func atLeast(k, n int, p float64) (sum float64) {
 	for ; k <= n; k++ {
 		ways := 1.0

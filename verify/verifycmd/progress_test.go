@@ -40,7 +40,7 @@ func TestProgress(t *testing.T) {
 		p.known(nil)
 		p.start()
 		time.Sleep(time.Second)
-		p.end(nil, false, "e: score 0.5") // which solves nothing
+		p.end(nil, false, "e: score 0.5") // a judgement is neither solved nor failed
 		p.close()
 		want := []string{
 			"[3/10, 2 running, 2 solved, 1.5k tokens] a: solved",

@@ -18,7 +18,7 @@ import (
 	"deepswe/env/testkit/images"
 )
 
-// raceOf lets attempts propose the patches, without one where it is empty, and chooses by tests.
+// raceOf runs a race in which attempt i proposes patches[i], or fails if that is empty. Tests choose.
 func raceOf(t *testing.T, p *images.Provider, patches []string) (cli.RaceResult, string) {
 	snapshot, err := repo.Take(t.Context(), p.Dir, repo.Options{})
 	if err != nil {
@@ -50,7 +50,7 @@ func raceOf(t *testing.T, p *images.Provider, patches []string) (cli.RaceResult,
 	return result, said.String()
 }
 
-// What the ranking of solve -k has run on the chosen patch, and on the others, is told with names and denominators.
+// The result says which tests passed for the chosen patch, out of how many, and why the others lost.
 func TestRaceTellsWhatItRan(t *testing.T) {
 	t.Parallel()
 	p := images.New(t, map[string]string{"number.py": "0\n"})

@@ -7,7 +7,7 @@ import (
 	"deepswe/agent"
 )
 
-// A recipe sets flags that eval has, to values that they take, and its prompts are pinned.
+// The flags of a recipe exist in eval and take its values, and its prompts are pinned.
 func TestRecipes(t *testing.T) {
 	all, err := readRecipes()
 	if err != nil || len(all) == 0 {
@@ -26,7 +26,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// The estimate is that of a conversation that grows evenly: each step reads what is there by then.
+// The estimate assumes a conversation that grows evenly, of which each step reads all that there is so far.
 func TestTypicalRollout(t *testing.T) {
 	if got := typical(100, 65536); got != (agent.Usage{Prompt: 819200, Cached: 786432, Completion: 5461}) {
 		t.Errorf("%+v", got)

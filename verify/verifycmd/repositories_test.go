@@ -6,7 +6,7 @@ import (
 	"deepswe/verify"
 )
 
-// Each of the small repositories is solved by its solution, and by nothing else.
+// Each of the small repositories is solved by its solution, and not by an empty patch.
 func TestRepositories(t *testing.T) {
 	t.Parallel()
 	e := verify.Evaluator{Provider: openDocker(t, bookworm), Run: "test-repositories"}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	if os.Getenv("DEEPSWE_TEST_STATE") != "" {
-		// A test runs this binary again, as the command.
+		// The test runs this binary again, as the command.
 		os.Exit(asCommand(os.Args[1:]))
 	}
 	images.Main(func() int {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// asCommand is what main does, as far as tests need it.
+// asCommand does what main does, as far as the tests need it.
 func asCommand(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -47,7 +47,7 @@ func asCommand(args []string) int {
 	return cli.ExitCode(err)
 }
 
-// dockerOptions name the guest and the place of Docker's notes, which all tests share.
+// dockerOptions name the guest and the directory of Docker's state, which all tests share.
 func dockerOptions(t testing.TB) docker.Options {
 	t.Helper()
 	return docker.Options{Executable: testkit.Guest(t), State: filepath.Join(testkit.Scratch(t), "state")}
@@ -71,8 +71,7 @@ func openDocker(t testing.TB, images ...string) env.Provider {
 	return p
 }
 
-// openKubernetes opens a provider for the cluster whose kubeconfig is in DEEPSWE_TEST_KUBECONFIG, which commands use as
-// well.
+// openKubernetes opens a provider for the cluster of DEEPSWE_TEST_KUBECONFIG, which the commands use as well.
 func openKubernetes(t testing.TB) env.Provider {
 	t.Helper()
 	if os.Getenv("DEEPSWE_TEST_KUBECONFIG") == "" {

@@ -9,7 +9,7 @@ import (
 	"deepswe/verify"
 )
 
-// What a patch's code does before the tests must not reach what they run with, even if the patch is right.
+// If the patch's code changes, before the tests, what they run with, there is no reward, even if the patch is right.
 func TestTampered(t *testing.T) {
 	t.Parallel()
 	p := openDocker(t, bookworm)
@@ -21,9 +21,9 @@ func TestTampered(t *testing.T) {
 	const place = "import os, site, sys\nplace = site.getsitepackages()[0]\nos.makedirs(place, exist_ok=True)\n"
 	for _, tc := range []struct {
 		name  string
-		setup string // a line before the tests
-		code  string // what the patch's module does as well
-		found string // the file; empty if the patch keeps its reward
+		setup string // a line of the script before the tests
+		code  string // what else the patch's module does
+		found string // the changed file; empty if the patch keeps its reward
 	}{
 		{"nothing", "python3 -c 'import layered'", "", ""},
 		{"a command of its own", "python3 -c 'import layered'",
@@ -54,7 +54,7 @@ func TestTampered(t *testing.T) {
 			if fix["layered/merge.py"] == "" {
 				t.Fatal("the fix is elsewhere")
 			}
-			// What runs while the tests do is the same as without it.
+			// During the tests, the module behaves as without the addition.
 			fix["layered/merge.py"] += "\n\nif 'pytest' not in __import__('sys').modules:\n    " +
 				strings.ReplaceAll(strings.TrimSpace("pass\n"+tc.code), "\n", "\n    ") + "\n"
 			s := s

@@ -26,8 +26,8 @@ const (
 )
 
 // repository is one of the small repositories in testdata/tasks: a history, the commit that fixes its bug, and how it
-// is tested. The archive's sections are N/FILE for the commit N, fix/FILE for the last one, and a few without a
-// directory.
+// is tested. In the archive, commit N has sections N/FILE and the last commit has fix/FILE. A few other sections have
+// no directory.
 type repository struct {
 	name    string
 	commits []commit // the last one is the fix
@@ -40,7 +40,7 @@ type repository struct {
 
 type commit struct {
 	message string
-	files   map[string]string // that it changes or adds
+	files   map[string]string // the files that it changes or adds
 }
 
 func readRepository(t testing.TB, file string) repository {
@@ -85,7 +85,7 @@ func readRepository(t testing.TB, file string) repository {
 	return r
 }
 
-// stream is the history for git fast-import: the same bytes give the same hashes everywhere.
+// stream returns the history for git fast-import. The same bytes give the same hashes everywhere.
 func (r repository) stream() string {
 	var b strings.Builder
 	text := func(s string) { fmt.Fprintf(&b, "data %d\n%s\n", len(s), s) }
@@ -108,14 +108,13 @@ func (r repository) stream() string {
 	return b.String() + "done\n"
 }
 
-// isTest tells the tests of these repositories from their code.
+// isTest reports whether a file of these repositories is a test.
 func isTest(name string) bool {
 	return strings.HasPrefix(name, "test") || strings.HasSuffix(name, "_test.go")
 }
 
-// task makes the record. The repository comes into being in the sandbox, from the history in the record: the image
-// needs git and a toolchain, and knows nothing of the task. As in real images, the fix is in the history that the
-// agent's sandbox starts from.
+// task makes the record. The sandbox creates the repository from the history in it, so the image needs only git and a
+// toolchain. As in real images, the agent's sandbox begins with the fix in the history.
 func (r repository) task(t testing.TB) env.Task {
 	t.Helper()
 	dir := t.TempDir()
@@ -135,7 +134,7 @@ func (r repository) task(t testing.TB) env.Task {
 	git(r.stream(), "fast-import", "--quiet", "--done")
 	base := strings.TrimSpace(git("", "rev-parse", "main"))
 	fix := r.commits[len(r.commits)-1].files
-	// All files of tests as they are when the bug is fixed: the changed ones, and those that must go on to pass.
+	// All test files as of the fix: those that it changes, and those that must still pass.
 	hidden := map[string]string{}
 	var tests, code []string
 	for _, c := range r.commits {
@@ -154,7 +153,7 @@ func (r repository) task(t testing.TB) env.Task {
 	}
 	diff := func(names []string) string {
 		if len(names) == 0 {
-			return "" // git would take no names for all
+			return "" // without names, git would compare all files
 		}
 		return git("", append([]string{"diff", "--no-color", "--no-ext-diff", "main", "fix", "--"}, names...)...)
 	}
@@ -186,7 +185,7 @@ func repositories(t testing.TB) []env.Task {
 	return tasks
 }
 
-// The records in tasks.jsonl are made of the archives beside them.
+// tasks.jsonl holds the records of the archives beside it.
 func TestTasksFile(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

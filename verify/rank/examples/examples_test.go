@@ -16,7 +16,7 @@ import (
 	"deepswe/verify/rank/ranking"
 )
 
-// trajectoryOf is an event log of one step.
+// trajectoryOf is an event log with one step.
 func trajectoryOf(thought string) string {
 	return `{"seq":1,"time":"2025-07-02T00:00:00Z","kind":"header","header":{"version":1,"agent":"deepswe"}}` + "\n" +
 		`{"seq":2,"time":"2025-07-02T00:00:00Z","kind":"message","message":{"role":"user","content":"Fix it."}}` + "\n" +
@@ -24,7 +24,7 @@ func trajectoryOf(thought string) string {
 		`\n\n<function=finish>\n</function>"}}}` + "\n"
 }
 
-// candidateAt is an attempt that changes a number, and is right or wrong or of unknown truth.
+// candidateAt is an attempt that changes a number. solved is nil if the truth is unknown.
 func candidateAt(t *testing.T, id, number int, solved *bool) ranking.Entry {
 	dir := t.TempDir()
 	return ranking.Entry{
@@ -55,7 +55,7 @@ func write(t *testing.T, s *ranking.Source, o Options) ([]Example, Report) {
 	return all, rep
 }
 
-// As many candidates that solve a task become examples as do not; everything else is left out, and counted.
+// As many solved as unsolved candidates become examples. Everything else is left out and counted.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false

@@ -18,7 +18,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// token writes a token with its alternatives: text and probability in turns. The first is the token itself.
+// token returns a token with its alternatives: texts and probabilities in turns, of which the first is the token
+// itself.
 func token(pairs ...any) llm.Token {
 	var all []llm.Alternative
 	for i := 0; i < len(pairs); i += 2 {
@@ -27,7 +28,7 @@ func token(pairs ...any) llm.Token {
 	return llm.Token{Alternative: all[0], Top: all}
 }
 
-// spelling answers with tokens, as vLLM does.
+// spelling answers with tokens and their logprobs, as vLLM does.
 func spelling(tokens ...llm.Token) llmtest.Reply {
 	var text strings.Builder
 	var content []any
@@ -76,7 +77,7 @@ var evidence = Evidence{
 	Steps: []Step{{"I look.", "<function=search>\n</function>", "Nothing."}, {"", "<function=finish>\n</function>", ""}},
 }
 
-// The score is read where the answer stands, over all spellings of it.
+// The score is read at the answer's position, over all spellings of the answer.
 func TestScore(t *testing.T) {
 	t.Parallel()
 	end := token("</judgement>", 1.0)
@@ -155,7 +156,7 @@ func TestOpenedAnswer(t *testing.T) {
 	}
 }
 
-// An endpoint that lists fewer alternatives is asked for fewer, once and for all.
+// An endpoint that allows fewer alternatives is asked for fewer from then on.
 func TestFewerAlternatives(t *testing.T) {
 	t.Parallel()
 	var asked []string
@@ -176,7 +177,7 @@ func TestFewerAlternatives(t *testing.T) {
 	}
 }
 
-// Without logprobs, samples make the score.
+// Without logprobs, the score is the share of YES among samples.
 func TestSamples(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -200,7 +201,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// A failing endpoint is an error, not a judgement; too long a conversation is condensed further, and then a judgement.
+// A failing endpoint is an error, not a judgement. A conversation that is too long is condensed further, and judged if
+// it then fits.
 func TestEndpointFails(t *testing.T) {
 	t.Parallel()
 	j := newJudge(t, &llmtest.Server{Answer: func(llmtest.Request) llmtest.Reply { return llmtest.Status(500, "down") }})
@@ -237,8 +239,8 @@ func TestConversation(t *testing.T) {
 	testkit.Golden(t, "testdata/conversation.golden", messages[1].Content)
 }
 
-// Whatever the texts are, a conversation is within its budget, keeps the patch, and loses thoughts before observations
-// before actions, the longest first.
+// Whatever the texts are, a conversation keeps the patch and stays within its budget. It loses thoughts first, then
+// observations, then actions, the longest ones first.
 func TestCondensing(t *testing.T) {
 	t.Parallel()
 	p, err := Builtin()
@@ -335,7 +337,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// The key changes with everything that the judge reads, and with nothing else.
+// The key changes with the model, the context length, the prompt pack and everything that the judge reads.
 func TestKey(t *testing.T) {
 	t.Parallel()
 	j := newJudge(t, llmtest.New())

@@ -12,7 +12,7 @@ import (
 	"deepswe/verify/rank/ranking"
 )
 
-// numbered plays attempts: those with a patch end at once, those without wait to be interrupted.
+// numbered plays attempts. Those with a patch end at once, and those without wait for an interrupt.
 func numbered(t *testing.T, patches ...string) func(context.Context, int) (ranking.Entry, error) {
 	dir := t.TempDir()
 	return func(ctx context.Context, i int) (ranking.Entry, error) {
@@ -39,7 +39,7 @@ func ids(entries []ranking.Entry) string {
 	return fmt.Sprint(all)
 }
 
-// Attempts that ended are candidates, also when the others were interrupted.
+// Attempts that have ended are candidates, even if the others were interrupted.
 func TestPlay(t *testing.T) {
 	t.Parallel()
 	if got := ids(Play(t.Context(), 4, numbered(t, "b", "fails", "nothing", "a"))); got != "[0 2 3]" {

@@ -65,7 +65,7 @@ func synthetic(t testing.TB, tasks, attempts int) string {
 	return dir
 }
 
-// rankRecorded ranks what is on record by a verifier.
+// rankRecorded ranks what is on record with a verifier.
 func rankRecorded(t testing.TB, dir string, v rank.Verifier) *Report {
 	t.Helper()
 	source, err := Read(dir)
@@ -85,7 +85,8 @@ func rankRecorded(t testing.TB, dir string, v rank.Verifier) *Report {
 	return rep
 }
 
-// On a run with known truth, every curve begins at Pass@1 and ends at what is chosen, and none is above the oracle.
+// If the truth is known, every curve begins at Pass@1 and none is above the oracle, and the rule's own ends at what is
+// chosen.
 func TestCurves(t *testing.T) {
 	t.Parallel()
 	dir := synthetic(t, 20, 8)
@@ -111,8 +112,8 @@ func TestCurves(t *testing.T) {
 	}
 }
 
-// A task with fewer than k candidates stays in the curves, which then tell how many tasks have k: a random candidate
-// solves as much at every k.
+// Tasks with fewer than k candidates stay in the curves, which say how many tasks have k. The rate of a random
+// candidate is thus the same at every k.
 func TestCurvesKeepTheirTasks(t *testing.T) {
 	t.Parallel()
 	dir := synthetic(t, 4, 3)
@@ -147,7 +148,7 @@ func TestCurvesKeepTheirTasks(t *testing.T) {
 	}
 }
 
-// The curves are those of all that is on record, whichever verifier chooses.
+// The curves show everything on record, whichever verifier chooses.
 func TestCurvesOfEveryVerifier(t *testing.T) {
 	t.Parallel()
 	dir := synthetic(t, 5, 4)

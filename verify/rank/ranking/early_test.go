@@ -62,7 +62,7 @@ func drawRecorded(t *rapid.T) recordedTask {
 	return r
 }
 
-// inMemory is a shelf without a file.
+// inMemory is a shelf that has no file.
 func inMemory[T any](t rapid.TB, keys func(*T) ([]string, error), lines []*T) *shelf[T] {
 	s := &shelf[T]{keys: keys, known: map[string]*T{}}
 	for _, l := range lines {
@@ -73,8 +73,8 @@ func inMemory[T any](t rapid.TB, keys func(*T) ([]string, error), lines []*T) *s
 	return s
 }
 
-// choose returns the chosen patch, how many distinct patches were tested for it, and whether one was not run with a
-// script in which it is caught forging results.
+// choose returns the chosen patch, how many distinct patches were tested, and whether one that forges results was not
+// run with the script that shows it.
 func (r recordedTask) choose(t rapid.TB, rule rank.Rule, early bool) (patch string, tested int, missed bool) {
 	k := &Ranking{
 		Source: &Source{Tasks: []Set{{Task: "t", Entries: r.entries}}}, Rule: rule, Early: early, Workers: 1,
@@ -98,9 +98,8 @@ func (r recordedTask) choose(t rapid.TB, rule rank.Rule, early bool) (patch stri
 	return c.patches[c.choice.Winner], len(c.results), missed
 }
 
-// A choice that tests only what can still change it is that of the full run, although which tests count depends on the
-// results of all candidates. Only a patch that would be caught forging results in a script that was not run makes a
-// difference.
+// Testing only what can still change the choice gives the choice of the full run, although which tests count depends on
+// the results of all candidates. The exception is a patch that forges results in a script that was not run.
 func TestEarlyChoosesTheSame(t *testing.T) {
 	t.Parallel()
 	saved := 0
@@ -122,14 +121,14 @@ func TestEarlyChoosesTheSame(t *testing.T) {
 	}
 }
 
-// A result that is missing because a sandbox failed does not count against a patch: a script that was not run on every
-// patch that is left decides nothing.
+// A result that is missing because a sandbox failed does not count against a patch: a script decides nothing unless it
+// was run on every patch that is left.
 func TestMissingReproductionResults(t *testing.T) {
 	t.Parallel()
 	tests := []string{"t::a", "t::b"}
 	for name, c := range map[string]struct {
-		first, second []string // the reproduction tests that they pass; the second one has the better score
-		missing       bool     // the result of the second one
+		first, second []string // the reproduction tests that each passes; the second has the better score
+		missing       bool     // the second has no result
 		want          int
 	}{
 		"both are there":    {first: tests[:1], second: tests, want: 1},

@@ -22,13 +22,13 @@ import (
 	"deepswe/verify/rank"
 )
 
-// childDir is set for a process that ranks the candidates in a directory, to be killed; childRound is its number.
+// childDir is set for a process that ranks the candidates in a directory until it is killed; childRound is its number.
 const (
 	childDir   = "DEEPSWE_TEST_RANK"
 	childRound = "DEEPSWE_TEST_ROUND"
 )
 
-// rankChild is such a process. Everything that costs something writes a line: its round, and the patch that it is for.
+// rankChild is that process. For every judgement and test it logs a line with its round and the patch.
 func rankChild(dir string) int {
 	err := func() error {
 		round := os.Getenv(childRound)
@@ -64,7 +64,7 @@ func rankChild(dir string) int {
 	return 0
 }
 
-// logging is a judge that takes its time.
+// logging is a judge that is slow and logs its calls.
 type logging struct {
 	reading
 	log, round string
@@ -85,7 +85,7 @@ func (l *logging) Spell(ctx context.Context, q agent.Request, top int) (llm.Spel
 	return l.reading.Spell(ctx, q, top)
 }
 
-// finished returns what is on record, by the words that the log has for it.
+// finished returns what is on record, in the words of the log.
 func finished(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	words := map[string][2]string{} // of a patch: judged, tested
@@ -136,7 +136,7 @@ func finished(t *testing.T, dir string) map[string]bool {
 	return done
 }
 
-// logged is how many lines the log has.
+// logged returns the number of lines in the log.
 func logged(dir string) int {
 	log, err := os.ReadFile(filepath.Join(dir, "log"))
 	if err != nil {
@@ -145,14 +145,14 @@ func logged(dir string) int {
 	return strings.Count(string(log), "\n")
 }
 
-// A ranking that is killed again and again comes to the same choice, and does nothing twice that was on record.
+// A ranking that is killed again and again comes to the same choice, and repeats nothing that was on record.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	kills := 4
 	if os.Getenv("DEEPSWE_TEST_FULL") != "" {
 		kills = 20
 	}
-	// What killed processes leave may still be written to while the test ends.
+	// Killed processes may leave children that still write while the test ends.
 	dir, err := os.MkdirTemp("", "deepswe-rank-")
 	if err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestKilled(t *testing.T) {
 	if err := os.CopyFS(filepath.Join(dir, "candidates"), os.DirFS(candidates(t))); err != nil {
 		t.Fatal(err)
 	}
-	// The copy of a patch is judged for itself, which the log could not tell from judging the patch again.
+	// A copy of a patch is judged again, which the log could not tell from repeating a judgement.
 	if err := os.Remove(filepath.Join(dir, "candidates", "number", "2.diff")); err != nil {
 		t.Fatal(err)
 	}
@@ -182,9 +182,9 @@ func TestKilled(t *testing.T) {
 		}
 		return cmd
 	}
-	before := map[int]map[string]bool{} // what was on record when a round began
+	before := map[int]map[string]bool{} // by round: what was on record when it began
 	random := rand.New(rand.NewPCG(1, 2))
-	working := 0 // were killed before they ended by themselves
+	working := 0 // how many were killed before they ended
 	for range kills {
 		before[round+1] = finished(t, dir)
 		enough := logged(dir) + 1 + random.IntN(3)
@@ -201,7 +201,7 @@ func TestKilled(t *testing.T) {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond) // into what it has begun
+		time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond) // so that the kill hits work in progress
 		if cmd.Process.Kill() == nil {
 			working++
 		}

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// reading is a judge that goes by what the patch adds: YES with the probability after "score:". It counts the calls,
-// and fails from a call on where that is set.
+// reading is a judge that goes by what the patch adds: it says YES with the probability after "score:". It counts the
+// calls, and fails from the call failAt on if that is set.
 type reading struct {
 	calls  atomic.Int32
 	failAt int32
@@ -55,15 +55,15 @@ func (r *reading) Spell(_ context.Context, q agent.Request, _ int) (llm.Spelling
 	return llm.Spelling{Tokens: []llm.Token{{Alternative: yes, Top: []llm.Alternative{yes, no}}}}, nil
 }
 
-// patch changes the number, and tells the judge what to think of it.
+// patch changes the number, and tells the judge how to score it.
 func patch(number int, score float64) string {
 	return fmt.Sprintf("--- a/number.py\n+++ b/number.py\n@@ -1 +1,2 @@\n-0\n+%d\n+# score:%g\n", number, score)
 }
 
 var numberTask = env.Task{ID: "number", Source: "deepswe", Statement: "The number must be 7.", Image: "number"}
 
-// candidates are a right patch, one that the judge likes better, another copy of the right one, none, one that cannot
-// be applied, and one that prints results of its own.
+// candidates are a wrong patch that the judge likes best, the right one, a copy of that, an empty one, one that does
+// not apply, and one that prints forged results.
 func candidates(t *testing.T) string {
 	dir := t.TempDir()
 	for i, text := range []string{
@@ -76,7 +76,7 @@ func candidates(t *testing.T) string {
 	return dir
 }
 
-// newRanking ranks these candidates by both verifiers.
+// newRanking ranks these candidates with a judge and with tests.
 func newRanking(t *testing.T, path, out string) (*Ranking, *images.Provider, *reading) {
 	t.Helper()
 	p, endpoint := images.New(t, map[string]string{"number.py": "0\n"}), &reading{}
@@ -88,7 +88,7 @@ func newRanking(t *testing.T, path, out string) (*Ranking, *images.Provider, *re
 	return r, p, endpoint
 }
 
-// assemble makes a ranking of the candidates at the path. The tests begin with a command of the caller's.
+// assemble makes a ranking of the candidates in path. first is put before the test command.
 func assemble(path, out string, p env.Provider, endpoint judge.Endpoint, first string) (*Ranking, error) {
 	source, err := Read(path)
 	if err != nil {
@@ -114,8 +114,8 @@ func assemble(path, out string, p env.Provider, endpoint judge.Endpoint, first s
 	}, nil
 }
 
-// The right one wins, although a wrong one, a broken one and a cheating one have better scores; what it costs is one
-// run on the base, and one for each distinct patch.
+// The right patch wins, although a wrong, a broken and a cheating one have better scores. It costs one run on the base
+// and one for each distinct patch.
 func TestRightOneWins(t *testing.T) {
 	t.Parallel()
 	path, out := candidates(t), filepath.Join(t.TempDir(), "rank")
@@ -155,7 +155,7 @@ func TestRightOneWins(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "breaks no test that passed before") || strings.Contains(string(page), "<script") {
 		t.Errorf("page: %v", err)
 	}
-	// A second one costs nothing, with the same choice; one that asks nobody neither.
+	// A second ranking costs nothing and chooses the same, and so does one without a judge and tests.
 	r.Store.Close()
 	again, p, endpoint := newRanking(t, path, out)
 	rep2, err := again.Run(t.Context())
@@ -174,7 +174,7 @@ func TestRightOneWins(t *testing.T) {
 	}
 }
 
-// A ranking that ends at any point goes on where it was: nothing that is on record is done again.
+// A ranking that was stopped at any point goes on from there: nothing that is on record is done again.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	path, out := candidates(t), filepath.Join(t.TempDir(), "rank")
@@ -193,7 +193,7 @@ func TestResume(t *testing.T) {
 		rep, err := r.Run(ctx)
 		cancel()
 		r.Store.Close()
-		// What was under way when it ended is done again; it is not on record.
+		// Work that was cut off is done again, because it is not on record.
 		sandboxes, requests = sandboxes+p.Starts(), requests+int(endpoint.calls.Load())
 		if err == nil {
 			if *rep.Results[0].Chosen != 1 {
@@ -211,7 +211,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A judge that fails leaves candidates without a score, and says so; the choice goes by the rest.
+// If the judge fails, candidates without a score say so, and the choice is made from the others.
 func TestJudgeFails(t *testing.T) {
 	t.Parallel()
 	r, _, endpoint := newRanking(t, candidates(t), filepath.Join(t.TempDir(), "rank"))
@@ -233,7 +233,7 @@ func TestJudgeFails(t *testing.T) {
 	}
 }
 
-// A verifier that found nothing of what it goes by says so, where there were several patches to compare.
+// A verifier that has several patches to compare, but nothing to go by, says what it lacks.
 func TestNothingToGoBy(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[rank.Verifier]string{

@@ -30,7 +30,7 @@ func (writing) Complete(_ context.Context, r agent.Request) (agent.Reply, error)
 	return agent.Reply{Message: agent.Message{Role: agent.RoleAssistant, Content: text}, FinishReason: "stop"}, nil
 }
 
-// withWriter has four tests written for the issue, and 3 is the only number that breaks a regression test.
+// withWriter adds four tests written for the issue. 3 is the only number that breaks a regression test.
 func withWriter(r *Ranking, p env.Provider) {
 	format, _ := agent.FormatNamed("xml")
 	writer := &suite.Writer{Runner: &swe.Runner{Tasks: r.Tasks, Attempt: attempt.Attempt{
@@ -44,8 +44,8 @@ func withWriter(r *Ranking, p env.Provider) {
 	r.Tests.Command = "case $(head -n1 num*.py) in 3) echo FAILED t::old;; *) echo PASSED t::old;; esac"
 }
 
-// Early spends only what can still change the choice, and chooses what testing everything would. A candidate run is one
-// script on one patch.
+// With Early, only what can still change the choice is run, and the choice is that of testing everything. A candidate
+// run is one script on one patch.
 func TestOnlyWhatCanDecideIsSpent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -68,7 +68,7 @@ func TestOnlyWhatCanDecideIsSpent(t *testing.T) {
 			t.Parallel()
 			path := t.TempDir()
 			for i, n := range c.numbers {
-				text := patch(n, .9-.1*float64(i)) // every other one is a patch of its own, by the score in it
+				text := patch(n, .9-.1*float64(i)) // the score makes each patch distinct
 				testkit.WriteFile(t, filepath.Join(path, "number", fmt.Sprintf("%d.diff", i)), text)
 			}
 			for early, want := range map[bool]Cost{true: c.early, false: c.all} {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { images.Main(m.Run) }
 
-// repository is a base with files, and a runner over it.
+// repository returns a runner over a base with these files.
 func repository(t *testing.T, files map[string]string) *Runner {
 	t.Helper()
 	return &Runner{Evaluator: &verify.Evaluator{Provider: images.New(t, files)}}
@@ -29,7 +29,7 @@ var task = env.Task{ID: "number", Source: "deepswe", Statement: "The number must
 
 const sevenPatch = "--- a/number.py\n+++ b/number.py\n@@ -1 +1 @@\n-0\n+7\n"
 
-// What a script does on the base decides what is kept of it.
+// Which tests of a script are kept depends on its results on the base.
 func TestBase(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -87,7 +87,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// Results are those of the strict trial: what a patch does to the tests does not count, and forging is found out.
+// Results come from a strict run: changes of the tests do not count, and forged results are found.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	b := Baseline{Kept: []string{"t::seven", "t::file"}, Script: Script{
@@ -136,7 +136,7 @@ func TestFilter(t *testing.T) {
 	kinds := map[string]Kind{"a": Reproduction, "b": Reproduction, "c": Reproduction, "r": Regression}
 	for name, tc := range map[string]struct {
 		columns []Column
-		reasons map[string]string // of those that do not count
+		reasons map[string]string // of the tests that do not count
 	}{
 		"one right among wrong ones counts": {
 			[]Column{column("a", "b", "c", "r"), column("r"), column("r"), column("r")},
@@ -166,7 +166,8 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A candidate that passes every test still does so after the filter, and nobody passes more: early stop rests on it.
+// A candidate that passes every test still does so after the filter, and no other passes more. Stopping early relies on
+// this.
 func TestFilterKeepsWhatTheBestPass(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -187,7 +188,7 @@ func TestFilterKeepsWhatTheBestPass(t *testing.T) {
 	})
 }
 
-// Tests are those of a model, its words and an issue, and not of how long the model might work.
+// The key of written tests depends on the model and on the issue, but not on the model's limits.
 func TestWriterKey(t *testing.T) {
 	t.Parallel()
 	writer := func(model string, steps int) *Writer {
@@ -206,7 +207,7 @@ func TestWriterKey(t *testing.T) {
 	}
 }
 
-// What an agent wrote is taken from its patch; other changes are not.
+// The test script is taken from what the agent's patch adds; its other changes are left out.
 func TestScriptOfAPatch(t *testing.T) {
 	t.Parallel()
 	patch := "diff --git a/deepswe_reproduction/run.sh b/deepswe_reproduction/run.sh\nnew file mode 100755\nindex 0..1\n--- /dev/null\n" +
@@ -254,7 +255,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// The agent that writes tests has the limits of its own attempt, and is told those.
+// The agent that writes tests is told the limits that apply to its own attempt.
 func TestTheWriterIsToldTheLimitsInForce(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]tools.Options{
