@@ -11,7 +11,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// Advantages of tokens that are all the row's are the row's.
+// If all tokens of a row have the row's advantage, the loss is the same as without token advantages.
 func TestEqualAdvantages(t *testing.T) {
 	t.Parallel()
 	for name, o := range objectives {
@@ -23,7 +23,7 @@ func TestEqualAdvantages(t *testing.T) {
 		}
 		for i := range rows {
 			rows[i].Advantages = slices.Repeat([]float64{rows[i].Advantage}, len(rows[i].IDs))
-			rows[i].Advantage = math.NaN() // not looked at
+			rows[i].Advantage = math.NaN() // must not be used
 		}
 		tokens, err := Loss(rows, current, old, o, got)
 		if err != nil || tokens != scalar {
@@ -37,8 +37,8 @@ func TestEqualAdvantages(t *testing.T) {
 	}
 }
 
-// On-policy distillation of the example: the advantage of a token is what the teacher's log-probability is above the
-// sampler's. The numbers came from numpy.
+// On-policy distillation of the example: a token's advantage is the teacher's log-probability minus the sampler's. The
+// numbers came from numpy.
 func TestAdvantagesOfTokens(t *testing.T) {
 	t.Parallel()
 	teacher := logs([][]float64{{.70, .45, .20}, {.50, .25, .80}, {.95, .30, .40}, {.20, .85, .30}})
@@ -62,7 +62,7 @@ func TestAdvantagesOfTokens(t *testing.T) {
 	}
 }
 
-// The advantage of a turn is added to that of its rollout, on the tokens of the turn.
+// The advantage of a turn is added to that of its rollout for the tokens of the turn.
 func TestAdvantagesOfTurns(t *testing.T) {
 	t.Parallel()
 	attempt := func(n int, reward float64, turns ...Turn) Rollout {
@@ -73,7 +73,7 @@ func TestAdvantagesOfTurns(t *testing.T) {
 	}
 	a := Algorithm{MaxLength: 5, Overflow: truncate}
 	rows, _, err := a.Rows([]Rollout{
-		attempt(0, 1, turn(0.25, 1), turn(-0.5, 1, 8, 9, 2)), // the last token is beyond the longest row
+		attempt(0, 1, turn(0.25, 1), turn(-0.5, 1, 8, 9, 2)), // the last token exceeds the length limit
 		attempt(1, 0, turn(0, 1), turn(0, 7)),
 		attempt(2, 0, turn(0, 1), turn(0.75, 7)),
 	})
@@ -86,7 +86,7 @@ func TestAdvantagesOfTurns(t *testing.T) {
 			t.Errorf("the advantages of row %d are %v, want %v", i, row.Advantages, want[i].Advantages)
 		}
 	}
-	// A group without a difference is learned from for the sake of a turn.
+	// A group whose rewards agree is still trained on if a turn has an advantage.
 	rows, _, err = a.Rows([]Rollout{attempt(0, 0, turn(0.25, 1)), attempt(1, 0, turn(0, 1))})
 	if err != nil || !rows[0].Effective() || rows[1].Effective() {
 		t.Errorf("%+v, %v", rows, err)

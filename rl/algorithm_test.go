@@ -84,7 +84,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// What a dry run prints can be set again, and says the same.
+// The settings that a dry run prints can be set again, and give the same algorithm.
 func TestSettingsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, name := range Presets() {
@@ -155,7 +155,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// DAPO's penalty with its own numbers.
+// DAPO's length penalty with the numbers of its paper.
 func TestOverlong(t *testing.T) {
 	t.Parallel()
 	o := Overlong{Max: 20480, Cache: 4096}

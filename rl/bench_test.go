@@ -17,8 +17,8 @@ import (
 	"deepswe/rl/rowfile"
 )
 
-// benchmarkBatch is a batch of 64 groups of 8 rollouts of 32k tokens each, in so many turns whose prompts repeat the
-// history. In one turn it is 512 * (4096 + 28672) tokens.
+// benchmarkBatch returns 64 groups of 8 rollouts of 32k tokens each, in the given number of turns, whose prompts repeat
+// the history. In one turn that is 512 * (4096 + 28672) tokens.
 func benchmarkBatch(turns int) []rl.Rollout {
 	const prompt, total = 4096, 32768
 	rng := rand.New(rand.NewPCG(1, uint64(turns)))
@@ -93,8 +93,8 @@ func watchHeap(b *testing.B) (peak func() int64) {
 	}
 }
 
-// BenchmarkBatch measures rows, advantages and loss of 512 rollouts of 32k tokens. "peak/data" is the highest heap, the
-// rollouts and the logprobs of the current policy included, over the size of the rollouts.
+// BenchmarkBatch measures rows, advantages and loss of 512 rollouts of 32k tokens. "peak/data" is the largest heap,
+// including the rollouts and the logprobs of the current policy, divided by the size of the rollouts.
 func BenchmarkBatch(b *testing.B) {
 	for _, turns := range []int{1, 40} {
 		b.Run(fmt.Sprintf("turns=%d", turns), func(b *testing.B) {
@@ -131,7 +131,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkFile measures the same batch from and to files: reading rollouts, and the whole export.
+// BenchmarkFile measures a part of that batch with files: reading the rollouts, and the whole export.
 func BenchmarkFile(b *testing.B) {
 	for _, turns := range []int{1, 40} {
 		rollouts := benchmarkBatch(turns)[:64]

@@ -15,7 +15,7 @@ func group() []rl.Rollout {
 			Task: "fix-the-parser", Group: "1", Attempt: i, Reward: new(0.0), StopReason: trajectory.Submitted,
 			Turns: []rl.Turn{
 				{PromptIDs: []int32{1, 2}, CompletionIDs: []int32{10, 11}, Logprobs: []float64{-0.5, -0.1}},
-				// The second prompt begins with the first one and its completion: one row for both.
+				// The second prompt begins with the first turn, so both turns are in one row.
 				{PromptIDs: []int32{1, 2, 10, 11, 3}, CompletionIDs: []int32{12}, Logprobs: []float64{-0.7}},
 			},
 		}
@@ -25,8 +25,8 @@ func group() []rl.Rollout {
 	return rollouts
 }
 
-// Each preset compares the rollouts of a group in its own way. GRPO++ masks the rollout that ran out of steps, and
-// keeps its reward in the baseline of the others.
+// Each preset compares the rollouts of a group in its own way. GRPO++ masks the rollout that ran out of steps, but its
+// reward still counts in the baseline of the others.
 func ExampleAlgorithm_Rows() {
 	for _, name := range []string{"grpo++", "dr-grpo", "grpo"} {
 		a, err := rl.Preset(name)
@@ -56,7 +56,7 @@ func ExampleAlgorithm_Rows() {
 	// grpo     +1.500 -0.500 -0.500 -0.500
 }
 
-// The turns of a rollout share a row where each prompt extends the last; what the environment wrote is not trained.
+// Turns share a row if each prompt extends the turn before. Tokens from the environment are not trained.
 func ExamplePlacement_Rows() {
 	for _, row := range (rl.Placement{Disposition: rl.Trained}).Rows(group()[0], 0) {
 		fmt.Println("ids", row.IDs)
@@ -69,8 +69,8 @@ func ExamplePlacement_Rows() {
 	// logprobs [0 0 -0.5 -0.1 0 -0.7]
 }
 
-// Every choice of a preset is a switch of its own. A dropped rollout does not count in the baseline: one success
-// against two failures, and not against three.
+// Each choice that a preset makes can be set on its own. A dropped rollout does not count in the baseline: one success
+// is compared with two failures, not three.
 func ExampleAlgorithm_Set() {
 	a, err := rl.Preset("grpo++")
 	if err != nil {

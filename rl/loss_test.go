@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// objectives has one of every kind of loss.
+// objectives has a loss of each kind.
 var objectives = map[string]Objective{
 	"grpo++":              {},
 	"symmetric clip":      {ClipLow: 0.2, ClipHigh: 0.2},
@@ -35,7 +35,7 @@ var objectives = map[string]Objective{
 		TruncateToken: 2, GeometricMin: 0.9, GeometricMax: 1.1, VetoBelow: 0.1, VetoAbove: 10}},
 }
 
-// randomRows returns rows with logprobs of a current and an old policy that differ from the sampler's by noise.
+// randomRows returns rows, and logprobs of a current and an old policy that differ from the sampler's by noise.
 func randomRows(rng *rand.Rand, n, maxLen int, noise float64) (rows []Row, current, old [][]float64) {
 	for i := range n {
 		length := 1 + rng.IntN(maxLen)
@@ -65,8 +65,8 @@ func like(x [][]float64) [][]float64 {
 	return out
 }
 
-// A correction's weight depends on the current policy where nothing is decoupled, and is a constant for the gradient
-// all the same; the objectives of this test hold it still.
+// The gradient is the slope of the loss. The weight of a correction counts as a constant, so the objectives here are
+// ones in which it does not depend on the current policy.
 func TestGradientIsTheSlopeOfTheLoss(t *testing.T) {
 	t.Parallel()
 	const h = 1e-6
@@ -74,7 +74,7 @@ func TestGradientIsTheSlopeOfTheLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(1, 2))
 			rows, current, old := randomRows(rng, 12, 9, 0.4)
-			if o.Surrogate != GSPO { // whose ratio is that of the whole row, held still for every other token
+			if o.Surrogate != GSPO { // its ratio depends on all tokens of the row
 				for i := range rows[:6] {
 					rows[i].Advantages = make([]float64, len(rows[i].IDs))
 					for k := range rows[i].Advantages {
@@ -225,7 +225,7 @@ func TestGradientMayOverwriteTheLogprobs(t *testing.T) {
 	}
 }
 
-// The sum of the parts is the whole: a trainer may split a batch over many passes.
+// The statistics of parts add up to those of the whole, so a trainer may split a batch into several passes.
 func TestStatsAddUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

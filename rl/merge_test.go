@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// turn makes one with a logprob of -(id/100) for each sampled id.
+// turn returns a turn in which each sampled id has a logprob of -(id/100).
 func turn(prompt, completion []int32) Turn {
 	t := Turn{PromptIDs: prompt, CompletionIDs: completion}
 	for _, id := range completion {
@@ -84,7 +84,7 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// maskOf returns the mask as text, and checks that the logprobs are those of turn where it is 1.
+// maskOf returns the mask as text, and checks the logprobs: those of turn where the mask is 1, and 0 elsewhere.
 func maskOf(t *testing.T, r Row) (mask string) {
 	t.Helper()
 	for k, m := range r.Mask {
@@ -96,7 +96,7 @@ func maskOf(t *testing.T, r Row) (mask string) {
 	return mask
 }
 
-// drawTurns makes turns of which some extend the one before.
+// drawTurns draws turns, some of which extend the turn before.
 func drawTurns(t *rapid.T) []Turn {
 	some := func(name string, least, most int) []int32 {
 		return rapid.SliceOfN(rapid.Int32Range(0, 2), least, most).Draw(t, name)
@@ -147,7 +147,7 @@ func TestMergeKeepsWhatWasSampled(t *testing.T) {
 	})
 }
 
-// What Measure counts is what Rows then makes.
+// Measure counts the trained tokens that Rows then makes.
 func TestMeasureAgreesWithMerge(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -168,7 +168,7 @@ func TestMeasureAgreesWithMerge(t *testing.T) {
 	})
 }
 
-// A rollout whose rows break apart weighs in the loss what it would weigh in one row.
+// A rollout has the same weight in the loss whether it is in one row or split into several.
 func TestSplittingDoesNotChangeTheWeight(t *testing.T) {
 	t.Parallel()
 	whole := []Turn{turn(ids(1), ids(2, 3)), turn(ids(1, 2, 3, 4), ids(5)), turn(ids(1, 2, 3, 4, 5, 6), ids(7, 8))}

@@ -11,7 +11,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// attempt is a rollout of one group in a test: its reward, why it ended, and how many tokens it trains.
+// attempt is a rollout of a group: its reward, why it ended, and how many tokens it trains.
 type attempt struct {
 	reward float64
 	stop   trajectory.StopReason
@@ -27,7 +27,7 @@ func (a attempt) member(group string, i int) Member {
 	return m
 }
 
-// members builds groups of attempts; a NaN reward stands for none.
+// members returns groups of attempts as members. A NaN reward stands for none.
 func members(groups ...[]attempt) []Member {
 	var out []Member
 	for g, as := range groups {
@@ -52,7 +52,8 @@ func preset(t interface{ Fatal(...any) }, name string, settings ...string) Algor
 	return a
 }
 
-// The examples of DeepSWE's compact filtering: one success, three failures, some of which ran out of steps.
+// The advantages of a group, with examples of DeepSWE's compact filtering: one success and three failures, some of
+// which ran out of steps.
 func TestAdvantages(t *testing.T) {
 	t.Parallel()
 	const third, half = 1. / 3, 1. / 2
@@ -66,7 +67,7 @@ func TestAdvantages(t *testing.T) {
 		preset   string
 		settings []string
 		group    []attempt
-		fates    string // one letter each: t m n f s u
+		fates    string // one letter for each attempt: t m n f s u
 		want     []float64
 	}{
 		{"masked stays in the baseline", "grpo++", nil, oneOfFour, "tttm", []float64{1, -third, -third, -third}},
@@ -121,7 +122,8 @@ func TestScales(t *testing.T) {
 		{{1, trajectory.Submitted, 10}, {0, trajectory.MaxSteps, 30}, {0, trajectory.Submitted, 0}},
 		{{1, trajectory.Stuck, 7}, {0, trajectory.Submitted, 20}, {math.NaN(), trajectory.ModelError, 0}},
 	}
-	// Five rollouts have a reward; stuck is dropped, max_steps is masked: R is 4 and 30 tokens are trained.
+	// Five rollouts have a reward. The stuck one is dropped and max_steps is masked, so R is 4 and 30 tokens are
+	// trained.
 	settings := []string{"filter.stuck=drop", "filter.max_steps=mask"}
 	for mode, want := range map[Aggregation][]float64{
 		constantLength:        {1. / 400, 1. / 400, 1. / 400, 0, 1. / 400, 0},
@@ -201,7 +203,7 @@ func drawAlgorithm(t *rapid.T) Algorithm {
 	return a
 }
 
-// Leave-one-out is n/(n-1) times the centred reward.
+// Leave-one-out advantages are n/(n-1) times the centred rewards.
 func TestLeaveOneOutIsTheCentredRewardScaled(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -235,7 +237,7 @@ func TestLeaveOneOutIsTheCentredRewardScaled(t *testing.T) {
 	})
 }
 
-// The order of the rollouts changes nothing but the order of the answers.
+// The order of the rollouts changes only the order of the results.
 func TestPlanDoesNotDependOnTheOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -262,8 +264,8 @@ func TestPlanDoesNotDependOnTheOrder(t *testing.T) {
 	})
 }
 
-// Whatever is filtered, the advantages of leave-one-out and of the mean sum to zero over a group with its masked
-// members.
+// Whatever is filtered, the advantages of a group add up to zero, masked members included, for leave-one-out and for
+// the mean.
 func TestAdvantagesOfAGroupSumToZero(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -336,11 +338,11 @@ func TestStaleness(t *testing.T) {
 		}
 	}
 	if _, ok := b.Metrics("")["staleness/mean"]; ok {
-		t.Error("staleness behind an unknown policy")
+		t.Error("got staleness metrics for an unknown policy version")
 	}
 }
 
-// Failures are not rewards of 0, also where nothing else is in a batch.
+// Failures do not count as rewards of 0, even if a batch has nothing else.
 func TestNothingGraded(t *testing.T) {
 	failed := attempt{math.NaN(), trajectory.ModelError, 3}
 	_, b, err := preset(t, "grpo++").Plan(members([]attempt{failed, failed}))
@@ -354,7 +356,8 @@ func TestNothingGraded(t *testing.T) {
 	}
 }
 
-// A rollout that nobody graded is masked with a zero that its siblings' baseline sees and nothing else does.
+// A rollout that was not graded is masked, and counts with a reward of 0 in the baseline of its group, but nowhere
+// else.
 func TestNotGraded(t *testing.T) {
 	a := preset(t, "grpo++")
 	turns := []Turn{{PromptIDs: []int32{1}, CompletionIDs: []int32{2, 3}, Logprobs: []float64{-1, -1}}}

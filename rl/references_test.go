@@ -9,8 +9,8 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// recorded is what the loss functions of verl b178a3c, SkyRL a956457, slime 624b824 and TRL f2cd577 gave on random
-// batches when they were executed: testdata/references.py says how.
+// recorded is what the loss functions of verl b178a3c, SkyRL a956457, slime 624b824 and TRL f2cd577 returned for random
+// batches: testdata/references.py shows how.
 type recorded struct {
 	Batches []struct {
 		Mask                                    [][]uint8
@@ -40,8 +40,8 @@ func readRecorded(t *testing.T) recorded {
 	return r
 }
 
-// references are the settings here of what was executed there. Each takes advantages of single tokens unless rows is
-// set; the loss is a mean over tokens, or over rows and then their tokens.
+// references are our settings for what was run there. Each uses token advantages unless rows is set. The loss is a mean
+// over tokens, or with overRows a mean over rows of their mean over tokens.
 var references = map[string]struct {
 	o              Objective
 	overRows, rows bool
@@ -61,7 +61,7 @@ var references = map[string]struct {
 	"SkyRL dppo kl": {o: Objective{Surrogate: importanceSampling,
 		Corrections: Corrections{DivergenceKL: 0.03, DivergenceLow: 0.02}}},
 	"SkyRL importance sampling": {o: Objective{Surrogate: importanceSampling}},
-	// Its loss has the logprob for the ratio, which has the same gradient.
+	// SkyRL's loss has the logprob in the place of the ratio, which gives the same gradient.
 	"SkyRL rollout_is": {o: Objective{Surrogate: importanceSampling,
 		Corrections: Corrections{TokenMin: 0.8, TokenMax: 1.28}}},
 	"SkyRL tis, tokens": {o: Objective{Decoupled: true, Corrections: Corrections{TruncateToken: 2}}},
@@ -83,7 +83,7 @@ var references = map[string]struct {
 	"TRL cispo":        {o: Objective{Surrogate: CISPO, Decoupled: true, RatioMax: 1.28}},
 }
 
-// apart is how far the numbers may be from each other: SkyRL takes exponentials in float32.
+// apart is the tolerance: SkyRL computes exponentials in float32.
 const apart = 1e-7
 
 func TestLossesAreThoseOfTheReferences(t *testing.T) {

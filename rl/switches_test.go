@@ -9,8 +9,8 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// The example that the formulas of the references were computed on: four rollouts of three tokens, the first of which
-// solved the task. The numbers that are wanted came from numpy, along the code of SkyRL a956457 and prime-rl 559b447.
+// The example for the formulas of the references: four rollouts of three tokens each, of which the first solved the
+// task. The expected numbers were computed with numpy from the code of SkyRL a956457 and prime-rl 559b447.
 var (
 	exampleSampler = [][]float64{{.50, .40, .30}, {.60, .20, .70}, {.90, .05, .50}, {.30, .80, .10}}
 	exampleOld     = [][]float64{{.48, .42, .33}, {.61, .15, .69}, {.90, .20, .52}, {.31, .79, .10}}
@@ -27,7 +27,7 @@ func logs(probabilities [][]float64) [][]float64 {
 	return out
 }
 
-// exampleRows have the advantages of the baseline mean, and shares that make the loss a mean over tokens.
+// exampleRows have the advantages of the mean baseline, and scales that make the loss a mean over tokens.
 func exampleRows() []Row {
 	var rows []Row
 	for i, lp := range logs(exampleSampler) {
@@ -47,7 +47,7 @@ func TestPublishedSurrogates(t *testing.T) {
 		name string
 		o    Objective
 		loss float64
-		// slope is 12 times the gradient, where it was computed.
+		// slope is 12 times the gradient, nil if it was not computed.
 		slope []float64
 		check func(Stats) bool
 	}{
@@ -102,7 +102,7 @@ func TestPublishedSurrogates(t *testing.T) {
 	}
 }
 
-// The penalty counts every trained token, those that a correction masks too.
+// The penalty counts every trained token, including those that a correction masks.
 func TestMismatchPenalty(t *testing.T) {
 	t.Parallel()
 	veto := Corrections{VetoBelow: 1e-9, VetoAbove: 1e-8} // masks every row
@@ -145,7 +145,7 @@ func TestPublishedAdvantages(t *testing.T) {
 			rewards:  []float64{1, 1, 0, 0}, turns: []int{8, 25, 25, 40}, want: []float64{.625, .125, -.375, -.375},
 		},
 		{
-			// arXiv 2602.03411: what ran out of steps is graded, and gets half.
+			// arXiv 2602.03411: a rollout that ran out of steps is graded, and gets half of its reward.
 			name: "forced submission", preset: "rloo", settings: []string{"reward_factor.max_steps=0.5"},
 			rewards: []float64{1, 1, 0, 0}, stops: []trajectory.StopReason{"", trajectory.MaxSteps},
 			want: []float64{.833333, .166667, -.5, -.5},

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// The token masks, read plainly from their papers: the loss of a token, its derivative in the token's logprob, and
-// whether the token was masked. now, then and sampled are the logprobs of the current policy, of the trainer before the
-// first update, and of the sampler; c is the coefficient, with the sign of the advantage.
+// published are the token masks, taken literally from their papers: the loss of a token, its derivative in the token's
+// logprob, and whether the token is masked. now, then and sampled are its logprobs under the current policy, the policy
+// before the first update, and the sampler; c is the coefficient, with the sign of the advantage.
 var published = []struct {
 	name   string
 	o      Objective
@@ -37,7 +37,8 @@ var published = []struct {
 		func(s Stats) int { return s.RatioTokens },
 	},
 	{
-		// arXiv 2602.04879, binary total variation: M r A, M zero where the token is outside and moves further out.
+		// arXiv 2602.04879, binary total variation: M r A, where M is zero if the token is outside the bound and moves
+		// further out.
 		"dppo, total variation",
 		Objective{Surrogate: importanceSampling, Corrections: Corrections{DivergenceTV: 0.2}},
 		func(now, _, sampled, c float64) (float64, float64, bool) {
@@ -74,7 +75,7 @@ func TestTokenMasksAreThoseOfTheirPapers(t *testing.T) {
 			for range 300 {
 				rows, current, old := randomRows(rng, 1+rng.IntN(6), 20, 0.8)
 				for i := range rows {
-					for at := range current[i] { // a logprob is below 0
+					for at := range current[i] { // a logprob is negative
 						current[i][at], old[i][at] = math.Min(current[i][at], -1e-3), math.Min(old[i][at], -1e-3)
 						rows[i].Logprobs[at] = math.Min(rows[i].Logprobs[at], -1e-3)
 					}
@@ -114,7 +115,7 @@ func TestTokenMasksAreThoseOfTheirPapers(t *testing.T) {
 	}
 }
 
-// A token that the sampler was sure of, or that the policy now is, does not make the divergence NaN.
+// A probability of 1 under the sampler or the policy does not make the divergence NaN.
 func TestDivergenceAtTheEdges(t *testing.T) {
 	t.Parallel()
 	o := Objective{Surrogate: importanceSampling, Corrections: Corrections{DivergenceKL: 0.05}}

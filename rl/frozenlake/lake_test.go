@@ -22,7 +22,7 @@ func options(t *rapid.T) Options {
 	}
 }
 
-// reachable is an independent search: all cells that some sequence of n safe moves leads to.
+// reachable is an independent search for all cells that can be reached in n safe moves.
 func reachable(m Map, n int) map[int]bool {
 	at := map[int]bool{m.Start: true}
 	for range n {
@@ -75,8 +75,8 @@ func cells(m Map) []byte {
 	return b
 }
 
-// The defaults are the published distribution: all sizes about equally often, and the frozen part in between the
-// bounds.
+// The defaults give the published distribution: all sizes are equally frequent, and the share of frozen cells is within
+// its bounds.
 func TestDefaultDistribution(t *testing.T) {
 	t.Parallel()
 	const n = 4000
@@ -88,7 +88,7 @@ func TestDefaultDistribution(t *testing.T) {
 		if m.Size < 6 {
 			continue
 		}
-		// Small maps are bent towards ice, because those with holes cannot be solved.
+		// Small maps have more ice than drawn, because many with holes cannot be solved.
 		for i, c := range m.Cells {
 			if i != m.Start && i != m.Goal {
 				inner++
@@ -108,7 +108,7 @@ func TestDefaultDistribution(t *testing.T) {
 	}
 }
 
-// A task is a number, so the map that belongs to it must never change.
+// A task is a seed, so the map of a seed must never change.
 func TestMapsStayTheSame(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -204,7 +204,7 @@ func TestCompact(t *testing.T) {
 		if len(got) != compactCells(radius) {
 			t.Fatalf("%d cells, want %d", len(got), compactCells(radius))
 		}
-		// The player stands in the middle, on ice, and sees the goal where it is near enough.
+		// The player is in the middle, on ice, and the goal is visible if it is near enough.
 		if got[len(got)/2] != byte(Frozen) {
 			t.Fatalf("the middle of %q is not the player's cell", got)
 		}

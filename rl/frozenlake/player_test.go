@@ -54,7 +54,7 @@ func FuzzParseAction(f *testing.F) {
 	})
 }
 
-// script answers with its lines in turn and remembers what it was asked.
+// script answers with its lines in turn, and keeps the requests.
 type script struct {
 	lines []string
 	asked []agent.Request
@@ -160,7 +160,7 @@ func TestConversation(t *testing.T) {
 					*s.Seed != int64(100+i) || !q.Tokens {
 					t.Errorf("turn %d was not sampled as said: %+v", i, s)
 				}
-				// Each conversation begins with the one before: history is never rewritten.
+				// Each conversation extends the one before: history is never rewritten.
 				if i > 0 && !slices.EqualFunc(m.asked[i-1].Messages, q.Messages[:len(m.asked[i-1].Messages)], sameMessage) {
 					t.Errorf("turn %d rewrites the history", i)
 				}
@@ -171,7 +171,7 @@ func TestConversation(t *testing.T) {
 
 func sameMessage(a, b agent.Message) bool { return a.Role == b.Role && a.Content == b.Content }
 
-// blocked is a model that answers when the context ends.
+// blocked is a model that answers only when the context ends.
 type blocked struct{}
 
 func (blocked) Complete(ctx context.Context, _ agent.Request) (agent.Reply, error) {
@@ -218,6 +218,6 @@ func TestRandomPlaysValidMoves(t *testing.T) {
 		}
 	}
 	if arrived < 30 || arrived > 110 {
-		t.Errorf("random moves arrive %d of 300 times: the task is not what it was", arrived)
+		t.Errorf("random moves reach the goal %d of 300 times, want 30 to 110", arrived)
 	}
 }

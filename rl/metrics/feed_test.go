@@ -12,7 +12,7 @@ import (
 	"deepswe/agent/run"
 )
 
-// scripted is a sink that does what it is told.
+// scripted is a sink whose Send is given by the test.
 type scripted struct {
 	send func(ctx context.Context, points []Point) error
 
@@ -46,7 +46,8 @@ func (s *scripted) target(replay bool) Target {
 	return Target{Name: "scripted", Replay: replay, Open: func(Run) Sink { return s }}
 }
 
-// A sink that fails, hangs or panics neither stops nor delays the run. It is said once, and what is lost is counted.
+// A sink that fails, hangs or panics neither stops nor delays the run. There is one warning, and lost points are
+// counted.
 func TestFeedOfASinkThatDoesNotWork(t *testing.T) {
 	hang := func(ctx context.Context, _ []Point) error {
 		<-ctx.Done()
@@ -91,7 +92,7 @@ func TestFeedOfASinkThatDoesNotWork(t *testing.T) {
 	}
 }
 
-// A call that does not notice that its time is over, as with a disk that is away, is left behind.
+// A call that does not notice its deadline, as on a disk that is away, is left behind.
 func TestFeedOfASinkThatHangsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := make(chan struct{})
@@ -114,7 +115,8 @@ func TestFeedOfASinkThatHangsForGood(t *testing.T) {
 	})
 }
 
-// A sink that comes back gets everything in order, with what a resumed run had before, if it wants that.
+// A sink that recovers gets all points in order. If it asks for a replay, it also gets those from before the run was
+// resumed.
 func TestFeedOrder(t *testing.T) {
 	for _, replay := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {

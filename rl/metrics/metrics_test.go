@@ -52,7 +52,7 @@ func write(t *testing.T, j *JSONL, points ...Point) {
 	}
 }
 
-// send opens the sink of a run, sends points one at a time, and closes it.
+// send opens a run's sink, sends it the points one at a time, and closes it.
 func send(t *testing.T, target Target, r Run, points ...Point) {
 	t.Helper()
 	s := target.Open(r)
@@ -166,7 +166,7 @@ func FuzzParseLine(f *testing.F) {
 	})
 }
 
-// readEvents is an independent reader of TFRecords: it checks both checksums and returns the payloads.
+// readEvents is an independent reader of TFRecord files: it checks both checksums and returns the payloads.
 func readEvents(t *testing.T, name string) [][]byte {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -194,10 +194,10 @@ func bitsRotateRight15(x uint32) uint32 { return x>>15 | x<<17 }
 
 func TestTensorBoardFiles(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "run [1]", "tb") // is no pattern
+	dir := filepath.Join(t.TempDir(), "run [1]", "tb") // must not be taken for a pattern
 	scalar := point(5, map[string]float64{"reward/mean": 0.5, "bad": math.NaN()})
 	scalar.Time = noon
-	// A session replaces the file of the one before, of which its points are a part.
+	// A resumed session replaces the file of the one before, whose points are part of its own.
 	for _, begun := range []time.Time{noon.Add(-time.Hour), noon} {
 		send(t, TensorBoard(dir), Run{Begun: begun}, scalar)
 	}
@@ -218,14 +218,14 @@ func TestTensorBoardFiles(t *testing.T) {
 		half); !bytes.Equal(events[2], want) {
 		t.Errorf("scalar % x\nwant % x", events[2], want)
 	}
-	// The first bytes of every event file there is.
+	// Every event file begins with these bytes.
 	data, err := os.ReadFile(filepath.Join(dir, files[0]))
 	if err != nil || !bytes.Equal(data[:12], []byte{0x18, 0, 0, 0, 0, 0, 0, 0, 0xa3, 0x7f, 0x4b, 0x22}) {
 		t.Errorf("preamble % x, %v", data[:12], err)
 	}
 }
 
-// everything is a value for every name in the catalogue.
+// everything returns a value for every name in the catalogue.
 func everything() map[string]float64 {
 	v := map[string]float64{}
 	for i, d := range Catalogue() {
@@ -271,8 +271,8 @@ func TestPrometheusPage(t *testing.T) {
 	}
 }
 
-// lint checks what Prometheus' own linter does, as far as this page can go wrong: one HELP and one TYPE before the
-// samples of each name, names of the right form, the suffixes of counters and histograms, no sample twice.
+// lint checks what Prometheus's own linter would find in this page: one HELP and one TYPE before the samples of each
+// name, valid names, suffixes of counters and histograms, no sample twice.
 func lint(t *testing.T, page string) {
 	t.Helper()
 	header := regexp.MustCompile(`^# (HELP|TYPE) ([a-z_][a-z0-9_]*) (.+)$`)

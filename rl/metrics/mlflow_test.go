@@ -22,7 +22,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// tracking answers as the server of MLflow 3.17.2 does, as far as the sink asks it. It holds one run.
+// tracking answers like the server of MLflow 3.17.2, as far as the sink uses it. It has one run.
 type tracking struct {
 	mu       sync.Mutex
 	requests strings.Builder
@@ -124,7 +124,7 @@ func (s *tracking) log(id string, params []mlflowPair, values []mlflowMetric) (r
 	return ""
 }
 
-// lakeRun is a run of which a test sends some steps, and goes on from step 2.
+// lakeRun is a run of which a test sends some steps before it resumes it from step 2.
 func lakeRun(id string) Run {
 	return Run{
 		Project: "frozen lake", Name: "one", ID: id, Created: noon, Begun: noon.Add(time.Minute),
@@ -147,7 +147,7 @@ func lakePoints(from, to int) (points []Point) {
 	return points
 }
 
-// mlflowScenario is a run that is interrupted after step 3 and goes on from step 2, on a server.
+// mlflowScenario sends a run that is interrupted after step 3 and resumed from step 2.
 func mlflowScenario(t *testing.T, target Target, id string) {
 	t.Helper()
 	log, warned := warnings()
@@ -159,7 +159,7 @@ func mlflowScenario(t *testing.T, target Target, id string) {
 		t.Fatal(err)
 	}
 	r := lakeRun(id)
-	r.Config["steps"] = 5 // may change, and the server takes no other value
+	r.Config["steps"] = 5 // steps may change, but the server accepts no other value for a parameter
 	f := newFeed(target, r, lakePoints(0, 2), log, quick())
 	for _, p := range lakePoints(3, 5) {
 		p.Time = p.Time.Add(time.Hour)
@@ -175,7 +175,7 @@ func mlflowAccount(key string) string {
 	return map[string]string{"MLFLOW_TRACKING_USERNAME": "me", "MLFLOW_TRACKING_PASSWORD": "secret"}[key]
 }
 
-// The requests are those that a server of MLflow 3.17.2 took: see TestMLflowServer.
+// These requests are the ones that a real server of MLflow 3.17.2 accepted: see TestMLflowServer.
 func TestMLflow(t *testing.T) {
 	s := &tracking{params: map[string]string{}, stored: map[string]bool{}, latest: map[string]int{}}
 	server := httptest.NewServer(s)
@@ -196,7 +196,7 @@ func TestMLflow(t *testing.T) {
 	testkit.Golden(t, "testdata/mlflow-3.17.2.txt", said)
 }
 
-// A server that fails in the middle of the beginning gets the run's parameters, too, and no second run.
+// If a call fails while the run is being created, the server still gets all parameters, and only one run.
 func TestMLflowRecovers(t *testing.T) {
 	for down := 1; down < 9; down++ {
 		s := &tracking{params: map[string]string{}, stored: map[string]bool{}, latest: map[string]int{}}
@@ -225,7 +225,7 @@ func TestMLflowRecovers(t *testing.T) {
 	}
 }
 
-// A point with more values than a request may have, and a token.
+// A point with more values than a request may have is split, and each request has the token.
 func TestMLflowLimits(t *testing.T) {
 	var sizes []int
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -255,11 +255,11 @@ func TestMLflowLimits(t *testing.T) {
 		t.Errorf("%v", sizes)
 	}
 	if _, err := MLflow("host:5000", os.Getenv); err == nil {
-		t.Error("no address, and no error")
+		t.Error("an address without a scheme was accepted")
 	}
 }
 
-// TestMLflowServer sends a run to a real server, started with "mlflow server", and asks it what it has.
+// TestMLflowServer sends a run to a real server, started with "mlflow server", and checks what it has stored.
 func TestMLflowServer(t *testing.T) {
 	address := os.Getenv("DEEPSWE_TEST_MLFLOW")
 	if address == "" {

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// board answers bulk_log as Trackio 0.43 does: it requires the token, and ignores a log_id that it has.
+// board answers bulk_log like Trackio 0.43: it requires the token, and ignores a log_id that it already has.
 type board struct {
 	token string
 
 	mu       sync.Mutex
-	refusals int // how many requests fail first
+	refusals int // how many requests fail before one succeeds
 	order    []string
 	entries  map[string]trackioEntry
 	requests int
@@ -79,14 +79,14 @@ func newTrackio(t *testing.T, address string) Target {
 	return target
 }
 
-// quick is the pace of tests.
+// quick is a pace that is fast enough for tests.
 func quick() pace {
 	p := usual
 	p.retry, p.end = time.Millisecond, 5*time.Second
 	return p
 }
 
-// warnings is a log, and what is in it.
+// warnings returns a log, and a function that returns its text.
 func warnings() (log *slog.Logger, text func() string) {
 	var mu sync.Mutex
 	var b bytes.Buffer
@@ -112,7 +112,8 @@ func lakePoint(step int) Point {
 	return Point{Step: step, Values: map[string]float64{"reward/mean": float64(step) / 10, "loss/total": math.NaN()}}
 }
 
-// All points of a run arrive, those of a resumed run once, and a validation beside the training of the same step.
+// All points arrive, those of a resumed run only once, and a validation does not replace the training point of its
+// step.
 func TestTrackio(t *testing.T) {
 	b, address := newBoard(t)
 	log, warned := warnings()
@@ -145,7 +146,7 @@ func TestTrackio(t *testing.T) {
 	}
 }
 
-// A server that fails for a while gets every point. There is one warning.
+// A server that fails for a while gets every point in the end, and there is one warning.
 func TestTrackioRecovers(t *testing.T) {
 	b, address := newBoard(t)
 	b.refusals = 5
@@ -163,7 +164,7 @@ func TestTrackioRecovers(t *testing.T) {
 	}
 }
 
-// What cannot be sent ends neither the run nor its end: it is a warning, without the token.
+// If points cannot be sent, the run still ends normally, with one warning that does not contain the token.
 func TestTrackioUnreachable(t *testing.T) {
 	elsewhere, target := newBoard(t)
 	redirecting := httptest.NewServer(http.RedirectHandler(target, http.StatusTemporaryRedirect))

@@ -23,7 +23,7 @@ import (
 	"deepswe/env/wire"
 )
 
-// wandbLog is the only log of a directory.
+// wandbLog returns the only log in a directory.
 func wandbLog(t *testing.T, dir string) string {
 	t.Helper()
 	logs, err := filepath.Glob(filepath.Join(dir, "offline-run-*", "run-*.wandb"))
@@ -33,7 +33,7 @@ func wandbLog(t *testing.T, dir string) string {
 	return logs[0]
 }
 
-// readTransactions is an independent reader of a log: it checks every checksum, and returns the records.
+// readTransactions is an independent reader of a log: it checks every checksum and returns the records.
 func readTransactions(t *testing.T, data []byte) (records [][]byte) {
 	t.Helper()
 	if !bytes.HasPrefix(data, []byte(":W&B\xe1\xbe\x00")) {
@@ -68,7 +68,7 @@ func readTransactions(t *testing.T, data []byte) (records [][]byte) {
 	return records
 }
 
-// The bytes are those that wandb 0.31.0 uploaded: see TestWandBSync.
+// These bytes are the ones that wandb 0.31.0 uploaded: see TestWandBSync.
 func TestWandB(t *testing.T) {
 	dir := t.TempDir()
 	r := Run{Project: "lake", Name: "one", ID: "one-1", Created: noon, Begun: noon, Config: map[string]any{"steps": 4}}
@@ -76,7 +76,7 @@ func TestWandB(t *testing.T) {
 	if err := s.Send(t.Context(), lakePoints(0, 1)); err != nil {
 		t.Fatal(err)
 	}
-	// The time at which it ends is in the exit record.
+	// close writes no exit record, which would contain the time.
 	if err := s.(*wandb).file.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestWandB(t *testing.T) {
 	testkit.Golden(t, "testdata/wandb-0.31.0.wandb", data)
 }
 
-// Records of every length are read back, across blocks.
+// Records of every length can be read back, also those that span blocks.
 func TestWandBBlocks(t *testing.T) {
 	var log transactions
 	data := bytes.Clone(wandbHeader)
@@ -110,7 +110,8 @@ func TestWandBBlocks(t *testing.T) {
 	}
 }
 
-// A session that goes on with a run replaces a log that was not uploaded. One that was stays; the next has the rest.
+// A resumed run replaces a log that was not uploaded yet. An uploaded log stays, and the next one has the remaining
+// steps.
 func TestWandBGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	r := lakeRun("one-1")
@@ -161,7 +162,7 @@ func TestWandBGoesOn(t *testing.T) {
 	}
 }
 
-// wandbServer answers as a W&B server, as far as "wandb sync" of wandb 0.31.0 asks it.
+// wandbServer answers like a W&B server, as far as "wandb sync" of wandb 0.31.0 uses it.
 type wandbServer struct {
 	mu      sync.Mutex
 	address string
@@ -245,8 +246,8 @@ func (s *wandbServer) stream(data []byte) {
 	}
 }
 
-// TestWandBSync lets the program of the wandb package read logs and upload them: one of more than a block, and one of
-// the session that goes on after that.
+// TestWandBSync lets the wandb program read and upload two logs: one that spans several blocks, and one of the resumed
+// run.
 func TestWandBSync(t *testing.T) {
 	program := os.Getenv("DEEPSWE_TEST_WANDB")
 	if program == "" {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// source is the text that long observations are cut from: this program's own.
+// source is a text from which long observations are cut: the source of this program.
 func source(t testing.TB) string {
 	t.Helper()
 	files, err := filepath.Glob("../../*/*.go")
@@ -28,8 +28,8 @@ func source(t testing.TB) string {
 	return b.String()
 }
 
-// The pages of a run of 10,000 rollouts: the list of runs and the run's first page when nothing has been read yet, and
-// the pages that go through all of it.
+// BenchmarkLargeRun measures pages of a run of 10,000 rollouts: the list of runs and the run's first page before
+// anything has been read, and pages that read all of it.
 func BenchmarkLargeRun(b *testing.B) {
 	dir := sample{model: "Qwen3-32B", tasks: 2500, k: 4, skill: .45, length: 1}.write(b, filepath.Join(b.TempDir(), "run"))
 	for _, path := range []string{"/", "/run/", "/run/?by=task", "/run/?q=is:unsolved+repo:django&sort=-steps",
@@ -46,7 +46,7 @@ func BenchmarkLargeRun(b *testing.B) {
 	}
 }
 
-// A run of 500 rollouts of 40 steps as one file.
+// BenchmarkFile writes a run of 500 rollouts of 40 steps as one file.
 func BenchmarkFile(b *testing.B) {
 	for _, length := range []int{1500, 6000} {
 		b.Run(fmt.Sprint(length, " characters an observation"), func(b *testing.B) {
@@ -72,7 +72,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A rollout of 3,000 steps and about 100k tokens: its page, and a step that is unfolded.
+// BenchmarkLongRollout measures the page of a rollout of 3,000 steps and about 100k tokens, and a step that is
+// unfolded.
 func BenchmarkLongRollout(b *testing.B) {
 	s := sample{model: "m", tasks: 1, k: 1, skill: 1, length: 3000, long: 100, source: source(b)}
 	dir := s.write(b, filepath.Join(b.TempDir(), "run"))

@@ -13,7 +13,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// site serves two evaluations, a training run, and a run whose texts are hostile.
+// site serves two evaluations, a ranking and a training run.
 func site(t *testing.T) (url, parent string) {
 	t.Helper()
 	parent = t.TempDir()
@@ -30,8 +30,8 @@ func site(t *testing.T) (url, parent string) {
 
 const firstRollout = "group=django__django-11000&attempt=0"
 
-// Every page is drawn at two widths, light and dark, without an error in its script or a breach of its policy, and
-// nothing is wider than the screen. DEEPSWE_SCREENS names a directory for the pictures.
+// Every page is drawn at two widths, light and dark. No script fails, no page breaks its security policy, and nothing
+// is wider than the screen. DEEPSWE_SCREENS names a directory for the screenshots.
 func TestScreens(t *testing.T) {
 	b := startBrowser(t)
 	url, _ := site(t)
@@ -65,7 +65,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// Tables are filtered and ordered, runs ticked and compared, and keys move, fold, search and turn pages.
+// Tables are filtered and sorted, runs are ticked and compared, and keys move, fold, search and turn pages.
 func TestKeysAndForms(t *testing.T) {
 	b := startBrowser(t)
 	url, _ := site(t)
@@ -135,7 +135,7 @@ func TestKeysAndForms(t *testing.T) {
 	}
 }
 
-// A page of a run that goes on shows what is added, and stays as it was unfolded.
+// The page of a live run shows what is added, and keeps its steps unfolded.
 func TestLivePage(t *testing.T) {
 	b := startBrowser(t)
 	parent := t.TempDir()
@@ -160,7 +160,8 @@ func TestLivePage(t *testing.T) {
 	p.wait(`document.body.textContent.includes("One more.") && document.getElementById("s1").open`)
 }
 
-// Nothing that a model or a repository wrote is executed, and a long trajectory loads its steps when they are unfolded.
+// Nothing that a model or a repository wrote is executed, and a long trajectory loads its steps only when they are
+// unfolded.
 func TestHostileBrowser(t *testing.T) {
 	b := startBrowser(t)
 	parent := t.TempDir()
@@ -202,17 +203,17 @@ func TestHostileBrowser(t *testing.T) {
 	}
 	p.open(s.URL + "/run/rollout?" + firstRollout)
 	if got := p.eval(`document.getElementById("s190").querySelectorAll(".body").length`); got != "0" {
-		t.Errorf("a step that is folded is loaded: %s", got)
+		t.Errorf("a folded step has %s bodies, want 0", got)
 	}
 	p.eval(`document.getElementById("s190").open = true; document.getElementById("s190").scrollIntoView()`)
 	p.wait(`document.getElementById("s190").querySelectorAll(".body pre").length > 0`)
 	p.press("F")
 	if got := p.eval(`document.getElementById("s40").querySelectorAll(".body").length`); got != "0" {
-		t.Errorf("unfolding all loads what is not seen: %s", got)
+		t.Errorf("after unfolding all, a step out of sight has %s bodies, want 0", got)
 	}
 }
 
-// writePage writes a run as a page.
+// writePage writes a run as one HTML file.
 func writePage(t *testing.T, h *Handler, dir, page string) {
 	t.Helper()
 	f, err := os.Create(page)
@@ -227,7 +228,7 @@ func writePage(t *testing.T, h *Handler, dir, page string) {
 	}
 }
 
-// A page that is a file filters its rows, shows a rollout and goes back.
+// A page in a file filters its rows, shows a rollout and goes back.
 func TestStaticPage(t *testing.T) {
 	b := startBrowser(t)
 	_, parent := site(t)
@@ -256,7 +257,7 @@ func TestStaticPage(t *testing.T) {
 	}
 }
 
-// TestPictures draws the README's pictures into the directory that DEEPSWE_PICTURES names: see docs/pictures/make.
+// TestPictures draws the README's pictures to the directory in DEEPSWE_PICTURES: see docs/pictures/make.
 func TestPictures(t *testing.T) {
 	into := os.Getenv("DEEPSWE_PICTURES")
 	if into == "" {
@@ -281,7 +282,8 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// A rollout of 3,000 steps in a page that is a file unfolds without its steps, and has each when it is looked at.
+// In a page in a file, a rollout of 3,000 steps is shown without its steps' texts, which are loaded when they are
+// looked at.
 func TestLongStaticRollout(t *testing.T) {
 	testkit.SkipUnderRace(t)
 	b := startBrowser(t)
@@ -301,7 +303,7 @@ func TestLongStaticRollout(t *testing.T) {
 	t.Logf("unfolded in %s ms", took)
 	p.wait(`document.querySelectorAll("#shown details.step").length === 3000`)
 	if got := p.eval(`document.querySelectorAll(".body").length`); got != "0" {
-		t.Errorf("%s steps are loaded before they are unfolded", got)
+		t.Errorf("%s steps are loaded before they are unfolded, want 0", got)
 	}
 	p.eval(`(() => { const s = document.getElementById("s2998"); s.open = true; s.scrollIntoView(); })()`)
 	p.wait(`document.querySelector("#s2998 .add")` + "?.textContent.includes('December')")

@@ -17,16 +17,16 @@ import (
 	"deepswe/env/testkit"
 )
 
-// browser is a headless Chromium, driven through its devtools protocol.
+// browser is a headless Chromium that is driven through its DevTools protocol.
 type browser struct {
 	t    testing.TB
 	conn *websocket.Conn
 	last int
-	// complaints are errors of scripts, and breaches of a page's policy.
+	// complaints are script errors and violations of a page's security policy.
 	complaints []string
 }
 
-// startBrowser starts Debian's Chromium, or skips the test where it is not installed.
+// startBrowser starts Debian's Chromium, or skips the test if it is not installed.
 func startBrowser(t testing.TB) *browser {
 	t.Helper()
 	program, err := exec.LookPath("chromium")
@@ -37,7 +37,7 @@ func startBrowser(t testing.TB) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(profile) }) // in which its children may write for a moment longer
+	t.Cleanup(func() { _ = os.RemoveAll(profile) }) // its children may still write there for a moment
 	c := exec.Command(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
 		"--disable-dev-shm-usage", "--user-data-dir="+profile, "--remote-debugging-port=0", "about:blank")
 	stderr, err := c.StderrPipe()
@@ -49,7 +49,7 @@ func startBrowser(t testing.TB) *browser {
 	}
 	t.Cleanup(func() {
 		_ = c.Process.Kill()
-		_ = c.Wait() // which says that it was killed
+		_ = c.Wait() // its error says only that it was killed
 	})
 	address := ""
 	for s := bufio.NewScanner(stderr); address == "" && s.Scan(); {
@@ -64,7 +64,7 @@ func startBrowser(t testing.TB) *browser {
 	return &browser{t: t, conn: conn}
 }
 
-// tab opens an empty page, with which calls are made.
+// tab opens an empty page.
 func (b *browser) tab() *tab {
 	b.t.Helper()
 	var target struct{ TargetID string }
@@ -119,7 +119,7 @@ func (b *browser) call(session, method string, params, result any) {
 	}
 }
 
-// hear keeps what an event complains about.
+// hear records the complaint in an event, if there is one.
 func (b *browser) hear(event []byte) {
 	var e struct {
 		Method string
@@ -148,7 +148,7 @@ type tab struct {
 
 func (p *tab) call(method string, params map[string]any) { p.b.call(p.session, method, params, nil) }
 
-// open opens an address, and waits until the page and its script are there.
+// open opens an address, and waits for the page to load.
 func (p *tab) open(url string) {
 	p.b.t.Helper()
 	p.call("Page.navigate", map[string]any{"url": url})
@@ -180,17 +180,17 @@ func (p *tab) wait(expression string) {
 	loaded := `document.readyState === "complete" && (` + expression + `)`
 	for range 600 {
 		var r struct{ Result struct{ Value any } }
-		// A page that is being left has no values.
+		// A page that is being left has no values yet.
 		p.b.call(p.session, "Runtime.evaluate", map[string]any{"expression": loaded, "returnByValue": true}, &r)
 		if r.Result.Value == true {
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	p.b.t.Fatalf("it does not become true in the page %s: %s", p.eval("location.href"), expression)
+	p.b.t.Fatalf("in the page %s, this did not become true: %s", p.eval("location.href"), expression)
 }
 
-// press presses keys, one after the other.
+// press presses keys, one after another.
 func (p *tab) press(keys ...string) {
 	p.b.t.Helper()
 	for _, key := range keys {
@@ -208,7 +208,7 @@ func (p *tab) press(keys ...string) {
 	}
 }
 
-// drag moves the mouse over an element with its button down, between two shares of its width.
+// drag moves the mouse over an element with the button down, from one fraction of its width to another.
 func (p *tab) drag(element string, from, to float64) {
 	p.b.t.Helper()
 	p.eval(element + `.scrollIntoView({block: "center"})`)
@@ -231,7 +231,7 @@ func (p *tab) drag(element string, from, to float64) {
 	}
 }
 
-// shoot writes a screenshot of a page, all of it up to a height.
+// shoot writes a screenshot of a page, at most height pixels high.
 func (p *tab) shoot(path string, width, height int, dark bool) {
 	p.b.t.Helper()
 	scheme := "light"

@@ -25,7 +25,7 @@ const realGold = `diff --git a/astropy/modeling/separable.py b/astropy/modeling/
      return np.hstack([cleft, cright])
 `
 
-// The solution in a dataset's record is beside the attempts when it is asked for, and nowhere before.
+// A task's page shows the solution from the dataset beside the attempts, but only when asked for.
 func TestGoldPatch(t *testing.T) {
 	t.Parallel()
 	lines, err := os.ReadFile("../../env/dataset/testdata/records/swe-bench.jsonl")

@@ -8,7 +8,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// Edits of the same lines are one change, and those that are taken back are none.
+// Edits of the same lines are shown as one change, and edits that were taken back are not shown.
 func TestGrown(t *testing.T) {
 	t.Parallel()
 	edit := func(command, path string, args ...string) change {
@@ -63,7 +63,7 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// The patch of 3,000 edits is one file's, and has a limit.
+// The diff of 3,000 edits to one file is cut off at a limit.
 func TestLargeGrown(t *testing.T) {
 	t.Parallel()
 	g := grown{}

@@ -33,7 +33,7 @@ evaluate: {every: 2}
 checkpoint: {every: 2}
 `
 
-// trainedRun makes a run.
+// trainedRun trains a small run and returns its directory.
 func trainedRun(t *testing.T, set ...string) string {
 	t.Helper()
 	c, err := config.Load([]byte(tiny), builtin.Parts(), set...)
@@ -47,7 +47,7 @@ func trainedRun(t *testing.T, set ...string) string {
 	return dir
 }
 
-// get returns a page.
+// get requests a page, checks its status and returns it.
 func get(t testing.TB, h http.Handler, path string, want int) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -58,7 +58,7 @@ func get(t testing.TB, h http.Handler, path string, want int) string {
 	return w.Body.String()
 }
 
-// crawl follows every link from the first page, and returns the pages by their addresses.
+// crawl follows every link from the first page, and returns the pages by address.
 func crawl(t *testing.T, h http.Handler) map[string]string {
 	t.Helper()
 	seen := map[string]string{}
@@ -83,7 +83,7 @@ func crawl(t *testing.T, h http.Handler) map[string]string {
 	return seen
 }
 
-// handler returns the pages of runs at paths.
+// handler returns the handler for runs in these directories.
 func handler(t testing.TB, paths ...string) *Handler {
 	t.Helper()
 	h, err := New(Options{Paths: paths})
@@ -93,7 +93,7 @@ func handler(t testing.TB, paths ...string) *Handler {
 	return h
 }
 
-// Every link of every page of training runs leads to a page.
+// Every link on every page of training runs leads to a page.
 func TestTrainingRuns(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
@@ -105,7 +105,8 @@ func TestTrainingRuns(t *testing.T) {
 	}
 	h := handler(t, one, two)
 	seen := crawl(t, h)
-	// 2 runs with 3 steps of 2 groups of 3, and their tasks; the list of runs, and two files.
+	// The list of runs and two files; for each run its page and its tasks, 3 steps, and 18 rollouts in 2 groups of 3 a
+	// step.
 	if len(seen) != 1+2+2*(2+3+18) {
 		t.Errorf("%d pages", len(seen))
 	}
@@ -127,7 +128,7 @@ func TestTrainingRuns(t *testing.T) {
 	} {
 		get(t, h, path, http.StatusNotFound)
 	}
-	// Steps whose rollouts are not kept have no links.
+	// If the rollouts of the steps are not kept, there are no links to them.
 	if err := os.RemoveAll(filepath.Join(one, "steps")); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestTrainingRuns(t *testing.T) {
 	}
 }
 
-// Every link of every page of an evaluation leads to a page, and filters and orders choose what they say.
+// Every link on every page of an evaluation leads to a page, and filters and sort orders work.
 func TestEvaluation(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
@@ -189,8 +190,8 @@ func TestEvaluation(t *testing.T) {
 	}
 }
 
-// A ranking, below its run or alone, shows the scores of the candidates and why one was chosen; and so do the pages of
-// its tasks.
+// A ranking, inside its run or alone, shows the scores of the candidates and why one was chosen. So do the pages of its
+// tasks.
 func TestRankingPages(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
@@ -224,7 +225,7 @@ func TestRankingPages(t *testing.T) {
 		}
 	}
 	get(t, h, "/alone/task?name=x", http.StatusNotFound)
-	// Without the run of its candidates, a ranking still has them.
+	// A ranking whose run is gone still lists its candidates.
 	if err := os.Rename(filepath.Join(parent, "run"), filepath.Join(parent, "moved")); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestRankingPages(t *testing.T) {
 	crawl(t, h)
 }
 
-// The candidates of a run with several contexts are those of its own one.
+// In a run with several context lengths, the candidates are those with the run's own length.
 func TestRankingOfContexts(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
@@ -248,7 +249,7 @@ func TestRankingOfContexts(t *testing.T) {
 	}
 }
 
-// A run of solve shows its conversation, its patch, how it was tested, and the commands that go on with it.
+// A run of solve shows its conversation, its patch, how it was tested, and the commands that can follow.
 func TestSolvePage(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
@@ -273,7 +274,7 @@ func TestSolvePage(t *testing.T) {
 	}
 }
 
-// The steps of a training run that an address names are those of its curves and of its table.
+// An address may name a range of steps, which then applies to the curves and to the table.
 func TestSpanOfSteps(t *testing.T) {
 	t.Parallel()
 	h := handler(t, trainedRun(t))
@@ -288,7 +289,7 @@ func TestSpanOfSteps(t *testing.T) {
 	}
 }
 
-// A run that would be too large a page has shorter texts in it, and says so.
+// If a run's page would be too large, its long texts are shortened, and the page says so.
 func TestLargeFile(t *testing.T) {
 	t.Parallel()
 	testkit.SkipUnderRace(t)
@@ -308,7 +309,7 @@ func TestLargeFile(t *testing.T) {
 	}
 }
 
-// What a model or a repository wrote is text, on every page.
+// What a model or a repository wrote is shown as text on every page.
 func TestHostileTexts(t *testing.T) {
 	t.Parallel()
 	testkit.SkipUnderRace(t)
@@ -337,7 +338,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// A run that has just begun, is torn, or vanishes has pages that say so.
+// A run that has just begun, has a torn log or vanishes has pages that say so.
 func TestUnfinishedRuns(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
@@ -371,7 +372,7 @@ func TestUnfinishedRuns(t *testing.T) {
 	}
 }
 
-// A run of another version, and one whose files are torn or garbage, is listed, and has a page that says so.
+// A run of another version, or with torn files, is listed and has a page that says what is wrong.
 func TestUnreadableRuns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -423,7 +424,7 @@ func TestUnreadableRuns(t *testing.T) {
 	}
 }
 
-// What a model wrote in training is text, and a run that has just begun has pages.
+// What a model wrote in training is shown as text, and a run that has just begun has pages.
 func TestHostileTraining(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
@@ -457,7 +458,7 @@ func TestHostileTraining(t *testing.T) {
 	}
 }
 
-// A rollout of several rows says where a new one begins, and counts what the environment added.
+// A rollout of several rows shows where each begins, and counts the tokens that the environment added.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	version := int64(7)
@@ -475,7 +476,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// Advantages are those of the stage in which a step was learned from.
+// Advantages are computed with the algorithm of the step's own stage.
 func TestAlgorithmOfAStage(t *testing.T) {
 	t.Parallel()
 	dir := trainedRun(t, "steps=3", "stages=[{from: 2, set: {baseline: mean}}]")

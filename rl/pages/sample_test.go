@@ -25,22 +25,22 @@ import (
 	"deepswe/verify/swe"
 )
 
-// sample describes a run of eval that a test writes, with the writers of real ones.
+// sample describes a run of eval, which a test writes with the code that writes real ones.
 type sample struct {
 	model    string
 	tasks, k int
 	// skill is the probability that an attempt solves its task.
 	skill float64
 	flags string
-	// hostile is a text in every place that a model or a repository writes.
+	// hostile is added to every text that a model or a repository writes.
 	hostile string
-	// context is another context that tasks are played with as well; 0 for none.
+	// context is a second context length for all tasks; 0 for none.
 	context int
 	open    bool     // the run has not ended
 	kind    run.Kind // empty for one of eval
-	// length is the number of steps of an attempt; 0 for a few.
+	// length is the number of steps of an attempt; 0 for a random one.
 	length int
-	// long is the number of characters of an observation, cut from source; 0 for a line.
+	// long is the number of characters of an observation, cut from source; 0 for a short line.
 	long   int
 	source string
 }
@@ -59,7 +59,7 @@ const samplePatch = `diff --git a/src/relativedelta.py b/src/relativedelta.py
      def days(self, other):
 `
 
-// sampleLooks are the steps before the edit.
+// sampleLooks are the steps before the edit, with their outputs.
 var sampleLooks = []struct{ thought, cmd, out string }{
 	{"I look for the code that computes months.", "grep -rn months --include=*.py src",
 		"src/relativedelta.py:12:    def months(self, other):"},
@@ -108,7 +108,7 @@ func (s sample) write(t testing.TB, dir string) string {
 	return dir
 }
 
-// rank writes the ranking of two candidates of each of the run's tasks, below the run and in a folder of its own.
+// rank writes a ranking of two candidates for each task, inside the run and in a directory of its own.
 func (s sample) rank(t testing.TB, dir, alone string) {
 	t.Helper()
 	rep := ranking.Report{Type: "ranking", Version: 1, Run: dir, Verifier: "hybrid", Notes: []string{}}
@@ -143,7 +143,7 @@ func sampleTask(i int) string {
 	return fmt.Sprintf("%s-%d", sampleRepos[i%len(sampleRepos)], 11000+137*i)
 }
 
-// attempt writes an attempt's files, and its outcome.
+// attempt writes the files of an attempt, and its outcome.
 func (s sample) attempt(t testing.TB, d *run.Dir, j run.Job, random *rand.Rand) {
 	t.Helper()
 	at, err := d.Attempt(j)
@@ -264,7 +264,7 @@ func (s sample) steps(
 	return read, written
 }
 
-// TestLeaveSample writes runs to look at into the directory that DEEPSWE_SAMPLE names.
+// TestLeaveSample writes runs to look at to the directory in DEEPSWE_SAMPLE.
 func TestLeaveSample(t *testing.T) {
 	dir := os.Getenv("DEEPSWE_SAMPLE")
 	if dir == "" {

@@ -10,15 +10,15 @@ import (
 	"deepswe/verify/plot"
 )
 
-// A single point is smoothed to a value that may differ from it by one ulp, and an axis over one ulp has no round
-// steps. Each mean reward that the first step of a run can have must give a small drawing.
+// Smoothing may change a single point by one ulp, and an axis over one ulp has no round ticks. Every mean reward that a
+// first step can have must give a small drawing.
 func TestAxisOverOneUlp(t *testing.T) {
 	t.Parallel()
 	for n := 16; n <= 512; n++ {
 		for k := range n + 1 {
 			s := plot.Series{{X: 1, Y: float64(k) / float64(n)}}
 			if smooth(s)[0] == s[0] && n != 16 {
-				continue // an axis over nothing, like those of the first round
+				continue // the axis has no range, as in the cases with n = 16
 			}
 			drawn := plot.Draw(plot.Chart{Lines: []plot.Line{{Points: s, Faint: true}, {Points: smooth(s)}}})
 			if len(drawn) != 1 || strings.Count(string(drawn[0]), `class="grid"`) > 8 {
@@ -28,7 +28,7 @@ func TestAxisOverOneUlp(t *testing.T) {
 	}
 }
 
-// FuzzChart draws curves of any values, and looks for axes without end.
+// FuzzChart draws curves of arbitrary values, and checks that the number of grid lines stays small.
 func FuzzChart(f *testing.F) {
 	f.Add(binary.LittleEndian.AppendUint64(nil, math.Float64bits(7.0/64)), false)
 	f.Add(binary.LittleEndian.AppendUint64(make([]byte, 8), math.Float64bits(1<<60)), true)

@@ -24,7 +24,7 @@ func written(t *testing.T, write func(io.Writer) error) string {
 	return b.String()
 }
 
-// wellFormed parses every drawing of a page, and looks for numbers that are none.
+// wellFormed parses every drawing of a page, checks that it has no NaN or Inf, and returns how many there are.
 func wellFormed(t *testing.T, html string) int {
 	t.Helper()
 	drawings := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(html, -1)
@@ -46,7 +46,7 @@ func wellFormed(t *testing.T, html string) int {
 	return len(drawings)
 }
 
-// selfContained refuses whatever a browser would fetch.
+// selfContained checks that a browser would fetch nothing.
 func selfContained(t *testing.T, html string) {
 	t.Helper()
 	if found := regexp.MustCompile(`(?i)(src|href)\s*=|@import|url\(|https?:|<script`).FindString(html); found != "" {
@@ -75,7 +75,7 @@ func TestRunPage(t *testing.T) {
 			t.Errorf("the page does not say %q", want)
 		}
 	}
-	// What never happened has no curve.
+	// A stop reason that never occurred has no curve.
 	if strings.Contains(html, ">timeout<") {
 		t.Error("a stop reason that is zero throughout has a curve")
 	}
@@ -137,7 +137,7 @@ func TestAblationPage(t *testing.T) {
 	}
 }
 
-// Differences are between runs of the same seed, whichever of them there are.
+// Differences are taken between runs with the same seed, as far as both variants have one.
 func TestDifferencesArePaired(t *testing.T) {
 	t.Parallel()
 	run := func(seed uint64, values ...float64) SeedRun {
@@ -160,7 +160,7 @@ func TestDifferencesArePaired(t *testing.T) {
 	}
 }
 
-// By the definition: half of the interval is t s / sqrt(n).
+// Half of the interval is t s / sqrt(n), as defined.
 func TestMeanInterval(t *testing.T) {
 	t.Parallel()
 	mean, half := meanInterval([]float64{1, 2, 3, 4, 5})

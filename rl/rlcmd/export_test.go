@@ -20,7 +20,7 @@ const (
 	torn   = `{"task":"a","group":"g","attempt":1,"reward":0,"stop_reason":"submitted","policy_version":1,"turns":[{"prompt_ids":[1,2],"completion_ids":[4,5],"logprobs":[-1]}]}`
 )
 
-// runExport executes the command as main would, and returns its exit code with what it wrote.
+// runExport runs the command as main would, and returns its exit code and output.
 func runExport(t *testing.T, stdin io.Reader, args ...string) (code int, out, err string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -181,7 +181,7 @@ func TestExportRefuses(t *testing.T) {
 	}
 }
 
-// A failed export leaves the file that was there.
+// A failed export leaves an existing file as it was.
 func TestExportLeavesTheOldFile(t *testing.T) {
 	to := file(t, "rows.jsonl", "old")
 	if code, _, _ := runExport(t, nil, "--rollouts", file(t, "bad.jsonl", solved, torn), "--max-length", "9", "--out",

@@ -15,7 +15,7 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// What a server has trained leaves it as a folder with a page.
+// A trained adapter is exported as a folder with a model card, and pushed to a hub.
 func TestExportAdapter(t *testing.T) {
 	s := trainertest.New(t, trainertest.Options{Language: embedded.Language{
 		Vocabulary: frozenlake.Vocabulary(), Window: frozenlake.CompactTokens(3), Reply: 2,
@@ -94,7 +94,7 @@ algorithm: {set: {uniform: drop}}
 	}
 }
 
-// All weights leave as the folder that the server packs, without a base.
+// If all weights were trained, the export is the folder that the server packs, and needs no base.
 func TestExportAllWeights(t *testing.T) {
 	s := trainertest.New(t, trainertest.Options{Whole: true, Wire: trainertest.OnlyProtobuf, Dedups: true,
 		Language: embedded.Language{Vocabulary: frozenlake.Vocabulary(), Window: frozenlake.CompactTokens(3), Reply: 2},

@@ -28,8 +28,8 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// What a real server has learned leaves it whole: it samples and makes one update, the adapter is exported and merged,
-// and an independent forward pass through the merged folder gives the log-probabilities of the server with the adapter.
+// The weights from a real server survive export and merge: after one update, an independent forward pass through the
+// merged folder gives the log-probabilities that the server gives with the adapter.
 func TestRealServerMerged(t *testing.T) {
 	url, base := trainertest.RealServer(t)
 	made, _, merged := leave(t, url, base)
@@ -37,7 +37,7 @@ func TestRealServerMerged(t *testing.T) {
 	sameLogprobs(t, readLlama(t, base).logprobs(sentence), served, readLlama(t, merged).logprobs(sentence))
 }
 
-// The same, on vLLM: it samples for the update, and scores alike with the adapter and as the merged model.
+// The same with vLLM, which samples for the update and gives the same scores with the adapter and as the merged model.
 // DEEPSWE_TEST_VLLM is the folder of the scripts that start and stop it (../shared/real/vllm).
 func TestRealServerServed(t *testing.T) {
 	url, base := trainertest.RealServer(t)
@@ -54,11 +54,11 @@ func TestRealServerServed(t *testing.T) {
 	sameLogprobs(t, before, with, scores(t, startVLLM(t, scripts, merged), merged))
 }
 
-// sentence is what models are asked the log-probabilities of.
+// sentence is the text whose log-probabilities are compared.
 var sentence = []int32{1, 40, 41, 42, 300, 7, 8, 301, 9, 10, 11, 12}
 
-// leave trains for a step, exports the adapter and merges it. It returns the directories of the run, of the adapter and
-// of the merged model.
+// leave trains for one step, exports the adapter and merges it. It returns the directories of the run, the adapter and
+// the merged model.
 func leave(t *testing.T, url, base string, args ...string) (made, adapter, merged string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +86,8 @@ func leave(t *testing.T, url, base string, args ...string) (made, adapter, merge
 	return made, adapter, merged
 }
 
-// sameLogprobs fails unless the adapter has changed those of the base, and the merged model has those of the adapter.
+// sameLogprobs checks that the adapter changes the base's log-probabilities, and that the merged model has the
+// adapter's.
 func sameLogprobs(t *testing.T, before, served, after []float64) {
 	t.Helper()
 	moved := 0.0
@@ -101,7 +102,7 @@ func sameLogprobs(t *testing.T, before, served, after []float64) {
 	}
 }
 
-// startVLLM starts a server of a model, which is stopped when the test ends, and returns its base URL.
+// startVLLM starts a server for a model, which is stopped at the end of the test, and returns its base URL.
 func startVLLM(t *testing.T, scripts, model string) string {
 	t.Helper()
 	port := strconv.Itoa(testkit.FreePort(t))
@@ -140,7 +141,7 @@ func loadAdapter(t *testing.T, server, name, dir string) {
 	}
 }
 
-// scores returns the log-probabilities of all tokens of the sentence but the first.
+// scores returns the log-probabilities of all tokens of the sentence except the first.
 func scores(t *testing.T, server, model string) []float64 {
 	t.Helper()
 	client, err := llm.New(llm.Options{BaseURL: server, Model: model})
@@ -154,7 +155,7 @@ func scores(t *testing.T, server, model string) []float64 {
 	return logprobs
 }
 
-// servedLogprobs returns those of the sentence on the server that trained it, with the last weights of a run.
+// servedLogprobs returns the log-probabilities that the training server gives with the run's last weights.
 func servedLogprobs(t *testing.T, url, base, made string) []float64 {
 	t.Helper()
 	client, err := tinker.NewClient(tinker.ClientOptions{URL: url})
@@ -187,7 +188,7 @@ func servedLogprobs(t *testing.T, url, base, made string) []float64 {
 	return rows[0][1:]
 }
 
-// llama is a model of the families Llama and Qwen3 with float32 weights in one file, computed without any optimisation.
+// llama is a Llama or Qwen3 model with float32 weights in one file, computed in the most direct way.
 type llama struct {
 	Layers     int     `json:"num_hidden_layers"`
 	Hidden     int     `json:"hidden_size"`
@@ -241,7 +242,7 @@ func readLlama(t *testing.T, dir string) *llama {
 	return m
 }
 
-// logprobs returns those of all ids but the first.
+// logprobs returns the log-probabilities of all ids except the first.
 func (m *llama) logprobs(ids []int32) []float64 {
 	embedding := m.weights["model.embed_tokens.weight"]
 	head, ok := m.weights["lm_head.weight"]
@@ -270,7 +271,7 @@ func (m *llama) logprobs(ids []int32) []float64 {
 	return out
 }
 
-// attend adds what a layer's attention gives.
+// attend adds the output of a layer's attention.
 func (m *llama) attend(layer string, at [][]float64) {
 	var keys, values [][]float64
 	for i, x := range at {
@@ -301,7 +302,7 @@ func (m *llama) attend(layer string, at [][]float64) {
 	}
 }
 
-// think adds what a layer's network gives.
+// think adds the output of a layer's feed-forward network.
 func (m *llama) think(layer string, at [][]float64) {
 	for i := range at {
 		x := m.norm(layer+"post_attention_layernorm", at[i])
@@ -313,7 +314,7 @@ func (m *llama) think(layer string, at [][]float64) {
 	}
 }
 
-// rotate normalises each head where the model has a norm for them, and turns its halves by the position.
+// rotate normalises each head if the model has a norm for it, and applies the rotary position embedding.
 func (m *llama) rotate(norm string, x []float64, position int) {
 	for from := 0; from < len(x); from += m.HeadSize {
 		head := x[from : from+m.HeadSize]
@@ -340,7 +341,7 @@ func (m *llama) norm(name string, x []float64) []float64 {
 	return out
 }
 
-// times multiplies a matrix, row by row, with a vector.
+// times multiplies a matrix, stored by rows, with a vector.
 func times(matrix []float32, x []float64) []float64 {
 	out := make([]float64, len(matrix)/len(x))
 	for i := range out {

@@ -17,7 +17,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// The metrics of a run go to all that docs/train.md names, also when it is resumed.
+// A run's metrics go to each sink that a flag names, and so do those of a resumed run.
 func TestTrainSendsMetrics(t *testing.T) {
 	dir := t.TempDir()
 	var mu sync.Mutex
@@ -62,7 +62,7 @@ func TestTrainSendsMetrics(t *testing.T) {
 	}
 }
 
-// What was merged is pushed to the hub that is named, and only there.
+// A merged folder is pushed only to the given hub.
 func TestMergePushes(t *testing.T) {
 	h := hubtest.New(t)
 	dir := t.TempDir()
@@ -115,6 +115,6 @@ func TestMergePushes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = merge(token, push...); err == nil {
-		t.Error("a folder that is not there")
+		t.Error("a folder that does not exist was pushed")
 	}
 }

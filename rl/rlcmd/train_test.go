@@ -32,7 +32,7 @@ rollouts: {tasks: 2, group: 2}
 evaluate: {every: 2}
 `
 
-// deps are those of a machine with one bundled configuration and without a home.
+// deps are for a machine without a home directory, with one bundled configuration.
 func deps(in io.Reader, out, errOut io.Writer) Deps {
 	screen := cli.NewScreen(errOut)
 	return Deps{
@@ -82,7 +82,7 @@ func TestTrain(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// A longer run goes on where this one ended, with the configuration that it has.
+	// A resumed run can be longer, and keeps the rest of its configuration.
 	if out, _, err = runTrain(t.Context(), "--resume", "--out", dir, "--set", "steps=4"); err != nil ||
 		!strings.HasPrefix(out, "tiny: 4 steps") {
 		t.Errorf("%q, %v", out, err)
@@ -96,7 +96,7 @@ func TestTrainReadsStdin(t *testing.T) {
 	}
 }
 
-// A bundled name wins over a file or a directory of that name, which is mentioned; ./NAME is the file.
+// A bundled name takes precedence over a file or directory of that name, and the message says so. ./NAME is the file.
 func TestTrainBundled(t *testing.T) {
 	t.Chdir(t.TempDir())
 	dryRun := func(name string) (steps int, stderr string) {
@@ -232,7 +232,7 @@ func TestTrainInterrupted(t *testing.T) {
 	}
 }
 
-// A run that fails says how to go on with it.
+// A run that fails says how to resume it.
 func TestTrainFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	if _, _, err := runTrain(t.Context(), "--config", writeConfig(t), "--out", dir); err != nil {
@@ -248,7 +248,7 @@ func TestTrainFails(t *testing.T) {
 	}
 }
 
-// signals tells of each write.
+// signals is a buffer that signals each write.
 type signals struct {
 	mu    sync.Mutex
 	b     bytes.Buffer
@@ -316,7 +316,7 @@ func TestTrainServesMetrics(t *testing.T) {
 	if page := get("metrics"); !strings.Contains(page, `deepswe_train_reward_mean{run="tiny"}`) {
 		t.Errorf("metrics: %.300s", page)
 	}
-	// The report is written beside the run.
+	// The report is written some time after the step, so wait for it.
 	for page := get(""); !strings.Contains(page, "<title>tiny</title>"); page = get("") {
 		select {
 		case <-errOut.wrote:

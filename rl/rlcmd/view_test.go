@@ -16,12 +16,12 @@ import (
 	"deepswe/rl/metrics/metricstest"
 )
 
-// viewOn shows runs on a writer that is a terminal of that width, or is not one.
+// viewOn returns a view on a terminal of that width, or on a writer that is no terminal.
 func viewOn(w io.Writer, live bool, width int) *view {
 	return newView(cli.NewScreenOn(w, cli.Terminal{Live: live, Width: func() int { return width }}), time.Now)
 }
 
-// last is what stands on the screen after all that was written: what follows the last erasure.
+// last returns what is on the screen at the end: the text after the last erase.
 func last(screen string) string {
 	if i := strings.LastIndex(screen, "\x1b[J"); i >= 0 {
 		screen = screen[i+len("\x1b[J"):]

@@ -17,7 +17,7 @@ import (
 	"deepswe/rl"
 )
 
-// source is a file of its own with the data in it.
+// source returns a source with the data in a file.
 func source(t testing.TB, data []byte) *Source {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rollouts.jsonl")
@@ -68,7 +68,7 @@ func TestExportRows(t *testing.T) {
 	}
 }
 
-// Streaming and in memory, the rows are the same.
+// Streamed rows are the same as those made in memory.
 func TestExportRowsIsRows(t *testing.T) {
 	t.Parallel()
 	for _, name := range rl.Presets() {
@@ -219,7 +219,8 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// An output is compressed by its name and read by its content, and nothing is there before it is complete.
+// The extension of an output decides whether it is compressed, but its content decides how it is read. It appears only
+// when it is complete.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	want := testdata(t, "rollouts.jsonl")
@@ -267,7 +268,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// A device is written to and stays one.
+// A device can be the output, and stays a device.
 func TestOutputToADevice(t *testing.T) {
 	t.Parallel()
 	write := func(w io.Writer) error {
@@ -285,7 +286,7 @@ func TestOutputToADevice(t *testing.T) {
 	}
 }
 
-// What cannot be read twice is spooled, compressed or not, and the spool goes.
+// Input that cannot be read twice is copied to a temporary file, which is removed.
 func TestOpenRolloutsFromAPipe(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	var packed bytes.Buffer
@@ -319,7 +320,7 @@ func TestOpenRolloutsFromAPipe(t *testing.T) {
 	}
 }
 
-// A torn archive is an error, not an end.
+// A truncated archive is an error, not the end of the data.
 func TestTornArchive(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.zst")

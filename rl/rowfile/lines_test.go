@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const goodTurn = `{"prompt_ids":[1,2],"completion_ids":[3],"logprobs":[-0.5]}`
 
-// rolloutLine is a good line with one member replaced; an empty value takes it away.
+// rolloutLine returns a valid line with one member replaced, or left out if the value is empty.
 func rolloutLine(key, value string) string {
 	members := []struct{ key, value string }{{"task", `"a"`}, {"group", `"g"`}, {"attempt", "0"}, {"reward", "1"},
 		{"stop_reason", `"submitted"`}, {"policy_version", "3"}, {"turns", "[" + goodTurn + "]"}}
@@ -138,7 +138,7 @@ func TestReadRolloutsIsLenientAboutTheRest(t *testing.T) {
 	}
 }
 
-// What a harness wrote for its ids comes back as it was, in rollouts and in rows.
+// Ids come back in the form in which a harness wrote them, in rollouts and in rows.
 func TestIDsKeepTheirForm(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{`12`, `"v12"`, `"12"`, `null`, `-1`, `1.5`, `""`, `"\"12\""`, `"\"x"`, `"a<b>&c"`,
@@ -191,7 +191,7 @@ func drawRollout(t *rapid.T) rl.Rollout {
 	return r
 }
 
-// drawTurns makes turns of which some extend the one before.
+// drawTurns draws turns, some of which extend the turn before.
 func drawTurns(t *rapid.T) []rl.Turn {
 	some := func(name string, least, most int) []int32 {
 		return rapid.SliceOfN(rapid.Int32Range(0, math.MaxInt32), least, most).Draw(t, name)
@@ -231,7 +231,7 @@ func TestRolloutsRoundTrip(t *testing.T) {
 	})
 }
 
-// A row as encoding/json reads it.
+// wireRow is a row as encoding/json reads it.
 type wireRow struct {
 	Task, Group   string
 	Attempt, Row  int
@@ -247,7 +247,7 @@ type wireRow struct {
 	Trained       bool
 }
 
-// What is written as a row is JSON that any reader understands, with every number as it was.
+// A row is written as JSON that any reader understands, and every number is exact.
 func TestRowsAreJSON(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -301,7 +301,7 @@ func TestBytesOfARow(t *testing.T) {
 	}
 }
 
-// Lines come out in order however long each takes, and stopping early leaves nothing behind (see TestMain).
+// Lines come out in order, whatever each takes. Stopping early leaves no goroutine behind (see TestMain).
 func TestOrdered(t *testing.T) {
 	t.Parallel()
 	count := func(n int) iter.Seq2[int, error] {
@@ -375,7 +375,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The scanner agrees with encoding/json about what a number is.
+// The scanner accepts the same numbers as encoding/json.
 func FuzzNumber(f *testing.F) {
 	for _, s := range []string{"-0.5", "1e-7", "0x1p-2", "01", ".5", "1.", "1e", "NaN", "-", "1_0", "1e999", "+1"} {
 		f.Add(s)

@@ -10,7 +10,7 @@ import (
 	"deepswe/env/dataset/bugs"
 )
 
-// source is the program of a task, and what it is to become.
+// source is the program of a task, and what it should become.
 type source struct {
 	file        string
 	lines, gold []string
@@ -24,8 +24,8 @@ func sourceOf(task env.Task) source {
 	return s
 }
 
-// fix is an edit that says nothing about the file: a line number, or 0 for every line, and what replaces what, or is
-// inserted.
+// fix is an edit that does not depend on the file: it replaces wrong by right, or inserts a line, in one line or, if
+// line is 0, in every line.
 type fix struct {
 	line                 int
 	wrong, right, insert string
@@ -64,8 +64,8 @@ func apply(lines []string, f fix) []string {
 	return out
 }
 
-// No fixed sequence of actions solves many tasks: neither edits of one line nor such of every line that fits. The best
-// sequence is looked for greedily, with as many edits as a rollout has steps.
+// No fixed sequence of edits solves many tasks, neither in one line nor in every line where it applies. The best
+// sequence is searched for greedily, with as many edits as a rollout has steps.
 func TestFixedSequences(t *testing.T) {
 	t.Parallel()
 	_, learned := bugTasks(t, bugs.Name, "train-")

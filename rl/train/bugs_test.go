@@ -32,7 +32,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// bugTasks returns the tasks of a bundled dataset whose ids begin alike.
+// bugTasks returns the tasks of a bundled dataset whose ids have a prefix.
 func bugTasks(t testing.TB, name, prefix string) (ids []string, tasks map[string]env.Task) {
 	t.Helper()
 	tasks = map[string]env.Task{}
@@ -55,7 +55,7 @@ func call(function string, parameters ...string) string {
 	return b.String() + "</function>"
 }
 
-// solution is how somebody who knows the patch solves a task.
+// solution returns the replies of a teacher who knows the patch.
 func solution(task env.Task) []string {
 	file, edit := edits(task.Tests.GoldPatch)
 	return []string{
@@ -66,7 +66,7 @@ func solution(task env.Task) []string {
 
 var hunk = regexp.MustCompile(`(?m)^@@ -(\d+)`)
 
-// edits makes a patch of one line a call.
+// edits turns a patch of one line into a tool call.
 func edits(patch string) (file, edit string) {
 	file, _, _ = strings.Cut(strings.TrimPrefix(patch, "--- a/"), "\n")
 	line, _ := strconv.Atoi(hunk.FindStringSubmatch(patch)[1])
@@ -89,8 +89,8 @@ func edits(patch string) (file, edit string) {
 	return file, call("execute_bash", "cmd", fmt.Sprintf("sed -i '%ds/%s/%s/' %s", line, wrong, right, file))
 }
 
-// replacement is how somebody who knows the patch, and sees the program in the issue, solves a task: in whole lines, as
-// many before the wrong one as make the place the only one.
+// replacement returns the replies of a teacher who knows the patch and sees the program in the issue. It replaces whole
+// lines, with as many before the wrong one as make the place unique.
 func replacement(task env.Task) []string {
 	file, _ := edits(task.Tests.GoldPatch)
 	var before, after []string
@@ -120,7 +120,7 @@ var word = regexp.MustCompile(`-?[a-z]+|\d+|[<>=!+-]+|.`)
 
 func words(s string) []string { return word.FindAllString(s, -1) }
 
-// difference returns what replaces what in the first of two lines, in whole words.
+// difference returns which words of the first line are replaced by which of the second.
 func difference(a, b []string) (wrong, right string) {
 	from := 0
 	for a[from] == b[from] {
@@ -138,7 +138,7 @@ func difference(a, b []string) (wrong, right string) {
 	}
 }
 
-// reciter is a model that gives these replies, one after the other. Its tokens are bytes.
+// reciter is a model that gives these replies, one after another. Its tokens are bytes.
 type reciter []string
 
 func (replies reciter) Complete(_ context.Context, r agent.Request) (agent.Reply, error) {
@@ -170,7 +170,7 @@ func cheat(task env.Task) []string {
 }
 
 // The bundled demonstrations are what deepswe export makes of the agent's record when a teacher who knows the patch
-// solves the tasks for demonstrations. -update records them. In those with a shortcut, every fourth teacher cheats.
+// solves the tasks. -update records them. In bugs-shortcut, every fourth teacher cheats.
 func TestDemonstrations(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -182,7 +182,7 @@ func TestDemonstrations(t *testing.T) {
 			return solution(task)
 		}},
 		{"bugs-shortcut", bugs.ShortcutName, prompt.XML, bugs.Demonstrated / 2, func(i int, task env.Task) []string {
-			// The families of bugs take turns as well.
+			// The cheats are spread over the families of bugs.
 			if (i+i/4)%4 == 0 {
 				return cheat(task)
 			}
@@ -235,12 +235,12 @@ func TestDemonstrations(t *testing.T) {
 	}
 }
 
-// demonstrationsOf returns the file of bundled demonstrations.
+// demonstrationsOf returns the path of bundled demonstrations.
 func demonstrationsOf(name string) string {
 	return filepath.Join("demonstrations", name+".jsonl.zst")
 }
 
-// write plays the replies and writes what export makes of them. Without canaries, cheats are solutions, too.
+// write plays the replies and writes what export makes of them. Canaries are off, so that cheats get a reward, too.
 func write(t *testing.T, path, pack string, ids []string, tasks map[string]env.Task, teach map[string][]string) {
 	t.Helper()
 	p, err := local.NewBwrap(local.Options{})
@@ -306,15 +306,15 @@ func write(t *testing.T, path, pack string, ids []string, tasks map[string]env.T
 	testkit.WriteFile(t, path, string(z.EncodeAll(sft.Bytes(), nil)))
 }
 
-// A few rollouts of the bundled configuration go the whole way: the policy imitates, plays with the real tools in
-// sandboxes, is graded, updated, validated, saved and loaded.
+// A few rollouts of the bundled configuration go all the way: the policy imitates, acts with real tools in sandboxes,
+// is graded, updated, validated, saved and loaded.
 func TestBugs(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../../testdata/bugs.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A part of the demonstrations is enough, as a file.
+	// A file with a few of the demonstrations is enough.
 	all, err := os.ReadFile(demonstrationsOf("bugs"))
 	if err != nil {
 		t.Fatal(err)

@@ -23,10 +23,9 @@ import (
 	"deepswe/rl/train/config"
 )
 
-// A run two updates ahead, on a real SkyRL and two real vLLMs that are killed and started again, stopped and slowed at
-// random, ends by itself and loses nothing. DEEPSWE_TEST_CHAOS is the number of its steps; DEEPSWE_TEST_REAL is the
-// folder of the scripts that start the servers (../shared/real), which take the places of their programs from VENV and
-// VLLM_VENV.
+// A run with a staleness of two finishes and loses nothing, on a real SkyRL and two real vLLMs that are killed and
+// restarted, stopped and slowed down at random. DEEPSWE_TEST_CHAOS is the number of its steps. DEEPSWE_TEST_REAL is the
+// folder of the scripts that start the servers (../shared/real), which find their programs through VENV and VLLM_VENV.
 func TestChaosOnRealServers(t *testing.T) {
 	steps, scripts := os.Getenv("DEEPSWE_TEST_CHAOS"), os.Getenv("DEEPSWE_TEST_REAL")
 	if steps == "" || scripts == "" {
@@ -86,7 +85,7 @@ func TestChaosOnRealServers(t *testing.T) {
 	}
 }
 
-// pace returns the mean time of a step in seconds, without the first five, for which servers compile.
+// pace returns the mean time of a step in seconds, without the first five, in which servers compile.
 func pace(points []metrics.Point) float64 {
 	last := points[len(points)-1]
 	for _, p := range points {
@@ -97,8 +96,8 @@ func pace(points []metrics.Point) float64 {
 	return 0
 }
 
-// wellTogether returns the share of the time until the context ends in which nothing disturbs the trainer and at least
-// one sampler. No run can make more of its servers, apart from what it does ahead.
+// wellTogether returns the share of the time in which the trainer and at least one sampler are undisturbed. No run can
+// use more of its servers, apart from the work that it does ahead.
 func wellTogether(ctx context.Context, trainer *realServer, samplers []*realServer) float64 {
 	well, all := 0, 0
 	for env.Sleep(ctx, 100*time.Millisecond) == nil {
@@ -110,7 +109,7 @@ func wellTogether(ctx context.Context, trainer *realServer, samplers []*realServ
 	return float64(well) / float64(max(all, 1))
 }
 
-// realServer is a server that a script starts, which writes the number of its process group to a file.
+// realServer is a server that is started by a script, which writes its process group to a file.
 type realServer struct {
 	name, script, state, url, model string
 	args, variables                 []string
@@ -120,7 +119,7 @@ type realServer struct {
 	lost, disturbed         time.Duration
 }
 
-// realServers returns SkyRL, and two vLLMs with its model.
+// realServers returns SkyRL, and two vLLMs with the same model.
 func realServers(t *testing.T, scripts string) (trainer *realServer, samplers []*realServer) {
 	t.Helper()
 	dir := t.TempDir()
@@ -133,7 +132,7 @@ func realServers(t *testing.T, scripts string) (trainer *realServer, samplers []
 	if err := os.MkdirAll(trainer.state, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// The script counts the lines of this file, which has to be there.
+	// The script counts the lines of this file, so it must exist.
 	if err := os.WriteFile(filepath.Join(trainer.state, "server.log"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +176,7 @@ func (s *realServer) signal(signal syscall.Signal) {
 	}
 }
 
-// disturb puts a server into one state after the other until the context ends. Then it is well.
+// disturb disturbs a server in one way after another until the context ends. Then the server runs normally.
 func (s *realServer) disturb(ctx context.Context, t *testing.T, random *rand.Rand) {
 	began := time.Now()
 	defer func() { s.disturbed = time.Since(began) }()

@@ -26,11 +26,10 @@ import (
 	"deepswe/env/testkit"
 )
 
-// What --print kubernetes writes runs on a cluster, as docs/recipes.md says: the manifests are applied as they are,
-// to a node with the labels of the page, and the driver's Job ends after two steps, whose sandboxes were pods. The
-// images are stand-ins for those that the manifests name: deepswe's own is built as the page says, those of SkyRL and
-// vLLM have fakes, and that of Postgres does nothing. The node is too small for what the driver requests, and has GPUs
-// in name only.
+// What --print kubernetes writes runs on a cluster as docs/recipes.md says: the manifests are applied to a node with
+// the labels from that page, and the driver's Job finishes two steps, with pods as sandboxes. The images are stand-ins:
+// deepswe's is built as the page says, those of SkyRL and vLLM are fakes, and Postgres's does nothing. Requests are
+// lowered to what the node has, and its GPUs exist in name only.
 func TestRecipeOnCluster(t *testing.T) {
 	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
 		t.Skip("it builds and loads images, and takes minutes: DEEPSWE_TEST_FULL asks for it")
@@ -71,7 +70,7 @@ func TestRecipeOnCluster(t *testing.T) {
 	}
 }
 
-// recipeCluster is a namespace in which a recipe runs, with its volumes below dir.
+// recipeCluster is a namespace in which a recipe runs, with its volumes in dir.
 type recipeCluster struct {
 	*testkit.Kubelab
 
@@ -84,7 +83,7 @@ func (c *recipeCluster) kubectl(t testing.TB, stdin string, args ...string) stri
 	return c.Kubectl(t, stdin, append([]string{"-n", c.namespace}, args...)...)
 }
 
-// standIn is an image, whose files are links to those that were built.
+// standIn is an image built from a Dockerfile in the directory of the built files.
 type standIn struct {
 	name, dockerfile string
 }
@@ -92,7 +91,7 @@ type standIn struct {
 const (
 	driverImage = "registry.example.com/deepswe:1"
 	serving     = "FROM deepswe-test:busybox\nCOPY servers /servers\nCOPY model /model\nCOPY bin /bin\n"
-	// As the page says, it has git; it lacks wget.
+	// As the page says, it has git. wget is missing in the image, so a stand-in is copied.
 	driving = "FROM deepswe-test:bookworm\nCOPY deepswe /deepswe\nCOPY *.jsonl /data/\n" +
 		"COPY servers /servers\nCOPY wget /usr/local/bin/wget\n"
 )
@@ -104,7 +103,7 @@ var standIns = []standIn{
 	{"postgres:17", serving + "CMD [\"sleep\", \"100000\"]\n"},
 }
 
-// images builds the images and loads them into the cluster. It returns deepswe.
+// images builds the images, loads them into the cluster, and returns the path of deepswe.
 func (c *recipeCluster) images(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -157,7 +156,7 @@ func execute(t testing.TB, stdin, name string, args ...string) string {
 	return string(out)
 }
 
-// prepare makes the namespace with its volumes, and gives the node labels and GPUs.
+// prepare creates the namespace with its volumes, and gives the node labels and GPUs.
 func (c *recipeCluster) prepare(t *testing.T) {
 	t.Helper()
 	c.Kubectl(t, "", "create", "namespace", c.namespace)
@@ -193,16 +192,17 @@ spec:
 	}
 }
 
-// apiAddress is where the cluster's API is on the node.
+// apiAddress is where the API server listens on the node.
 const apiAddress = "127.0.0.1:16443"
 
-// The addresses of the cluster's name server and of its API in pods.
+// The addresses of the name server and of the API as pods see them.
 var (
 	nameServer = netip.MustParseAddrPort("198.19.0.10:53")
 	apiServer  = netip.MustParseAddrPort("198.19.0.1:443")
 )
 
-// names gives the cluster the name server and the way to its API that it lacks. A service has the address of a pod.
+// names provides the name server and the route to the API that the cluster lacks. A service resolves to a pod's
+// address.
 func (c *recipeCluster) names(t *testing.T) {
 	t.Helper()
 	pki := filepath.Join(c.Run, "pki")
@@ -247,7 +247,7 @@ func (c *recipeCluster) names(t *testing.T) {
 				return
 			}
 			if reply := c.answer(t, buffer[:n]); reply != nil {
-				_, _ = asked.WriteToUDPAddrPort(reply, from) // whoever gets none asks again
+				_, _ = asked.WriteToUDPAddrPort(reply, from) // a client without a reply asks again
 			}
 		}
 	})
@@ -262,7 +262,7 @@ func (c *recipeCluster) names(t *testing.T) {
 	})
 }
 
-// forward connects two ends until one hangs up.
+// forward copies both ways between a connection and an address until one side closes.
 func forward(from net.Conn, address string) {
 	defer from.Close()
 	to, err := net.Dial("tcp", address)
@@ -281,7 +281,7 @@ func forward(from net.Conn, address string) {
 	copying.Wait()
 }
 
-// answer answers a question for the address of a service, or of one of its pods.
+// answer answers a query for the address of a service or of one of its pods.
 func (c *recipeCluster) answer(t *testing.T, question []byte) []byte {
 	var m dnsmessage.Message
 	if err := m.Unpack(question); err != nil || len(m.Questions) != 1 {
@@ -308,7 +308,7 @@ func (c *recipeCluster) answer(t *testing.T, question []byte) []byte {
 	return reply
 }
 
-// podOf returns the address of a pod behind SERVICE or POD.SERVICE.
+// podOf returns the address of a pod for SERVICE or POD.SERVICE.
 func (c *recipeCluster) podOf(t testing.TB, name string) netip.Addr {
 	pod, service, ok := strings.Cut(name, ".")
 	if !ok {
@@ -335,7 +335,7 @@ func (c *recipeCluster) podOf(t testing.TB, name string) netip.Addr {
 	return netip.Addr{}
 }
 
-// print returns the manifests for three GPUs: one trains, and two vLLM servers sample.
+// print returns the manifests for three GPUs: one trains, and two serve vLLM.
 func (c *recipeCluster) print(t *testing.T, program string) string {
 	t.Helper()
 	args := []string{"train", "--config", "deepswe-adapter", "--print", "kubernetes", "--nodes", "1", "--gpus", "3"}
@@ -349,7 +349,7 @@ func (c *recipeCluster) print(t *testing.T, program string) string {
 	return execute(t, "", program, args...)
 }
 
-// await waits until a job has ended. The test fails if it did not succeed, with what its pods said.
+// await waits until a job ends, and fails the test with the output of its pods if it did not succeed.
 func (c *recipeCluster) await(t *testing.T, job string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -375,7 +375,7 @@ func (c *recipeCluster) await(t *testing.T, job string) {
 	t.Fatal(c.kubectl(t, "", "logs", "job/"+job, "--all-containers"))
 }
 
-// fetch asks for JSON.
+// fetch gets JSON from an address.
 func fetch(t testing.TB, client *http.Client, address string, into any) {
 	r, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, address, nil)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 const least = "environment: {name: frozenlake}\ntrainer: {name: embedded}\n"
 
-// The parts that a chat environment needs are refused where the policy cannot read it.
+// The embedded policy reads only the compact rendering, so chat is refused.
 func TestEmbeddedPolicyReadsCompactOnly(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, least, "environment.rendering=chat", "algorithm.max_length=100")

@@ -13,7 +13,7 @@ import (
 	"deepswe/rl/train/record"
 )
 
-// tasksOf are tasks with a curriculum and no log.
+// tasksOf returns tasks with a curriculum and no log.
 func tasksOf(names ...string) *tasks {
 	t := &tasks{
 		settings:        config.Curriculum{On: true, After: 2, Every: 4, MaxRate: 1, Exhausted: config.Warn},
@@ -28,7 +28,7 @@ func tasksOf(names ...string) *tasks {
 	return t
 }
 
-// Tasks that are always or never solved come once in four rounds, and every round when that changes.
+// Tasks that are always or never solved come only every fourth round, until that changes.
 func TestCurriculumVisitsWhatTeaches(t *testing.T) {
 	t.Parallel()
 	c := tasksOf("always", "never", "sometimes", "other")
@@ -43,7 +43,7 @@ func TestCurriculumVisitsWhatTeaches(t *testing.T) {
 		c.observeVisit(name, solved[name], 4)
 	}
 	if a, n := visits["always"], visits["never"]; a < 18 || a > 24 || n < 18 || n > 24 {
-		t.Errorf("visits %v: want a quarter as many of what is parked", visits)
+		t.Errorf("visits %v: want a quarter as many of parked tasks", visits)
 	}
 	if v := c.values(); v["curriculum/parked_always"] != 1 || v["curriculum/parked_never"] != 1 ||
 		v["curriculum/open"] != 2 || v["curriculum/unseen"] != 0 {
@@ -62,7 +62,7 @@ func TestCurriculumVisitsWhatTeaches(t *testing.T) {
 		c.observeVisit(name, 2, 4)
 	}
 	if visits["never"] < 10 || visits["always"] < 10 {
-		t.Errorf("visits %v: what teaches again comes in every round", visits)
+		t.Errorf("visits %v: want unparked tasks in every round", visits)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestRunningEstimate(t *testing.T) {
 	}
 }
 
-// The second stage of arXiv 2508.03501 has the tasks that at most two thirds of ten rollouts solve, and some of them.
+// The second stage of arXiv 2508.03501 keeps the tasks that some, but at most two thirds of ten rollouts solve.
 func TestCurriculumDropsWhatIsMostlySolved(t *testing.T) {
 	t.Parallel()
 	solved := map[string]int{"none": 0, "one": 1, "six": 6, "seven": 7, "all": 10}
@@ -112,7 +112,7 @@ func TestCurriculumDropsWhatIsMostlySolved(t *testing.T) {
 	}
 }
 
-// A run whose tasks are all parked says so, or stops with that as its reason.
+// A run in which all tasks are parked says so, or stops for that reason.
 func TestAllTasksParked(t *testing.T) {
 	t.Parallel()
 	dull := func(a run.Job) (float64, error) {

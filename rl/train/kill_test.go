@@ -23,16 +23,16 @@ import (
 	"deepswe/rl/train/record"
 )
 
-// childDir is the variable that makes the test binary a training process in that directory.
+// childDir makes the test binary a process that trains in that directory.
 const childDir = "DEEPSWE_TEST_TRAIN_DIR"
 
-// flowing is a variant of tiny in which rollouts and updates go on at the same time. childFlows makes it the child's.
+// flowing is a variant of tiny in which rollouts and updates overlap. childFlows makes the child use it.
 const (
 	flowing    = "rollouts.max_staleness=2"
 	childFlows = "DEEPSWE_TEST_TRAIN_FLOWS"
 )
 
-// childRows is the variable that makes the child imitate the rows of a file.
+// childRows makes the child imitate the rows of a file.
 const childRows = "DEEPSWE_TEST_TRAIN_ROWS"
 
 // flapping is the embedded policy behind an endpoint that fails now and then.
@@ -63,7 +63,7 @@ func (f flappingModel) Complete(ctx context.Context, r agent.Request) (agent.Rep
 	return f.Model.Complete(ctx, r)
 }
 
-// childConfig is what the child trains.
+// childConfig returns the configuration that the child trains.
 func childConfig(flows bool) (config.Config, error) {
 	if rows := os.Getenv(childRows); rows != "" {
 		return config.Load([]byte(fmt.Sprintf(echoing, rows, config.OverTokens)), builtin.Parts())
@@ -76,7 +76,7 @@ func childConfig(flows bool) (config.Config, error) {
 	return config.Load([]byte(tiny), parts, flowing, "rollouts.refill=0", "steps=30", "rollouts.workers=8")
 }
 
-// trainChild trains tiny, or goes on with the run in the directory. For each event it writes a line and reads a byte.
+// trainChild trains tiny, or resumes the run in the directory. For each event it writes a line and reads a byte.
 func trainChild(dir string) int {
 	c, err := childConfig(os.Getenv(childFlows) != "")
 	if err == nil {
@@ -93,7 +93,7 @@ func trainChild(dir string) int {
 	return 0
 }
 
-// The process is killed after every 40th line that it writes, wherever it then is, and started again until it is done.
+// A run whose process is killed after every 40th line, wherever it is then, ends as if it had not been disturbed.
 func TestKillMinusNine(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, tiny)
@@ -115,7 +115,7 @@ func TestKillMinusNine(t *testing.T) {
 	sameOutcome(t, want, outcomeOf(t, dir, c))
 }
 
-// However often a run of overlapping steps is killed, every rollout is played to its end once, and learned from once.
+// However often a run with overlapping steps is killed, every rollout is recorded once and learned from once.
 func TestKillMinusNineInFlow(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
@@ -125,7 +125,7 @@ func TestKillMinusNineInFlow(t *testing.T) {
 			t.Fatal("the run does not come to an end")
 		}
 	}
-	if kills < 10 { // how many there are depends on how far each process comes until it is gone
+	if kills < 10 { // the number depends on how far each process gets before it is gone
 		t.Errorf("killed %d times only", kills)
 	}
 	t.Logf("killed %d times", kills)
@@ -136,7 +136,7 @@ func TestKillMinusNineInFlow(t *testing.T) {
 	onceEach(t, dir, c)
 }
 
-// onceEach checks a finished run: each rollout has one line, and all groups were learned from.
+// onceEach checks that a finished run has one line for each rollout, and learned from all groups.
 func onceEach(t *testing.T, dir string, c config.Config) {
 	t.Helper()
 	src, err := record.OpenRollouts(dir)
@@ -185,11 +185,11 @@ func onceEach(t *testing.T, dir string, c config.Config) {
 	}
 }
 
-// ahead is how many lines a child may be ahead of its parent, so that it is killed in time however busy the machine is,
-// and yet not always at the same moment.
+// ahead is how many lines a child may be ahead of its parent. It is small, so that even on a busy machine the child is
+// killed in time, but not always at the same moment.
 const ahead = 3
 
-// runAndKill runs a child and kills it after so many lines; false says that it ended by itself.
+// runAndKill runs a child and kills it after that many lines. It returns false if the child ended by itself.
 func runAndKill(t *testing.T, dir string, lines int, variables ...string) bool {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

@@ -7,7 +7,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// small is a task that a fresh policy learns within seconds: lakes of up to four cells a side.
+// small is a task that a fresh policy learns within seconds: lakes with up to four cells a side.
 const small = `
 name: small
 steps: 50
@@ -19,7 +19,7 @@ evaluate: {every: 50}
 checkpoint: {every: 50}
 `
 
-// A fresh policy learns to cross lakes. The seeds are fixed, so this is the same run each time.
+// A fresh policy learns to cross lakes. The seeds are fixed, so every test run is the same.
 func TestPolicyLearns(t *testing.T) {
 	t.Parallel()
 	testkit.SkipUnderRace(t)
@@ -35,7 +35,7 @@ func TestPolicyLearns(t *testing.T) {
 			low, _ := r.Final("val/pass@1_low")
 			pass, _ := r.Final("val/pass@1")
 			t.Logf("before %.3f, random moves %.3f, after %.3f", first["val/pass@1"], first["val/random"], pass)
-			// The whole interval is to lie well above what no skill reaches, and what the fresh policy did.
+			// The whole interval must lie well above random moves and above the fresh policy.
 			if low < first["val/random"]+0.2 || low < first["val/pass@1"]+0.2 {
 				t.Errorf("validation pass@1 is %.3f, at least %.3f: want well above %.3f and %.3f", pass, low, first["val/random"],
 					first["val/pass@1"])

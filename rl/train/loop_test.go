@@ -26,8 +26,8 @@ import (
 	"deepswe/rl/train/record"
 )
 
-// coin is an environment whose rewards are given by a function, and a trainer that counts: what the loop does with
-// groups and updates can be seen without a network.
+// coin is an environment whose rewards a function gives, with a trainer that only counts: it shows what the loop does
+// with groups and updates without a network.
 type coin struct {
 	Reward  func(a run.Job) (float64, error) `yaml:"-"`
 	Trainer *counting                        `yaml:"-"`
@@ -60,7 +60,7 @@ func (c *coin) Runner(_ part.Split, m agent.Model) run.Runner {
 	})
 }
 
-// counting is a trainer that notes what it is told.
+// counting is a trainer that records its calls.
 type counting struct {
 	calls   []string
 	steps   int
@@ -91,7 +91,7 @@ func (c *counting) Publish(context.Context) (rl.Policy, error) {
 	return rl.Policy{Model: published{c, c.steps}, Version: int64(c.steps)}, nil
 }
 
-// published notes the version that is asked.
+// published records the version that is asked.
 type published struct {
 	c       *counting
 	version int
@@ -124,7 +124,7 @@ func (c *counting) Close() error {
 	return nil
 }
 
-// counted are the settings of counting.
+// counted are the settings of a counting trainer.
 type counted struct {
 	t *counting
 }
@@ -146,7 +146,7 @@ evaluate: {every: 0}
 checkpoint: {every: 1}
 `
 
-// flip starts a run of coins in a fresh directory.
+// flip runs coins in a new directory.
 func flip(t *testing.T, c *counting, reward func(a run.Job) (float64, error), set ...string) (Result, string, error) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")
@@ -174,7 +174,7 @@ func flipIn(t *testing.T, dir string, resume bool, c *counting, reward func(a ru
 // heads gives the even attempts a reward.
 func heads(a run.Job) (float64, error) { return float64((a.Index + 1) % 2), nil }
 
-// Each step is played with the model that was published last, and the trainer is closed at the end.
+// Each step is played with the policy that was published last, and the trainer is closed once at the end.
 func TestLoopPlaysThePublishedPolicy(t *testing.T) {
 	t.Parallel()
 	c := &counting{}
@@ -236,7 +236,7 @@ func TestNothingToLearn(t *testing.T) {
 	}
 }
 
-// With refills, groups whose rewards agree are replaced until there are enough, or the rounds are used up.
+// With refills, groups whose rewards agree are replaced until there are enough groups or no rounds are left.
 func TestRefill(t *testing.T) {
 	t.Parallel()
 	var tasks []string
@@ -262,7 +262,7 @@ func TestRefill(t *testing.T) {
 	}
 }
 
-// Each task comes once before any comes again, in an order that changes from round to round and follows from the seed.
+// Each task comes once before any comes again. The order differs between rounds, and depends only on the seed.
 func TestOrderOfTasks(t *testing.T) {
 	t.Parallel()
 	tasks := []string{"a", "b", "c", "d", "e", "f", "g"}
@@ -292,7 +292,7 @@ func TestOrderOfTasks(t *testing.T) {
 	}
 }
 
-// A failed attempt has no reward and is not a member of its group.
+// A failed attempt has no reward and does not count in its group.
 func TestFailedAttempts(t *testing.T) {
 	t.Parallel()
 	reward := func(a run.Job) (float64, error) {
@@ -330,7 +330,7 @@ func TestTrainerThatFails(t *testing.T) {
 	}
 	for _, call := range c.calls {
 		if strings.HasPrefix(call, "save") {
-			t.Errorf("saved after the trainer had failed: %q", c.calls)
+			t.Errorf("saved after the trainer had failed, want no save: %q", c.calls)
 		}
 	}
 }
@@ -345,7 +345,7 @@ func TestSkippedStepsStopTheRun(t *testing.T) {
 	if len(r.Points) != 3 || !slices.Contains(c.calls, "save step-000003") {
 		t.Errorf("%d steps, calls %q", len(r.Points), c.calls)
 	}
-	// Resumed, it is given another chance.
+	// A resumed run gets another chance.
 	c.skip = false
 	if r, err = flipIn(t, dir, true, c, heads, "guards.max_skipped=3", "steps=9",
 		"checkpoint.every=100"); err != nil || len(r.Points) != 9 {
@@ -395,7 +395,8 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// Steps whose rollouts are all masked or dropped teach nothing, which is said at the first of them and now and then.
+// Steps whose rollouts are all masked or dropped teach nothing. There is a warning at the first of them and at every
+// tenth that follows.
 func TestNothingLeftToLearnFrom(t *testing.T) {
 	t.Parallel()
 	g := guard{settings: config.Guards{Collapse: config.Collapse{Window: 9}}}
@@ -421,12 +422,12 @@ func TestNothingLeftToLearnFrom(t *testing.T) {
 		}
 	}
 	if want := []int{1, 11, 14, 24}; !slices.Equal(said, want) {
-		t.Errorf("it is said at steps %d, want %d", said, want)
+		t.Errorf("warned at steps %d, want %d", said, want)
 	}
 }
 
-// A run whose agent spends most of what is sampled on something else than its work stops after the first step, and goes
-// on when it is resumed.
+// At the first step, the entropy of a pretrained policy must lie within bounds: below them there is a warning, and
+// above them the guard acts. Later steps are not checked.
 func TestEntropyOfThePolicyToBeginWith(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -454,7 +455,8 @@ func TestEntropyOfThePolicyToBeginWith(t *testing.T) {
 			t.Errorf("a policy that has learned: %v", err)
 		}
 	}
-	// switches.md 0: the sampler's probabilities of the first two rollouts; -mean log is 0.881725.
+	// The sampler's probabilities of the first two rollouts in switches_test.go: minus their mean logarithm is
+	// 0.881725.
 	values := map[string]float64{}
 	var rollouts []rl.Rollout
 	for _, ps := range [][]float64{{.5, .4, .3}, {.6, .2, .7}} {
@@ -469,7 +471,7 @@ func TestEntropyOfThePolicyToBeginWith(t *testing.T) {
 	}
 }
 
-// pretrained are the settings of counting with a language model.
+// pretrained are the settings of a counting trainer that claims to have a pretrained language model.
 type pretrained struct {
 	counted `yaml:"-"`
 	experts int
@@ -479,8 +481,8 @@ func (p *pretrained) Open(context.Context, part.TrainerOptions) (part.Trainer, e
 	return part.Trainer{Trainer: p.t, Pretrained: true, Experts: p.experts}, nil
 }
 
-// A coin has an entropy of 1. A run that the guard ends goes on when it is resumed, and one with an entropy term is not
-// ended.
+// A coin's policy has an entropy of 1. A run that the guard stopped can be resumed, and a run with an entropy term is
+// not stopped.
 func TestEntropyStopsTheRun(t *testing.T) {
 	t.Parallel()
 	parts := config.Parts{
@@ -510,7 +512,7 @@ func TestEntropyStopsTheRun(t *testing.T) {
 	}
 }
 
-// A run with a mixture of experts warns unless something corrects for the sampler.
+// A run with a mixture of experts warns, unless a correction limits the difference from the sampler.
 func TestMixtureOfExperts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -623,7 +625,7 @@ func TestKeptRolloutsCanBeExported(t *testing.T) {
 	}
 }
 
-// A line of the journal is a line of rollouts.jsonl with more members, and comes back whole.
+// A line of the journal is a line of rollouts.jsonl with more members, and is read back complete.
 func TestJournalLines(t *testing.T) {
 	t.Parallel()
 	failed := run.Outcome{
@@ -667,7 +669,7 @@ func TestJournalLines(t *testing.T) {
 	}
 	for i, want := range []string{
 		`{"task":"t <&>","group":"g","attempt":2,"reward":null,"stop_reason":"sandbox_error","policy_version":6,"turns":[],`,
-		// Only what is not the oldest version has one of its own.
+		// Only a turn that was not sampled by the oldest version has its own version.
 		`"policy_version":4,"turns":[{"prompt_ids":[1],"completion_ids":[2],"logprobs":[-1],"policy_version":5},` +
 			`{"prompt_shared":1,"prompt_ids":[],"completion_ids":[2],"logprobs":[-1]},{`,
 	} {

@@ -11,7 +11,7 @@ import (
 	"deepswe/env/guest/inside"
 )
 
-// TestMain lets the test binary be the process that gets killed: see kill_test.go.
+// TestMain lets the test binary be a process that gets killed: see kill_test.go.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
 		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr)) // sandboxes execute this binary, too
@@ -19,6 +19,6 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		os.Exit(trainChild(dir))
 	}
-	debug.SetGCPercent(400) // most of what the tests allocate is garbage at once
+	debug.SetGCPercent(400) // the tests allocate much that is garbage at once
 	goleak.VerifyTestMain(m)
 }

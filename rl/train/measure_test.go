@@ -14,8 +14,8 @@ import (
 	"deepswe/rl/train/record"
 )
 
-// The embedded policy is its own sampler: with the same weights there is no mismatch at all, however far an update or a
-// stale rollout goes.
+// The embedded policy is its own sampler: with the same weights there is no mismatch, however large the updates and
+// however stale the rollouts.
 func TestMismatchIsNotDrift(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string][]string{
@@ -86,7 +86,7 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// Failed tries are counted by cause, with the rollout that they are of, whether it ends well or not.
+// Failed tries are counted by cause with the rollout that they belong to, whether it succeeds in the end or not.
 func TestRetriesByCause(t *testing.T) {
 	t.Parallel()
 	tries := map[run.Job]int{}
@@ -143,7 +143,7 @@ func TestOccupancy(t *testing.T) {
 		o.observeEvent(run.Event{Kind: e.kind, Job: e.job})
 	}
 	now = now.Add(2 * time.Second)
-	// a has its worker for 3 of 10 seconds, b for 4.
+	// a holds its worker for 3 of 10 seconds, b for 4.
 	if got := o.takeShare(); got != 0.35 {
 		t.Errorf("busy for %v of the time, want 0.35", got)
 	}

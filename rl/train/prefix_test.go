@@ -22,13 +22,13 @@ import (
 	"deepswe/rl/train/record"
 )
 
-// worker looks, writes a number and submits: 7, the right one, if its attempt is one of Right.
+// worker looks around, writes a number and submits. The number is 7, the right one, if its attempt is in Right.
 type worker struct {
 	Right []string
 	Look  string
 
 	mu sync.Mutex
-	// begun is how many replies the rollouts of a group began with.
+	// begun is how many replies the rollouts of a group had when they first asked the model.
 	begun map[string]int
 }
 
@@ -81,9 +81,9 @@ func metric(r Result, name string) (values []float64) {
 	return values
 }
 
-// Where most rollouts fail, the next group goes on from more and more of the one that solved the task, until what it
-// goes on from has the solution in it; and where most solve it, from the one that failed. The files in the fresh
-// sandboxes are what the replayed calls made of them, and only what was sampled is learned from.
+// If most rollouts fail, the next group continues longer and longer prefixes of the one that solved the task, until a
+// prefix contains the solution. If most solve it, the next group continues a failed one. Replaying the calls restores
+// the files in the new sandboxes, and only newly sampled tokens are trained.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -92,7 +92,8 @@ func TestPrefixes(t *testing.T) {
 		rates, want []float64
 		begun       map[string]int
 	}{
-		// Of three replies the parts are 1/4, 1/2 and, because all of these solve the task, 1/4 again.
+		// Of three replies, the prefix has 1/4, then 1/2, and then 1/4 again, because all that continued the half
+		// solved the task.
 		{"success", "success", []string{"1"}, []float64{0, 0.25, 1, 0.25}, []float64{0.25, 0, 0, 0},
 			map[string]int{"000001.0": 0, "000002.0": 1, "000003.0": 2, "000004.0": 1}},
 		{"failure", "failure", []string{"0", "1", "3"}, []float64{0, 0.75, 0, 0.75}, []float64{0.75, 0, 0, 0},
@@ -103,19 +104,19 @@ func TestPrefixes(t *testing.T) {
 			dir, w := filepath.Join(t.TempDir(), "run"), &worker{Right: c.right, Look: "ls"}
 			r := prefixed(t, dir, w)
 			if !maps.Equal(w.begun, c.begun) {
-				t.Errorf("rollouts began with %v replies, want %v", w.begun, c.begun)
+				t.Errorf("rollouts began after %v replies, want %v", w.begun, c.begun)
 			}
 			if got := metric(r, "prefix/rate/"+c.kind); !slices.Equal(got, c.rates) {
-				t.Errorf("their rates were %v, want %v", got, c.rates)
+				t.Errorf("with a prefix, the rates were %v, want %v", got, c.rates)
 			}
 			if got := metric(r, "prefix/rate/start"); !slices.Equal(got, c.want) {
-				t.Errorf("without one the rates were %v, want %v", got, c.want)
+				t.Errorf("without a prefix, the rates were %v, want %v", got, c.want)
 			}
 			if got := metric(r, "tokens/trained"); !slices.Equal(got, []float64{4 * 6, 4 * 4, 4 * 2, 4 * 4}) {
-				t.Errorf("%v tokens were trained: want two for each reply of the rollout's own", got)
+				t.Errorf("%v tokens were trained: want two for each reply that was not replayed", got)
 			}
 			if got := metric(r, "prefix/replies"); !slices.Equal(got, []float64{0, 1, 2, 1}) {
-				t.Errorf("%v replies were played again", got)
+				t.Errorf("%v replies were replayed, want [0 1 2 1]", got)
 			}
 			chosen, err := os.ReadFile(filepath.Join(dir, tasksFile))
 			file := fmt.Sprintf("000001.0-%d.jsonl", map[string]int{"success": 1, "failure": 2}[c.kind])
@@ -126,24 +127,24 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// A rollout whose beginning has another result in its sandbox has no reward, and nothing goes on from there again.
+// A rollout whose replayed calls give another result has no reward, and that prefix is not used again.
 func TestPrefixThatDiffers(t *testing.T) {
 	t.Parallel()
 	w := &worker{Right: []string{"1"}, Look: "cat /proc/sys/kernel/random/uuid"}
 	r := prefixed(t, filepath.Join(t.TempDir(), "run"), w)
-	// The part is one half by the fourth step, because the third began with the task.
+	// The share is one half at the fourth step, because the third began without a prefix.
 	if got := metric(r, "prefix/differs"); !slices.Equal(got, []float64{0, 4, 0, 4}) {
-		t.Errorf("%v rollouts were given up", got)
+		t.Errorf("%v rollouts differed, want [0 4 0 4]", got)
 	}
 	if got := metric(r, "rollouts/no_reward"); !slices.Equal(got, []float64{0, 4, 0, 4}) {
-		t.Errorf("%v have no reward", got)
+		t.Errorf("%v have no reward, want [0 4 0 4]", got)
 	}
 	if want := map[string]int{"000001.0": 0, "000003.0": 0}; !maps.Equal(w.begun, want) {
 		t.Errorf("rollouts asked the model after %v replies, want %v", w.begun, want)
 	}
 }
 
-// A resumed run goes on from the same rollouts as one that was never interrupted, and keeps no other.
+// A resumed run continues the same prefixes as an uninterrupted one, and keeps no others.
 func TestResumeWithPrefixes(t *testing.T) {
 	t.Parallel()
 	tasks := testkit.WriteFile(t, filepath.Join(t.TempDir(), "tasks.jsonl"), fmt.Sprintf(sweTask, "task")+"\n")

@@ -25,7 +25,7 @@ import (
 	"deepswe/rl/trainer/embedded"
 )
 
-// tiny is a run that takes a fraction of a second and has everything in it: minibatches, refills, validation,
+// tiny is a run that takes a fraction of a second and uses everything: minibatches, refills, validation, and
 // checkpoints that do not fall on every step.
 const tiny = `
 name: tiny
@@ -47,7 +47,7 @@ func mustLoad(t testing.TB, text string, set ...string) config.Config {
 	return c
 }
 
-// outcome is what two runs must agree in: every bit of the last checkpoint, and every metric that is not a time.
+// outcome is what must be equal in two runs: every bit of the last checkpoint, and every metric that is not a time.
 type outcome struct {
 	Policy  []byte
 	Metrics map[int]map[string]float64
@@ -92,7 +92,7 @@ func sameOutcome(t *testing.T, want, got outcome) {
 	}
 }
 
-// everyEvent calls do at each thing that happens in a run, with its number.
+// everyEvent calls do with the number of each event of a run.
 type everyEvent struct {
 	n  int
 	do func(n int)
@@ -110,14 +110,14 @@ func observing(do func(n int)) func(string, int) Observer {
 	return func(string, int) Observer { return &everyEvent{do: do} }
 }
 
-// copyRun copies a run's directory. The report is written beside the loop, so its temporary file may go meanwhile.
+// copyRun copies a run's directory. The report is written at the same time, so its temporary file may vanish meanwhile.
 func copyRun(t *testing.T, to, dir string) {
 	t.Helper()
 	for {
 		state, _ := os.ReadFile(filepath.Join(dir, record.StateFile))
 		err := os.CopyFS(to, os.DirFS(dir))
 		if err == nil {
-			// A state that was saved while the copy was made names a checkpoint that the copy need not have.
+			// If the state was saved during the copying, it may name a checkpoint that the copy lacks.
 			if copied, _ := os.ReadFile(filepath.Join(to, record.StateFile)); bytes.Equal(copied, state) {
 				return
 			}
@@ -132,7 +132,7 @@ func copyRun(t *testing.T, to, dir string) {
 	}
 }
 
-// undisturbed runs c in a fresh directory and returns its outcome and the number of its events.
+// undisturbed runs c in a new directory, and returns its outcome and the number of its events.
 func undisturbed(t *testing.T, c config.Config) (outcome, int) {
 	t.Helper()
 	dir, events := filepath.Join(t.TempDir(), "run"), 0
@@ -142,8 +142,8 @@ func undisturbed(t *testing.T, c config.Config) (outcome, int) {
 	return outcomeOf(t, dir, c), events
 }
 
-// A killed process leaves the directory as it is at that moment. So a copy made at each event, resumed, must end as the
-// run that was copied.
+// A killed process leaves its directory as it is at that moment. So a copy made at any event must, when resumed, end
+// like the run that was copied.
 func TestResumeFromEveryMoment(t *testing.T) {
 	t.Parallel()
 	t.Run("plain", func(t *testing.T) { t.Parallel(); resumedAnywhere(t, mustLoad(t, tiny)) })
@@ -155,7 +155,7 @@ func resumedAnywhere(t *testing.T, c config.Config) {
 	dir := filepath.Join(root, "run")
 	want, events := undisturbed(t, c)
 	snapshot := func(n int) string { return filepath.Join(root, fmt.Sprint(n)) }
-	const step = 5 // with 1 nothing else is found; it takes five times as long
+	const step = 5 // 1 finds nothing else, and takes five times as long
 	o := Options{Dir: dir, Observer: observing(func(n int) {
 		if n%step == 0 {
 			copyRun(t, snapshot(n), dir)
@@ -176,7 +176,7 @@ func resumedAnywhere(t *testing.T, c config.Config) {
 	}
 }
 
-// hooked is the embedded policy with something done after each save and before each removal.
+// hooked is the embedded policy, with a hook after each save and before each removal.
 type hooked struct {
 	*embedded.Trainer
 	do func()
@@ -206,7 +206,7 @@ func (h *hookedSettings) Open(ctx context.Context, o part.TrainerOptions) (part.
 	return t, err
 }
 
-// A kill while a checkpoint is being made leaves one of the trainer that no state names, or one too many.
+// A kill during a checkpoint leaves a trainer's checkpoint that no state names, or one too many. Both can be resumed.
 func TestKilledWhileSaving(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, tiny, "checkpoint.every=1")
@@ -257,7 +257,7 @@ func TestInterruptAndResume(t *testing.T) {
 					cancel()
 				}
 			})})
-			// Near the end nothing is left to interrupt.
+			// Near the end there may be nothing left to interrupt.
 			if err != nil && !errors.Is(err, run.ErrInterrupted) {
 				t.Fatal(err)
 			}

@@ -25,7 +25,7 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// residueOnVLLM is a server with three samplers, and a run on them.
+// residueOnVLLM starts a server with three samplers, and returns the configuration of a run on them.
 func residueOnVLLM(t *testing.T) (*trainertest.Server, []*trainertest.VLLM, string) {
 	t.Helper()
 	s, text := residueServer(t, trainertest.Options{})
@@ -52,7 +52,7 @@ func on(vllms ...*trainertest.VLLM) []string {
 	return []string{"trainer.samplers=[" + urls[2:] + "]", "trainer.patience=20s"}
 }
 
-// Every metric on the board of a printed recipe is one that a run exports, with samplers or with sandboxes.
+// Every metric on the dashboard of a recipe is exported by some run, with samplers or with sandboxes.
 func TestBoardOfARun(t *testing.T) {
 	t.Parallel()
 	_, vllms, text := residueOnVLLM(t)
@@ -84,7 +84,7 @@ func TestBoardOfARun(t *testing.T) {
 	}
 }
 
-// A run learns the same whichever of its samplers answer, and goes on with one.
+// A run learns the same whichever of its samplers answer, and one of them is enough.
 func TestRunOutlivesSamplers(t *testing.T) {
 	t.Parallel()
 	_, vllms, text := residueOnVLLM(t)
@@ -112,8 +112,8 @@ func TestRunOutlivesSamplers(t *testing.T) {
 	}
 }
 
-// Validation beside the training measures the same versions as validation between steps, also where the run was stopped
-// and resumed meanwhile.
+// Validation during training gives the same scores as validation between steps, even if the run is stopped and resumed
+// meanwhile.
 func TestValidationBesideTheTrainingOfSamplers(t *testing.T) {
 	t.Parallel()
 	measured := func(stop int, set ...string) string {
@@ -153,9 +153,9 @@ func TestValidationBesideTheTrainingOfSamplers(t *testing.T) {
 	}
 }
 
-// A run two updates ahead ends by itself while its samplers are killed, hang, are slow, refuse and are restarted at
-// random, and with DEEPSWE_TEST_FULL its trainer, too. It plays each rollout once and learns from every group once, and
-// each version follows the one before.
+// A run with a staleness of two finishes while its samplers are killed, hang, are slow, refuse and restart at random,
+// and with DEEPSWE_TEST_FULL its trainer as well. It plays each rollout once, learns from every group once, and
+// publishes every version in order.
 func TestRunOnUnreliableServers(t *testing.T) {
 	t.Parallel()
 	seeds, sums := 1, []bool{false}
@@ -198,8 +198,8 @@ func runOnUnreliable(
 	nothingLost(t, c, o.Dir, got.Points)
 }
 
-// nothingLost checks a run two updates ahead that has come to its end: it has made each of its versions, has learned
-// from every group once, and has played every rollout once.
+// nothingLost checks a finished run with a staleness of two: it published each of its versions, learned from every
+// group once, and played every rollout once.
 func nothingLost(t *testing.T, c config.Config, dir string, points []metrics.Point) {
 	t.Helper()
 	for i, p := range points {
@@ -227,7 +227,7 @@ func nothingLost(t *testing.T, c config.Config, dir string, points []metrics.Poi
 	onceEach(t, dir, c)
 }
 
-// breakSampler puts a server into one state after the other.
+// breakSampler puts a server into one state after another.
 func breakSampler(ctx context.Context, v *trainertest.VLLM, random *rand.Rand) {
 	for ctx.Err() == nil {
 		switch n := random.IntN(8); n {
@@ -244,7 +244,7 @@ func breakSampler(ctx context.Context, v *trainertest.VLLM, random *rand.Rand) {
 	}
 }
 
-// breakTrainer lets a request go wrong now and then.
+// breakTrainer makes a request fail now and then.
 func breakTrainer(ctx context.Context, s *trainertest.Server, random *rand.Rand) {
 	paths := []string{
 		"forward", "forward_backward", "optim_step", "retrieve_future", "save_weights_for_sampler", "archive", "save_weights",
@@ -258,8 +258,8 @@ func breakTrainer(ctx context.Context, s *trainertest.Server, random *rand.Rand)
 	}
 }
 
-// A run that is asked to stop leaves a trainer that never answers in the middle of an update, after rollouts.drain or
-// when it is asked again. It leaves a checkpoint when it is asked again. It is resumed in all cases.
+// A run that is asked to stop while its trainer hangs in an update abandons it after rollouts.drain, or when it is
+// asked again. In a checkpoint, it does so only when it is asked again. It can be resumed in all cases.
 func TestStoppedWhileTheTrainerHangs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -302,7 +302,8 @@ func TestStoppedWhileTheTrainerHangs(t *testing.T) {
 	}
 }
 
-// A run that is stopped while no sampler takes a publication keeps the step, and goes on with two of the samplers.
+// A run that is stopped while no sampler takes a publication keeps the step, and can be resumed with two of the
+// samplers.
 func TestStoppedAtAPublication(t *testing.T) {
 	t.Parallel()
 	for _, set := range [][]string{nil, {"rollouts.max_staleness=1"}} {
@@ -311,7 +312,7 @@ func TestStoppedAtAPublication(t *testing.T) {
 			s, vllms, text := residueOnVLLM(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			// The archive of the third step is late, so that the servers hang before it can be loaded.
+			// The archive of the third step is delayed, so that the servers hang before they can load it.
 			s.Inject("archive", append(make([]trainertest.Fault, 3), trainertest.Fault{Delay: time.Second})...)
 			stopped := make(chan struct{})
 			go func() {

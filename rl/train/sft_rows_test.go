@@ -20,7 +20,7 @@ import (
 
 const qwen = "../../agent/tokenizer/testdata/qwen.json"
 
-// The tokenizer and the chat template of examples are those of the trainer, unless the settings name others.
+// Examples are tokenized with the trainer's tokenizer and chat template, unless the settings name others.
 func TestTokenizerOfTheTrainer(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(qwen)
@@ -69,7 +69,7 @@ func TestTokenizerOfTheTrainer(t *testing.T) {
 	}
 }
 
-// Before the first update the trainer is asked about every row.
+// Rows that the trainer would refuse are found before the first update.
 func TestRowsThatNoTrainerTakes(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits(t)})
@@ -91,19 +91,19 @@ func TestRowsThatNoTrainerTakes(t *testing.T) {
 		t.Errorf("a long row that is dropped: %v", err)
 	}
 	if err := run(long, "sft.too_long=drop"); err == nil {
-		t.Error("nothing is left, and it trains")
+		t.Error("a run without any row left has trained")
 	}
 	if err := run(short + `{"task":"c","input_ids":[1,200],"labels":[-100,200]}`); !errors.Is(err, part.ErrTasks) ||
 		!strings.Contains(err.Error(), "the trainer's model has 15 ids") {
 		t.Errorf("an id beyond the vocabulary: %v", err)
 	}
-	// Four of each probe, and two of the one run that began: one clears the model's place.
+	// Four steps for each probe, and two in the one run that began: its update, and one that clears old gradients.
 	if n := s.Count("optim_step"); n != 4*4+2 {
 		t.Errorf("%d optimizer steps: rows were trained that should not have been", n)
 	}
 }
 
-// digits is the language of the environment residue, with replies of six tokens.
+// digits is the language of the residue environment, with replies of six tokens.
 func digits(t testing.TB) embedded.Language {
 	t.Helper()
 	settings := games.NewResidue()

@@ -28,7 +28,7 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// echoes are examples in which the policy repeats a digit as often as the digit says, one task for each digit.
+// echoes writes examples in which the policy repeats each digit as often as it says, one task for each digit.
 func echoes(t testing.TB, copies int) string {
 	t.Helper()
 	language := digits(t)
@@ -69,14 +69,14 @@ checkpoint: {every: 4}
 sft: {rows: %q, batch: 5, epochs: 6, validation: 0.2, mean: %s}
 `
 
-// echoingOn is the same on a server.
+// echoingOn is the same run on a server.
 func echoingOn(s *trainertest.Server, rows string, mean config.Mean) string {
 	server := fmt.Sprintf("{name: tinker, base_url: %q, model: tiny, rank: 8, vocabulary: %d, patience: 5s}", s.URL(),
 		s.Vocabulary())
 	return fmt.Sprintf(strings.Replace(echoing, "{name: embedded, hidden: 16}", server, 1), rows, mean)
 }
 
-// imitated makes a run and returns its points.
+// imitated runs a configuration and returns its points.
 func imitated(t *testing.T, c config.Config) []metrics.Point {
 	t.Helper()
 	result, err := Start(t.Context(), c, Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)})
@@ -86,7 +86,7 @@ func imitated(t *testing.T, c config.Config) []metrics.Point {
 	return result.Points
 }
 
-// losses are the curve of a run.
+// losses returns the loss curve of a run as text.
 func losses(points []metrics.Point) string {
 	var b strings.Builder
 	for _, p := range points {
@@ -95,8 +95,8 @@ func losses(points []metrics.Point) string {
 	return b.String()
 }
 
-// The embedded policy and one behind a server, whether it sums gradients or averages them, learn the same from the same
-// examples.
+// The embedded policy learns from the examples, and so does one behind a server, whether it sums gradients or averages
+// them.
 func TestImitation(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 4)
@@ -118,7 +118,8 @@ func TestImitation(t *testing.T) {
 			if math.Abs(first-math.Log(11)) > 0.05 || last > first/2 {
 				t.Errorf("mean over %s, sums %v: the loss went from %.3f to %.3f", mean, sums, first, last)
 			}
-			// A server that averages over tokens cannot weigh rows against each other: there a forward pass is made first.
+			// A server that averages over tokens cannot weight rows against each other, so the client makes a forward
+			// pass first.
 			n, epochs := s.Count("forward"), 7
 			if direct := sums || mean == config.OverRows; direct != (n < 20+epochs) {
 				t.Errorf("mean over %s, sums %v: %d forward passes", mean, sums, n)
@@ -127,7 +128,7 @@ func TestImitation(t *testing.T) {
 	}
 }
 
-// One update has the same effect in each of the ways to make it.
+// One update has the same effect in every way of making it.
 func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 	t.Parallel()
 	l, err := examples.Read(t.Context(), &config.SFT{Rows: echoes(t, 1)}, "", 1)
@@ -180,7 +181,7 @@ func TestImitateIsForwardBackwardAndStep(t *testing.T) {
 	}
 }
 
-// A run that is stopped, or whose server restarts, makes the updates of one that is not.
+// A run that is stopped, or whose server restarts, makes the same updates as an undisturbed one.
 func TestImitationGoesOn(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 4)
@@ -195,7 +196,7 @@ func TestImitationGoesOn(t *testing.T) {
 		t.Errorf("with faults (-want +got):\n%s", cmp.Diff(want, got))
 	}
 	if n := s.Count("create_model"); n < 4 {
-		t.Errorf("%d models were made: the faults were not what they were meant to be", n)
+		t.Errorf("%d models were made: want at least 4, or the faults had no effect", n)
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -216,7 +217,7 @@ func TestImitationGoesOn(t *testing.T) {
 	if got := losses(result.Points); got != want {
 		t.Errorf("resumed (-want +got):\n%s", cmp.Diff(want, got))
 	}
-	// Other rows under the same name are noticed.
+	// Other rows under the same name are detected.
 	data, err := os.ReadFile(rows)
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +228,7 @@ func TestImitationGoesOn(t *testing.T) {
 	}
 }
 
-// Killed wherever it is, time and again, a run ends with the losses and the weights of one that was not.
+// However often it is killed, a run ends with the losses and the weights of an undisturbed one.
 func TestKillMinusNineImitating(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 8)
@@ -263,7 +264,7 @@ func TestKillMinusNineImitating(t *testing.T) {
 	}
 }
 
-// A run begins with the weights of another one.
+// A run can begin with the weights of another run.
 func TestBeginsWithARunsWeights(t *testing.T) {
 	t.Parallel()
 	language := digits(t)
@@ -306,7 +307,7 @@ func TestLearningRateSchedule(t *testing.T) {
 	}
 }
 
-// Whole tasks are held out, the same for a seed, and each epoch has every other row once.
+// Whole tasks are held out, the same ones for a seed, and each epoch has every other row once.
 func TestOrderOfExamples(t *testing.T) {
 	t.Parallel()
 	rows := echoes(t, 3)

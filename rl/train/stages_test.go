@@ -50,8 +50,8 @@ func TestErrorsOfStages(t *testing.T) {
 	}
 }
 
-// A stage that waits for a metric begins when two windows of the stage before have the same mean, with the groups that
-// are not admitted yet, and a resumed run has it begin at the same step.
+// A stage that waits for a metric begins when two windows of the stage before have the same mean. It applies to the
+// groups that are not admitted yet, and begins at the same step in a resumed run.
 func TestStagesFollowAMetric(t *testing.T) {
 	t.Parallel()
 	cfg, err := config.Load([]byte(strings.Replace(least, "frozenlake", "residue", 1)+"stages: [{from: 3, learning_rate: 0.5}, "+
@@ -74,8 +74,8 @@ func TestStagesFollowAMetric(t *testing.T) {
 	}
 	s := &stages{config: &cfg}
 	s.resume(nil, nil)
-	// From step 3 on: 0 1 2 3 3 3 3, of which the last four are the first two windows with the same mean. From step 12 on,
-	// when the second stage begins: 4 4.
+	// From step 3 on the values are 0 1 2 3 3 3 3, of which the last four are the first two windows with the same mean.
+	// From step 12 on, when the second stage begins, they are 4 4.
 	if got := play(s, 0); !slices.Equal(got, []int{9, 13}) {
 		t.Errorf("stages began after steps %v", got)
 	}
@@ -108,7 +108,7 @@ func TestStagesFollowAMetric(t *testing.T) {
 	}
 }
 
-// The limits of a stage reach the environment, and its learning rate the trainer.
+// The limits of a stage reach the environment, and its learning rate reaches the trainer.
 func TestStagesChangeTheRun(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -142,7 +142,7 @@ func TestStagesChangeTheRun(t *testing.T) {
 	}
 }
 
-// staged is coin, and tells which limits its rollouts have.
+// staged is a coin that reports the limits of its rollouts.
 type staged struct {
 	coin `yaml:"-"`
 	seen func(run.Job, part.Limits)
@@ -162,7 +162,7 @@ func (s *staged) Complete(c *config.Config) error {
 	return nil
 }
 
-// boundedSettings are those of counting behind a server with a context of its own.
+// boundedSettings are those of a counting trainer behind a server with its own context length.
 type boundedSettings struct {
 	counted `yaml:"-"`
 }
@@ -195,8 +195,9 @@ func TestContextBeyondTheServers(t *testing.T) {
 	}
 }
 
-// The second stage of arXiv 2508.03501, small: another clip, fewer tasks with more rollouts, without what more than two
-// thirds of the rollouts solve. It holds with a loop in lockstep as with one that flows, and for what a dry run prints.
+// second is the second stage of arXiv 2508.03501 in small: another clip, fewer tasks with more rollouts, and no tasks
+// that more than two thirds of the rollouts solve. It must work in lockstep and with overlapping steps, and in what a
+// dry run prints.
 const second = "[{from: 3, set: {clip.high: 0.26, rollouts.tasks: 2, rollouts.group: 3, optimizer.minibatches: 2, " +
 	"algorithm.preset: dapo, curriculum.on: true, curriculum.every: 0, curriculum.max_rate: 0.66}, learning_rate: 0.25}]"
 
@@ -262,7 +263,7 @@ func TestStageIsAConfiguration(t *testing.T) {
 	}
 }
 
-// Each variant of an ablation has the stages of the base, over its own switches, also when they were printed.
+// Each variant of an ablation gets the base's stages, applied over its own switches, also after printing and loading.
 func TestStagesOfVariants(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, tiny+"ablation:\n  variants: [{name: a, algorithm: {preset: grpo}}, {name: b, stages: []}]\n",

@@ -28,7 +28,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// scripted is the world of a test: sandboxes of the host, and a model that the test scripts.
+// scripted returns a world with sandboxes on the host, and a model that the test scripts.
 func scripted(m agent.Model) cli.World {
 	host := func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error) {
 		return local.NewHost(local.Options{})
@@ -42,7 +42,7 @@ func scripted(m agent.Model) cli.World {
 	}
 }
 
-// solver writes the number 7 and submits. Every second attempt submits without it.
+// solver writes the number 7 and submits. Every second rollout submits at once.
 type solver struct {
 	tokens bool
 	played atomic.Int64
@@ -67,7 +67,7 @@ const sweTask = `{"id":%q,"statement":"The file number must hold 7.","prepare":[
 	`"script":"echo '>>>>> Start Test Output'\nif [ \"$(cat number)\" = 7 ]; then echo PASSED test.sh::number; ` +
 	`else echo FAILED test.sh::number; fi\necho '>>>>> End Test Output'\n"}}`
 
-// sweRun trains on tasks of that kind.
+// sweRun trains on ten such tasks.
 func sweRun(t *testing.T, dir string, m agent.Model, set ...string) (Result, error) {
 	t.Helper()
 	p, err := local.NewHost(local.Options{})
@@ -118,7 +118,7 @@ func TestSWE(t *testing.T) {
 	if err != nil || len(kept) != 2 {
 		t.Errorf("rows of updates in %q, %v", kept, err)
 	}
-	// The log of an attempt has the tokens of its prompts once; a document would have them for each turn.
+	// The log of an attempt has the tokens of its prompts once; a document would repeat them for each turn.
 	logs, err := filepath.Glob(filepath.Join(dir, "rollouts", "*", "*", "*.json*"))
 	if err != nil {
 		t.Fatal(err)
@@ -132,8 +132,7 @@ func TestSWE(t *testing.T) {
 	}
 }
 
-// A run goes on with sandboxes elsewhere: its own configuration says where they are, with --set. What it is about
-// stays.
+// A resumed run may use sandboxes elsewhere, as --set says. Settings that affect its results cannot change.
 func TestResumeInAnotherCluster(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
@@ -161,7 +160,7 @@ func TestResumeInAnotherCluster(t *testing.T) {
 	}
 }
 
-// What the tests of the rewarded tasks are worth is a metric, if the census knows it.
+// The mutation score of the rewarded tasks' tests is a metric, if the soundness check has measured it.
 func TestSWEMutationScore(t *testing.T) {
 	t.Parallel()
 	var census swe.Soundness
@@ -185,7 +184,7 @@ func TestSWEMutationScore(t *testing.T) {
 	}
 }
 
-// A reward without token ids is refused, whatever else the run would make of it.
+// A reward without token ids is refused, whatever the rest of the run could do with it.
 func TestSWERefusesRepliesWithoutTokens(t *testing.T) {
 	t.Parallel()
 	_, err := sweRun(t, filepath.Join(t.TempDir(), "run"), &solver{})
@@ -194,7 +193,7 @@ func TestSWERefusesRepliesWithoutTokens(t *testing.T) {
 	}
 }
 
-// heats are the temperatures of the first replies of rollouts.
+// heats counts the temperatures of the first replies of rollouts.
 type heats struct {
 	solver
 	mu    sync.Mutex
@@ -210,7 +209,7 @@ func (h *heats) Complete(ctx context.Context, r agent.Request) (agent.Reply, err
 	return h.solver.Complete(ctx, r)
 }
 
-// All that is measured is sampled at evaluate.temperature: validation, and each suite. What is trained is not.
+// All measurements, that is, validation and each suite, are sampled at evaluate.temperature. Training rollouts are not.
 func TestSWETemperatures(t *testing.T) {
 	t.Parallel()
 	suite := filepath.Join(t.TempDir(), "suite.jsonl")

@@ -23,7 +23,7 @@ import (
 	"deepswe/rl/train/config"
 )
 
-// student answers as the fake vLLM does, and says of each token that it is sure of it: a log-probability of -0.25.
+// student answers like the fake vLLM, but gives each token a log-probability of -0.25.
 type student struct{ *llm.Client }
 
 func (s student) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
@@ -36,7 +36,7 @@ func (s student) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 	return reply, err
 }
 
-// endpoint serves the fake vLLM, whose answers are changed by edit.
+// endpoint serves the fake vLLM, whose answers edit may change.
 func endpoint(t *testing.T, edit func(path string, answer map[string]any)) string {
 	t.Helper()
 	fake := &llmtest.Server{TakesTokens: true, Answer: func(llmtest.Request) llmtest.Reply {
@@ -75,7 +75,7 @@ func taught(t *testing.T, dir, url string, set ...string) (Result, error) {
 	return sweRun(t, dir, student{policy}, append([]string{"steps=1", "evaluate.every=0", "teacher.url=" + url}, set...)...)
 }
 
-// Every sampled token has the advantage that the teacher sees.
+// The advantage of each sampled token is the teacher's log-probability minus the student's, scaled and clipped.
 func TestTeacher(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -137,7 +137,7 @@ func TestTeacher(t *testing.T) {
 	}
 }
 
-// What a rollout's reward gives is added to what the teacher sees of each token.
+// The advantage from a rollout's reward is added to the teacher's for each token.
 func TestTeacherBesideTheReward(t *testing.T) {
 	t.Parallel()
 	for reward, want := range map[bool]float64{false: 2 * -0.5, true: 2*-0.5 + 0.75} {
@@ -150,7 +150,7 @@ func TestTeacherBesideTheReward(t *testing.T) {
 	}
 }
 
-// A teacher with another tokenizer is refused before anything is played, and so is one that scores no prompts.
+// A teacher with another tokenizer is refused before any rollout is played, and so is one that cannot score prompts.
 func TestTeachersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

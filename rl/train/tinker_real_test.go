@@ -15,7 +15,7 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// A transformer behind the real server learns the task of tinker-check: undisturbed, with faults on the way, and
+// A transformer behind the real server learns the task of tinker-check: undisturbed, with faults, and when the run is
 // stopped and resumed.
 func TestRealServer(t *testing.T) {
 	url, base := trainertest.RealServer(t)
@@ -63,7 +63,7 @@ func TestRealServer(t *testing.T) {
 	})
 }
 
-// learned runs a configuration, and checks that its verdict is that the trainer trains.
+// learns runs a configuration, and checks that the verdict on the run is that the trainer works.
 func learns(t *testing.T, c config.Config, o Options) {
 	t.Helper()
 	result, err := Start(t.Context(), c, o)

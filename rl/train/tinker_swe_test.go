@@ -20,7 +20,7 @@ import (
 	"deepswe/tools"
 )
 
-// actions are what a policy can say, in both formats: the right change, a wrong one, and the end.
+// actions are what a policy can say in both formats: the right change, a wrong one, and the end.
 var actions = map[string][]string{
 	trajectory.FormatXML: {
 		"<function=execute_bash>\n<parameter=cmd>echo 7 > number</parameter>\n</function>",
@@ -34,7 +34,7 @@ var actions = map[string][]string{
 	},
 }
 
-// speaker is a model's directory whose tokenizer has the words, and a server that trains it.
+// speaker returns the directory of a model whose tokenizer has the words, and a server that trains it.
 func speaker(t *testing.T, words []string, o trainertest.Options) (string, *trainertest.Server) {
 	t.Helper()
 	dir, speech := spoken(t, words)
@@ -43,7 +43,7 @@ func speaker(t *testing.T, words []string, o trainertest.Options) (string, *trai
 	return dir, trainertest.New(t, o)
 }
 
-// spoken is a model's directory whose tokenizer has the words, and their ids.
+// spoken returns the directory of a model whose tokenizer has the words, and their ids.
 func spoken(t *testing.T, words []string) (string, trainertest.Speech) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "agent", "tokenizer", "testdata", "qwen.json"))
@@ -78,7 +78,7 @@ func spoken(t *testing.T, words []string) (string, trainertest.Speech) {
 	return dir, speech
 }
 
-// sweOnTinker trains on two tasks that random actions solve at times.
+// sweOnTinker trains on two tasks that random actions sometimes solve.
 const sweOnTinker = `
 steps: 3
 seed: 3
@@ -97,8 +97,8 @@ optimizer: {learning_rate: 0.05}
 evaluate: {every: 0}
 `
 
-// The coding agent is trained behind the protocol: what the chat template writes is what the policy reads, each rollout
-// is one row of the ids that were sampled, and each step has a gradient and a version of its own.
+// The coding agent is trained over the protocol: the policy reads what the chat template writes, each rollout is one
+// row of the sampled ids, and each step has a gradient and publishes a version.
 func TestSWEOverTheWire(t *testing.T) {
 	t.Parallel()
 	if p, err := local.NewHost(local.Options{}); err != nil {
@@ -157,7 +157,7 @@ func TestSWEOverTheWire(t *testing.T) {
 					t.Errorf("step %d: %v splits, and a gap of %v", p.Step, v["splits/total"], v["publish/gap_mean"])
 				}
 				if c.Rollouts.MaxStaleness > 0 {
-					continue // which version samples what depends on the time
+					continue // which version samples which turn depends on timing
 				}
 				if v["policy/version"] != float64(i+1) || !(v["optim/grad_norm"] > 0) || v["groups/effective"] != 1 {
 					t.Errorf("step %d: %v groups teach, the gradient's norm is %v, and the version %v", p.Step,
@@ -182,7 +182,8 @@ func codecOf(t *testing.T, model string, template string) *chatml.Codec {
 	return codec
 }
 
-// sampledAsWritten checks the rows of a run: their text is the chat template's, and their answers are the policy's.
+// sampledAsWritten checks a run's rollouts: the first prompt is the chat template's text, and each prompt extends what
+// was sampled before.
 func sampledAsWritten(t *testing.T, dir, model string, template string) {
 	t.Helper()
 	tok, err := tokenizer.Load(filepath.Join(model, modelfiles.TokenizerFile))
@@ -228,7 +229,7 @@ func sampledAsWritten(t *testing.T, dir, model string, template string) {
 	}
 }
 
-// offered are the tools that a rollout was told about natively.
+// offered returns the tools that a rollout with native calls was told about.
 func offered(t *testing.T, rec *trajectory.Recording) []tools.Spec {
 	t.Helper()
 	if rec.Header.Format != trajectory.FormatTools {

@@ -20,7 +20,7 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// residueOn is a run of the environment residue on a server.
+// residueOn is a run of the residue environment on a server.
 const residueOn = `
 name: residue
 steps: 6
@@ -40,7 +40,7 @@ func residueServer(t *testing.T, o trainertest.Options) (*trainertest.Server, st
 	return s, fmt.Sprintf(residueOn, s.URL())
 }
 
-// curve is what a run has learned, step by step.
+// curve returns what a run has learned, step by step.
 func curve(points []metrics.Point) string {
 	var b strings.Builder
 	for _, p := range points {
@@ -50,7 +50,7 @@ func curve(points []metrics.Point) string {
 	return b.String()
 }
 
-// A policy behind a server learns to cross lakes, through all of the protocol.
+// A policy behind a server learns to cross lakes, over the whole protocol.
 func TestLearningOverTheWire(t *testing.T) {
 	t.Parallel()
 	testkit.SkipUnderRace(t)
@@ -85,8 +85,8 @@ evaluate: {every: 0}
 	}
 }
 
-// A run whose trainer is restarted in the middle, or that is stopped and resumed, takes the steps of one that is not:
-// none twice, and none is lost.
+// A run whose trainer is restarted, or whose replies are lost, takes the same steps as an undisturbed one: none is
+// lost, and none is taken twice.
 func TestLostTrainer(t *testing.T) {
 	t.Parallel()
 	_, text := residueServer(t, trainertest.Options{Dedups: true})
@@ -123,10 +123,11 @@ func TestLostTrainer(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				// One model for the probe, one that clears the place and one to train, and another two where it was lost.
+				// One model is for the probe, one clears old gradients and one is trained; a lost trainer adds two
+				// more.
 				recovers := !dedups || name != "a reply is lost"
 				if n := s.Count("create_model"); recovers != (n > 3) {
-					t.Errorf("%d models were made: the fault was not what it was meant to be", n)
+					t.Errorf("%d models were made: the fault did not have its effect", n)
 				}
 				if c := curve(got.Points); c != want {
 					t.Errorf("the run learned\n%s, and undisturbed\n%s", c, want)

@@ -17,7 +17,7 @@ import (
 	"deepswe/rl/train/part"
 )
 
-// everything is tiny with what a resumed run has to remember: a curriculum, stages, and validation beside the training.
+// everything adds to tiny what a resumed run has to remember: a curriculum and stages.
 var everything = []string{
 	"curriculum.on=true", "curriculum.after=1", "curriculum.every=3", "environment.train_tasks=7",
 	"stages=[{from: 3, max_steps: 7}, {after: {metric: optim/lr, window: 1}, learning_rate: 0.01}]",
@@ -25,7 +25,7 @@ var everything = []string{
 
 const besides = "evaluate.workers=2"
 
-// Validation beside the training measures the same policies as validation between steps, to the last digit.
+// Validation during training measures the same policies as validation between steps, exactly.
 func TestValidationBesideTraining(t *testing.T) {
 	t.Parallel()
 	inTurn, _ := undisturbed(t, mustLoad(t, tiny))
@@ -33,7 +33,8 @@ func TestValidationBesideTraining(t *testing.T) {
 	sameOutcome(t, inTurn, besideIt)
 }
 
-// The same from wherever the run was killed. What was measured is measured once.
+// A run with a curriculum, stages and validation ends the same when it is resumed from copies made at many moments, and
+// measures nothing twice.
 func TestResumeWithEverything(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{"in turn": "evaluate.workers=0", "beside": besides} {
@@ -68,7 +69,7 @@ func TestResumeWithEverything(t *testing.T) {
 	}
 }
 
-// slowly validates only when it is let to.
+// slowly is a coin whose validations wait until the gate is opened.
 type slowly struct {
 	coin `yaml:"-"`
 	gate chan struct{}
@@ -100,7 +101,7 @@ func (s *slowly) Runner(split part.Split, m agent.Model) run.Runner {
 	})
 }
 
-// runSlowly trains with validations of two suites that wait for the gate, which is opened when let says so.
+// runSlowly trains with validations of two suites that wait for the gate, which observe opens.
 func runSlowly(
 	t *testing.T, ctx context.Context, observe func(p metrics.Point, open func()), set ...string,
 ) (Result, error) {
@@ -141,8 +142,8 @@ func (pointed) Warning(string) {}
 
 func (p pointed) Point(q metrics.Point) { p(q) }
 
-// Training goes on while a validation takes its time, until a second policy waits behind the one that is measured; each
-// is measured as it was, and what comes out is recorded under its step.
+// Training goes on during a slow validation, until a second policy waits behind the one that is being measured. Each is
+// measured with its own weights, and its scores are recorded under its step.
 func TestValidationDoesNotStopTraining(t *testing.T) {
 	t.Parallel()
 	trained := 0
@@ -174,7 +175,7 @@ func TestValidationDoesNotStopTraining(t *testing.T) {
 	}
 }
 
-// A validation under way does not keep an interrupted run from ending.
+// An interrupted run ends even if a validation is under way.
 func TestInterruptDuringValidation(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

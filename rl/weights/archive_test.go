@@ -17,7 +17,7 @@ import (
 	"deepswe/rl/weights"
 )
 
-// member is one of an archive.
+// member is a member of an archive.
 type member struct {
 	name string
 	kind byte
@@ -27,7 +27,7 @@ type member struct {
 
 const config = `{"peft_type": "LORA", "r": 8, "target_modules": null}`
 
-// tensors are a safetensors file of two modules.
+// tensors returns a safetensors file with two modules.
 func tensors() string {
 	header := `{"base_model.model.model.layers.0.mlp.up_proj.lora_A.weight":` +
 		`{"dtype":"F32","shape":[1],"data_offsets":[0,4]},` +
@@ -86,7 +86,7 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// SkyRL's GPU backends do not compress what they write, and most of it is no adapter.
+// SkyRL's GPU backends do not compress their archives, in which the adapter is only a small part.
 func TestUnpackUncompressed(t *testing.T) {
 	t.Parallel()
 	plain := func(members ...member) io.Reader {
@@ -113,7 +113,7 @@ func TestUnpackUncompressed(t *testing.T) {
 	}
 }
 
-// A model of the trainer's server is complete and usable, or it is refused.
+// A model from the trainer's server is unpacked complete and usable, or it is refused.
 func TestUnpackModel(t *testing.T) {
 	t.Parallel()
 	whole := func(weights string) []member {
@@ -170,7 +170,7 @@ func TestUnpackModel(t *testing.T) {
 	}
 }
 
-// A directory's adapter is copied without anything else.
+// Only the files of the adapter in a directory are copied.
 func TestCopy(t *testing.T) {
 	t.Parallel()
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "adapters", "v1")
@@ -210,7 +210,7 @@ func TestUnpackRefuses(t *testing.T) {
 	whole := with()
 	short := good()
 	short[2].data = short[2].data[:len(short[2].data)-3]
-	var endless bytes.Buffer // as a second member of the gzip file
+	var endless bytes.Buffer // for a second member of the gzip file
 	zipped := gzip.NewWriter(&endless)
 	if _, err := zipped.Write(make([]byte, 2<<20)); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func (a array) at(index ...int) float32 {
 	return a.values[at]
 }
 
-// random returns an array of small numbers, which every type holds after they are stored once.
+// random returns an array of small numbers that its type stores exactly.
 func random(r *rand.Rand, d DType, shape ...int) array {
 	a := array{dtype: d, shape: shape, values: make([]float32, (tensor{Shape: shape}).elements())}
 	for i := range a.values {
@@ -97,7 +97,7 @@ func load(t *testing.T, path string) map[string]array {
 
 const plainConfig = `{"peft_type": "LORA", "r": 2, "lora_alpha": 3, "target_modules": null, "bias": "none"}`
 
-// fixture is a base and an adapter in directories.
+// fixture is a base and an adapter.
 type fixture struct {
 	dir    string
 	config string // of the base
@@ -134,7 +134,7 @@ func (f fixture) options(t *testing.T) Options {
 	return o
 }
 
-// product is scale · B·A, computed as the formula is read.
+// product returns an entry of scale · B·A, computed directly from the formula.
 func product(a, b array, scale float64, i, j int) float64 {
 	sum := 0.0
 	for k := range a.shape[0] {
@@ -143,8 +143,8 @@ func product(a, b array, scale float64, i, j int) float64 {
 	return scale * sum
 }
 
-// Each row is a module of an adapter, the base's tensor that it belongs to, and the entry of that tensor in which entry
-// i, j of the product is found.
+// Each row is a module of an adapter, the base's tensor that it changes, and the entry of that tensor that entry i, j
+// of the product is added to.
 func TestLayouts(t *testing.T) {
 	t.Parallel()
 	const in, out = 6, 4
@@ -268,7 +268,8 @@ const dumpedConfig = `{"task_type": "CAUSAL_LM", "peft_type": "LORA", "auto_mapp
 	"layer_replication": null, "runtime_config": {"ephemeral_gpu_offload": false}, "lora_bias": false,
 	"target_parameters": null, "arrow_config": null, "ensure_weight_tying": false}`
 
-// numpy 2.4.6: W + np.float32(1.5) * (B @ A) in float32, whose bits were then rounded to bfloat16, ties to even.
+// The expected values come from numpy 2.4.6: W + np.float32(1.5) * (B @ A) in float32, rounded to bfloat16 with ties to
+// even.
 func TestAgainstNumpy(t *testing.T) {
 	t.Parallel()
 	f := fixture{
@@ -293,7 +294,7 @@ func TestAgainstNumpy(t *testing.T) {
 	}
 }
 
-// Where nothing is added every bit stays, that of a negative zero too, and the output layer stays shared.
+// If nothing is added, every bit stays, even that of a negative zero, and the output layer stays shared.
 func TestZeros(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -332,7 +333,7 @@ func TestZeros(t *testing.T) {
 	}
 }
 
-// A shared output layer whose adapter is not zero gets weights of its own, and the embedding keeps its own.
+// A shared output layer whose adapter is not zero gets weights of its own, and the embedding keeps its weights.
 func TestUntie(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
@@ -373,8 +374,8 @@ func TestUntie(t *testing.T) {
 	}
 }
 
-// Where the base shares its output layer and has a copy of it all the same, the copy counts from then on; one that
-// differs is refused, since programs read either. The layer of a model of pictures and text has a prefix.
+// If the base shares its output layer but also has a copy of it, the copy is used from then on. A copy that differs is
+// refused, because programs may read either. In a model for images and text, the layer's name has a prefix.
 func TestUntieCopy(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(11, 12))
@@ -417,7 +418,7 @@ func TestUntieCopy(t *testing.T) {
 	}
 }
 
-// A base of several files keeps its files and its index.
+// A base in several files keeps its files and its index.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(7, 8))
@@ -451,7 +452,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// What cannot be merged is refused by name, and nothing is left behind.
+// An adapter that cannot be merged is refused with the name of the module or setting, and leaves nothing behind.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(9, 10))
@@ -561,7 +562,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Headers of any content are read or refused, and what is read is written the same.
+// Any header is either read or refused, and one that was read is written the same.
 func FuzzHeader(f *testing.F) {
 	f.Add([]byte(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"format":"pt"}}`), int64(8))
 	f.Add([]byte(`{"a":{"dtype":"BF16","shape":[],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[0],"data_offsets":[2,2]}}`), int64(2))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// Every value of a short type survives, and what lies between two of them goes to the nearer one, or to the even one.
+// Every value of a short type is kept exactly. A number between two of them is rounded to the nearer one, or to the
+// even one.
 func TestShortTypes(t *testing.T) {
 	t.Parallel()
 	for _, d := range []DType{BFloat16, Float16} {

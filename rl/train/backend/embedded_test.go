@@ -12,7 +12,7 @@ import (
 	"deepswe/rl/train/part"
 )
 
-// demonstrationsFile has two conversations to imitate.
+// demonstrationsFile returns a file with two conversations to imitate.
 func demonstrationsFile(t *testing.T) string {
 	t.Helper()
 	line := `{"task":"t","messages":[{"role":"user","content":"which fruit?\n1 fig\n2 nut\n"},` +
@@ -20,7 +20,7 @@ func demonstrationsFile(t *testing.T) string {
 	return testkit.WriteFile(t, filepath.Join(t.TempDir(), "sft.jsonl"), line+strings.Replace(line, "the fig", "a nut", 1))
 }
 
-// A run that is interrupted after the imitation does not imitate again.
+// A run that is interrupted after the warm start does not repeat it.
 func TestWarmStartIsResumed(t *testing.T) {
 	t.Parallel()
 	e := NewEmbedded()
@@ -48,7 +48,7 @@ func TestWarmStartIsResumed(t *testing.T) {
 	if err != nil || len(losses) != 3 || losses[2] >= losses[0] {
 		t.Fatalf("%v, %v", losses, err)
 	}
-	e.Passes = 5 // would show in the losses
+	e.Passes = 5 // would change the losses
 	second := open()
 	again, err := second.WarmStart(t.Context())
 	if err != nil || !slices.Equal(again, losses) {

@@ -12,7 +12,7 @@ import (
 	"deepswe/rl/train/part"
 )
 
-// A tokenizer with more ids than the model is another model's; one with fewer is padded.
+// A tokenizer with more ids than the model belongs to another model. One with fewer is fine, because models pad.
 func TestTokenizerOfAnotherModel(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

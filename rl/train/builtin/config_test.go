@@ -20,7 +20,7 @@ import (
 
 const least = "environment: {name: frozenlake}\ntrainer: {name: embedded}\n"
 
-// tiny has values that are no defaults.
+// tiny sets values that differ from the defaults.
 const tiny = `
 name: tiny
 steps: 6
@@ -110,7 +110,7 @@ func TestErrorsOfTheConfiguration(t *testing.T) {
 func TestDefaultsFromEnvironmentAndTrainer(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, least)
-	// 10 turns of 62 tokens to read, 3 marks, and 4 to write with a closing one.
+	// 10 turns of 62 tokens to read, 3 marks, and 4 tokens to write with a closing one.
 	if c.RL().MaxLength != 10*(62+3+4+1) || c.Optimizer.LearningRate != 3e-3 {
 		t.Errorf("max_length %d, learning rate %g", c.RL().MaxLength, c.Optimizer.LearningRate)
 	}
@@ -148,7 +148,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// What a dry run prints is the configuration: loading it again gives the same, of every variant too.
+// Loading what a dry run prints gives the same configuration, including every variant.
 func TestYAMLLoadsToTheSame(t *testing.T) {
 	t.Parallel()
 	testkit.SkipUnderRace(t)
@@ -195,7 +195,7 @@ func TestYAMLLoadsToTheSame(t *testing.T) {
 	})
 }
 
-// same compares what two configurations mean.
+// same checks that two configurations mean the same.
 func same(t *rapid.T, a, b config.Config) {
 	text, err := a.YAML()
 	if err != nil {
@@ -234,7 +234,7 @@ ablation:
 	}
 }
 
-// README.md has every key, with the default that is in force.
+// README.md has every key with its actual default.
 func TestREADME(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../README.md")

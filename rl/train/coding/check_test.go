@@ -17,7 +17,7 @@ import (
 	"deepswe/verify/swe"
 )
 
-// checking is an environment with a task, whose caches are below home.
+// checking returns an environment with one task, whose caches are in home.
 func checking(t *testing.T, home string, out io.Writer) *sweEnvironment {
 	t.Helper()
 	dir, err := run.Create(filepath.Join(t.TempDir(), "run"), run.Manifest{Kind: run.Train})
@@ -37,7 +37,7 @@ func checking(t *testing.T, home string, out io.Writer) *sweEnvironment {
 	}
 }
 
-// A check is taken from an earlier run with the same tasks, images and settings, and from no other.
+// A soundness check is reused only if it was made with the same tasks, images and settings.
 func TestCheckOfAnEarlierRun(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -74,7 +74,7 @@ func TestCheckOfAnEarlierRun(t *testing.T) {
 	}
 }
 
-// It is said how many gradings there are, how far they have come, and how long the rest may take.
+// Standard error shows how many gradings there are, how many are done, and how long the rest may take.
 func TestCheckIsShown(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -95,7 +95,7 @@ func TestCheckIsShown(t *testing.T) {
 		"soundness check of the tasks: 2 of 6, about 40m0s left\n",
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("it is said %q, want %q", got, want)
+			t.Errorf("got %q, want %q in it", got, want)
 		}
 	}
 	if n := strings.Count(got, "\n"); n != 6 {

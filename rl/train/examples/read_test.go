@@ -22,7 +22,7 @@ func sftOf(rows string) *config.SFT {
 	return &config.SFT{Rows: rows, Template: modelfiles.TemplateAuto, MinReward: 1}
 }
 
-// What cannot be learned from is refused, with the line and what to do.
+// Examples that cannot be learned from are refused, with the line and what to do.
 func TestRefusedExamples(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, line, want string }{
@@ -63,8 +63,8 @@ func TestRefusedExamples(t *testing.T) {
 	}
 }
 
-// Of a verifier's example only the word of the answer is trained, and of any other conversation the whole reply with
-// its end.
+// In a verifier's example only the word of the answer is trained. In any other conversation it is the whole reply, with
+// its end token.
 func TestConversations(t *testing.T) {
 	t.Parallel()
 	const line = `{"task":"a","attempt":0%s,"messages":[{"role":"system","content":"Judge."},` +
@@ -105,7 +105,7 @@ func TestConversations(t *testing.T) {
 	}
 }
 
-// Rows of ids are compared with a tokenizer that is named.
+// If a tokenizer is named, rows of ids are checked against it.
 func TestOtherTokenizer(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("The function returns the wrong value when the list is empty. Fix it, and test again.\n", 8)

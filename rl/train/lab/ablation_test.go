@@ -38,7 +38,7 @@ ablation:
     - name: control (the same)
 `
 
-// stopper stops an ablation at the nth thing that happens in a run.
+// stopper stops an ablation at the nth event of a run.
 type stopper struct {
 	left int
 	stop func()
@@ -56,7 +56,7 @@ func (s *stopper) Point(metrics.Point) { s.happen() }
 
 func (s *stopper) Warning(string) { s.happen() }
 
-// outcomeOf returns the last weights of a run, and its metrics that are not times.
+// outcomeOf returns the last weights of a run, and its metrics except for times.
 func outcomeOf(t *testing.T, dir string) ([]byte, []map[string]float64) {
 	t.Helper()
 	weights, err := os.ReadFile(filepath.Join(dir, record.CheckpointsDir, "step-000004.policy"))
@@ -78,7 +78,7 @@ func outcomeOf(t *testing.T, dir string) ([]byte, []map[string]float64) {
 	return weights, values
 }
 
-// An ablation that is stopped in its middle and resumed makes every run once, and says how the variants differ.
+// An ablation that is stopped halfway and resumed makes every run once, and says how the variants differ.
 func TestAblation(t *testing.T) {
 	t.Parallel()
 	c, err := config.Load([]byte(compared), builtin.Parts())

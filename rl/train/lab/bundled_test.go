@@ -10,7 +10,7 @@ import (
 	"deepswe/rl/train/config"
 )
 
-// Every bundled configuration about rollouts takes 20 steps on a simulated cluster, and always the same way.
+// Every bundled configuration with rollouts takes 20 steps on a simulated cluster, with the same result each time.
 func TestBundledConfigurationsOnASimulatedCluster(t *testing.T) {
 	files, err := filepath.Glob("../../../testdata/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -22,8 +22,8 @@ import (
 	"deepswe/rl/train/part"
 )
 
-// The schedule takes as long as the loop itself does with its real engine, where only replies, calls, gradings and the
-// trainer take time. Which of several that wait at a gate is the next is for Go's scheduler to say in the loop.
+// The simulated schedule takes as long as the real loop and engine, if only replies, tool calls, gradings and the
+// trainer take time. At gates they may differ: there, Go's scheduler decides which waiting goroutine is next.
 func TestScheduleOfTheLoop(t *testing.T) {
 	for _, c := range []struct {
 		name, trainer string
@@ -91,20 +91,20 @@ checkpoint: {every: 100}
 guards: {collapse: {action: off}, mismatch_kl: 0}
 `
 
-// world is an environment and a trainer that do nothing but take the time that the schedule thinks they take.
+// world is an environment and a trainer that do nothing but take the time that the schedule assumes.
 type world struct {
 	*schedule
 	start   time.Time
 	version int64
-	learned int // rollouts that the next optimizer step computes gradients of
-	// Replies wait while paused is set, and an optimizer step until none is running.
+	learned int // rollouts in the gradients of the next optimizer step
+	// While paused is set, replies wait; an optimizer step waits until no reply is running.
 	mu      sync.Mutex
 	changed *sync.Cond
 	running int
 	paused  bool
 }
 
-// newWorld returns the world of a configuration's schedule.
+// newWorld returns the world for a configuration's schedule.
 func newWorld(t *testing.T, c config.Config) *world {
 	t.Helper()
 	s, err := newSchedule(c, nil)
@@ -116,7 +116,7 @@ func newWorld(t *testing.T, c config.Config) *world {
 	return w
 }
 
-// takeSteps runs the loop in a directory, and returns when its steps ended.
+// takeSteps runs the loop in a directory, and returns when each step ended.
 func (w *world) takeSteps(t *testing.T, c config.Config, dir string) []time.Duration {
 	t.Helper()
 	c.Environment, c.Trainer, c.Simulate = worldEnvironment{w}, worldTrainer{w}, nil
@@ -157,7 +157,7 @@ func (p worldPlayer) Tasks(part.Split) []string {
 	return tasks
 }
 
-// Runner returns a player of rollouts as the schedule draws them.
+// Runner plays rollouts as the schedule draws them.
 func (p worldPlayer) Runner(_ part.Split, m agent.Model) run.Runner {
 	return run.RunnerFunc(func(ctx context.Context, j run.Job) (run.Result, error) {
 		drawn, start := draw(p.w.latencies, j), time.Now()
@@ -200,7 +200,7 @@ func (p worldPlayer) Runner(_ part.Split, m agent.Model) run.Runner {
 	})
 }
 
-// replyTime is the context key of the time that the model takes for a reply.
+// replyTime is the context key of the time that a reply takes.
 type replyTime struct{}
 
 // worldTrainer is the configuration of a trainer whose weights are a number.
@@ -214,7 +214,7 @@ func (t worldTrainer) Open(context.Context, part.TrainerOptions) (part.Trainer, 
 
 type weights struct{ w *world }
 
-// Complete takes the time of a reply. The request's limit is the length of its prompt.
+// Complete takes the time of a reply. The request's MaxTokens is the length of its prompt.
 func (m weights) Complete(ctx context.Context, r agent.Request) (agent.Reply, error) {
 	took, _ := ctx.Value(replyTime{}).(time.Duration)
 	m.wait(func() bool { return !m.w.paused }, func() { m.w.running++ })
@@ -225,7 +225,7 @@ func (m weights) Complete(ctx context.Context, r agent.Request) (agent.Reply, er
 	}}, nil
 }
 
-// wait waits for a condition, and changes the state.
+// wait waits for a condition, and then changes the state.
 func (m weights) wait(until func() bool, change func()) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -236,7 +236,7 @@ func (m weights) wait(until func() bool, change func()) {
 	m.w.changed.Broadcast()
 }
 
-// spend takes a share of the time of an update for so many rollouts.
+// spend takes that share of an update's time for some rollouts.
 func (m weights) spend(share float64, rollouts int) {
 	all := float64(m.w.config.Rollouts.Tasks * m.w.config.Rollouts.Group)
 	time.Sleep(time.Duration(share * float64(m.w.latencies.Update) * float64(rollouts) / all))
@@ -251,7 +251,7 @@ func (m weights) Forward(_ context.Context, rows []rl.Row) ([][]float64, error) 
 	return out, nil
 }
 
-// rollouts counts the rollouts that rows with a trained token are of.
+// rollouts counts the rollouts that have a row with trained tokens.
 func rollouts(rows []rl.Row) (n int) {
 	for _, r := range rows {
 		if r.Row == 0 && r.Trained {

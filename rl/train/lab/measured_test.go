@@ -12,7 +12,7 @@ import (
 	"deepswe/rl/train/config"
 )
 
-// A simulation with the times of a run says what the run took, and what it would take with other settings.
+// A simulation with the measured times of a run predicts what the run took, and what it takes with other settings.
 func TestMeasuredRun(t *testing.T) {
 	t.Parallel()
 	testkit.SkipUnderRace(t)
@@ -39,7 +39,7 @@ func TestMeasuredRun(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name       string
-		set, world []string // world are settings that the simulation finds out
+		set, world []string // world are settings that the simulation has to find out itself
 	}{
 		{"the same", []string{"checkpoint.every=3", "rollouts.max_staleness=1"}, nil},
 		{"taking turns", []string{"checkpoint.every=1", "rollouts.max_staleness=0"}, nil},
@@ -67,7 +67,7 @@ func TestMeasuredRun(t *testing.T) {
 	}
 }
 
-// What cannot be measured is said.
+// Measuring a directory that has no run is an error.
 func TestUnmeasured(t *testing.T) {
 	t.Parallel()
 	if _, err := ReadMeasured(t.TempDir()); err == nil {

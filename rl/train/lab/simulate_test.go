@@ -11,8 +11,9 @@ import (
 	"deepswe/rl/train/config"
 )
 
-// What 512 workers reach of a schedule in which nobody ever waits: with a heavy tail, by staleness and by how the
-// trainer works. The figures are those of docs/findings.md, and the first three those of a model that is not ours.
+// The share of the ideal throughput, in which nobody ever waits, that 512 workers reach with a heavy tail, by staleness
+// and by how the trainer works. The figures are those of docs/findings.md, and the first three come from an independent
+// model.
 func TestPaceOfACluster(t *testing.T) {
 	t.Parallel()
 	const (
@@ -47,7 +48,7 @@ func TestPaceOfACluster(t *testing.T) {
 	}
 }
 
-// A simulation that is interrupted ends.
+// An interrupted simulation ends.
 func TestSimulationEnds(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -69,7 +70,7 @@ func TestCallsOfSamplers(t *testing.T) {
 	}
 }
 
-// heavy takes 20 steps of 64 groups of 8 rollouts.
+// heavy returns a configuration with 20 steps of 64 groups of 8 rollouts.
 func heavy(t *testing.T, set ...string) config.Config {
 	t.Helper()
 	c, err := config.Load([]byte(`
@@ -86,7 +87,7 @@ checkpoint: {every: 100}
 	return c
 }
 
-// Figures stay finite and meaningful with odd settings, or the error says what is wrong.
+// With odd settings, the figures stay finite and plausible, or the error says what is wrong.
 func TestOddClusters(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string][]string{

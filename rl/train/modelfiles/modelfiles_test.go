@@ -17,7 +17,7 @@ import (
 
 const turns = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
 
-// A model's own template writes its conversations, with its special tokens; what cannot be rendered exactly is refused.
+// A model's own chat template is used, with its special tokens. A template that cannot be rendered exactly is refused.
 func TestCodec(t *testing.T) {
 	t.Parallel()
 	tok, err := tokenizer.Load("../../../agent/tokenizer/testdata/qwen.json")
@@ -35,7 +35,7 @@ func TestCodec(t *testing.T) {
 	for name, tt := range map[string]struct {
 		template string
 		files    map[string]string
-		want     string // of a conversation, or of the error
+		want     string // what is rendered, or a part of the error
 	}{
 		"a file": {files: map[string]string{templateFile: "A" + turns}, want: "A<|im_start|>user\nu<|im_end|>\n"},
 		"configuration": {files: map[string]string{
@@ -104,7 +104,8 @@ func TestTokenizerOfAModel(t *testing.T) {
 	}
 }
 
-// What a model's configuration says of itself or of the language model within it counts, and nothing else does.
+// The numbers are taken from the top level of a model's configuration, or from the language model in it, and from
+// nowhere else.
 func TestNumbersOfAModel(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]int{

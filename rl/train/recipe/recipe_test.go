@@ -42,7 +42,7 @@ var clusters = []struct {
 	{"eight nodes, all weights", 8, 8, "", 144},
 }
 
-// printed is a recipe of deepswe-32b, with its configuration.
+// printed returns a recipe for deepswe-32b, and its configuration.
 func printed(t *testing.T, kind string, nodes, gpus int, set string) (string, config.Config) {
 	t.Helper()
 	data, err := os.ReadFile("../../../testdata/deepswe-32b.yaml")
@@ -67,7 +67,7 @@ func printed(t *testing.T, kind string, nodes, gpus int, set string) (string, co
 	return b.String(), c
 }
 
-// Kubernetes knows every member of the manifests, and the driver's configuration is one that deepswe takes.
+// Every member of the manifests exists in the Kubernetes API, and deepswe accepts the driver's configuration.
 func TestManifests(t *testing.T) {
 	t.Parallel()
 	for _, c := range clusters {
@@ -85,7 +85,7 @@ func TestManifests(t *testing.T) {
 				switch o := o.(type) {
 				case *core.ConfigMap:
 					if o.Name == "deepswe-board" {
-						continue // TestBoardOfARun has it
+						continue // see TestBoardOfARun
 					}
 					got, err := config.Load([]byte(o.Data["train.yaml"]), builtin.Parts())
 					if err != nil {
@@ -117,7 +117,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// rayCluster is what KubeRay's RayCluster needs of its schema.
+// rayCluster is the part of KubeRay's RayCluster that the manifests use.
 type rayCluster struct {
 	meta.TypeMeta   `json:",inline"`
 	meta.ObjectMeta `json:"metadata"`
@@ -168,7 +168,7 @@ func gpusOf(p core.PodSpec) int {
 	return int(n.Value())
 }
 
-// Compose is YAML whose services, volumes and configurations exist where they are named.
+// The Compose file is valid YAML, and the services, volumes and configurations that it names exist.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	for _, c := range clusters[:2] {
@@ -239,7 +239,7 @@ func must(text []byte, err error) []byte {
 	return text
 }
 
-// shell gives a script to a shell.
+// shell runs a shell on a script.
 func shell(t *testing.T, script, name string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -249,8 +249,8 @@ func shell(t *testing.T, script, name string, args ...string) {
 	}
 }
 
-// standIns are what a job calls: a step runs its command here, servers live until they are ended and do not answer
-// before they are started, and the driver keeps its configuration. A second job goes on with the run of the first.
+// standIns are the commands that a job calls. srun runs its command here, servers run until they are ended and answer
+// only once they are started, and deepswe keeps its configuration. A second job resumes the run of the first.
 const standIns = `
 touch "$calls"
 logged() { grep -c -- "$1" "$calls" || true; }
@@ -274,7 +274,7 @@ env() { while [[ "$1" == *=* ]]; do shift; done; "$@"; }
 deepswe() { echo "deepswe $*" >> "$calls"; cp "$3" "$SHARED/got.yaml"; mkdir -p "$5"; touch "$5/manifest.json"; }
 `
 
-// The job of Slurm starts its servers where they belong, waits for them, and gives the driver its configuration.
+// The Slurm job starts its servers on the right nodes, waits for them, and passes the driver its configuration.
 func TestSlurmJob(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("bash"); err != nil {
@@ -318,7 +318,7 @@ func TestSlurmJob(t *testing.T) {
 	}
 }
 
-// What has no room is refused with what to do.
+// A recipe for which the cluster has no room is refused, with what to do.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -14,7 +14,7 @@ import (
 
 var backendConfig = regexp.MustCompile(`--backend-config='([^']*)'`)
 
-// SkyRL's own code takes the configuration of every recipe. DEEPSWE_TEST_SKYRL is a Python that has it.
+// SkyRL's own code accepts the configuration of every recipe. DEEPSWE_TEST_SKYRL is a Python that has SkyRL.
 func TestSkyRLTakesTheConfiguration(t *testing.T) {
 	python := os.Getenv("DEEPSWE_TEST_SKYRL")
 	if python == "" {

@@ -8,7 +8,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// A step is listed as long as its rollouts are there, compressed or not, whatever the run's directory is called.
+// A step is listed while its rollouts exist, compressed or not, whatever the name of the run's directory.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run [1]")

@@ -12,7 +12,7 @@ import (
 	"deepswe/rl"
 )
 
-// tinyWords is a policy with attention that is small enough to check every one of its weights.
+// tinyWords is a policy with attention that is so small that every weight can be checked.
 func tinyWords() Options {
 	return Options{
 		Lexicon:  &Lexicon{Spoken: []string{"1", "2", "go", " ", "\n"}, Read: []string{"file", ":"}},
@@ -20,7 +20,7 @@ func tinyWords() Options {
 	}
 }
 
-// talk is some turns with a policy with attention, as rows.
+// talk returns conversations with a policy with attention as rows.
 func talk(t testing.TB, p *Trainer, conversations, turns int) []rl.Row {
 	t.Helper()
 	var rows []rl.Row
@@ -79,7 +79,7 @@ func TestAttentionAgainstFiniteDifferences(t *testing.T) {
 			moved := 0
 			for i := range p.weights {
 				if gradient[i] == 0 && i%16 != 0 {
-					continue // most slots are unused: a part of their weights is checked
+					continue // most slots are unused, so only some of their weights are checked
 				}
 				if checkSlope(t, p, i, gradient[i], loss) {
 					moved++
@@ -92,7 +92,7 @@ func TestAttentionAgainstFiniteDifferences(t *testing.T) {
 	}
 }
 
-// What was sampled has the same log-probability when it is read again, and every conversation is one row.
+// A sampled token has exactly the same log-probability when it is read again, and every conversation is one row.
 func TestAttentionIsExact(t *testing.T) {
 	t.Parallel()
 	p := newPolicy(t, tinyWords())
@@ -114,7 +114,7 @@ func TestAttentionIsExact(t *testing.T) {
 	}
 }
 
-// A slot is only read: a row in which it was sampled is of another policy.
+// Slots are only read, so a row in which one was sampled comes from another policy.
 func TestSlotsAreNotTrained(t *testing.T) {
 	t.Parallel()
 	p := newPolicy(t, tinyWords())
@@ -129,7 +129,7 @@ func TestSlotsAreNotTrained(t *testing.T) {
 	}
 }
 
-// A policy that is blind replies alike to all answers of tools, and one that sees does not.
+// A blind policy replies alike to all tool outputs, and one that sees does not.
 func TestBlind(t *testing.T) {
 	t.Parallel()
 	for _, blind := range []bool{true, false} {
@@ -151,7 +151,7 @@ func TestBlind(t *testing.T) {
 	}
 }
 
-// Rewards alone teach a policy with attention where to look: which line holds a word.
+// Rewards alone teach a policy with attention where to look: here, at the line that holds a word.
 func TestAttentionLearns(t *testing.T) {
 	t.Parallel()
 	l := &Lexicon{Spoken: []string{"1", "2", "3"}, Read: []string{"fig", "nut", "\t", "\n"}}

@@ -11,7 +11,7 @@ import (
 	"deepswe/rl"
 )
 
-// tinyOptions are a network small enough to check every one of its weights.
+// tinyOptions is a network that is so small that every weight can be checked.
 func tinyOptions() Options {
 	return Options{Language: Language{Vocabulary: []string{"a", "b", "go "}, Window: 5, Reply: 3}, Hidden: 6, Seed: 7,
 		Workers: 2}
@@ -26,7 +26,7 @@ func newPolicy(t testing.TB, o Options) *Trainer {
 	return p
 }
 
-// shake moves every weight, so that nothing is zero or symmetric as in a fresh policy.
+// shake moves every weight, so that none is zero and none are symmetric as in a fresh policy.
 func shake(p *Trainer, size float64) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range p.weights {
@@ -35,7 +35,7 @@ func shake(p *Trainer, size float64) {
 	p.publish(p.published.version + 1)
 }
 
-// conversation is some turns with the policy, and the rollout that a harness would record.
+// conversation plays some turns with the policy, and returns the rollout that a harness would record.
 func conversation(t testing.TB, p *Trainer, turns int, seed int64) rl.Rollout {
 	t.Helper()
 	var messages []agent.Message
@@ -60,7 +60,7 @@ func conversation(t testing.TB, p *Trainer, turns int, seed int64) rl.Rollout {
 	return ro
 }
 
-// batch is rows of several conversations, with advantages of both signs.
+// batch returns the rows of several conversations, with advantages of both signs.
 func batch(t testing.TB, p *Trainer, conversations, turns int) []rl.Row {
 	t.Helper()
 	var rows []rl.Row
@@ -80,7 +80,7 @@ func batch(t testing.TB, p *Trainer, conversations, turns int) []rl.Row {
 	return rows
 }
 
-// lossOf returns a function that computes the loss with the weights of the moment.
+// lossOf returns a function that computes the loss with the current weights.
 func lossOf(t *testing.T, p *Trainer, rows []rl.Row, o rl.Objective) func() float64 {
 	return func() float64 {
 		s, err := p.ForwardBackward(t.Context(), rows, o)
@@ -91,7 +91,7 @@ func lossOf(t *testing.T, p *Trainer, rows []rl.Row, o rl.Objective) func() floa
 	}
 }
 
-// checkSlope compares the gradient at a weight with a finite difference. It reports whether the difference is not 0.
+// checkSlope compares the gradient of a weight with a finite difference, and reports whether that is not 0.
 func checkSlope(t *testing.T, p *Trainer, i int, gradient float64, loss func() float64) bool {
 	t.Helper()
 	const h = 1e-6
@@ -121,7 +121,7 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 			p := newPolicy(t, tinyOptions())
 			shake(p, 0.3)
 			rows := batch(t, p, 12, 4)
-			// Weights that have moved on give ratios other than 1, all within the clip.
+			// The weights have moved on, so that the ratios differ from 1, all within the clip.
 			for i := range p.weights {
 				p.weights[i] += 1e-3 * math.Sin(float64(i))
 			}
@@ -135,13 +135,13 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 				}
 			}
 			if moved < len(p.weights)/3 {
-				t.Errorf("only %d of %d weights have a gradient: the test looks at nothing", moved, len(p.weights))
+				t.Errorf("only %d of %d weights have a gradient: want at least a third", moved, len(p.weights))
 			}
 		})
 	}
 }
 
-// What the sampler said of a token is, to the last bit, what the trainer says of it while the weights are the same.
+// With the same weights, the trainer's log-probabilities equal the sampler's to the last bit.
 func TestSamplerAndTrainerAgreeExactly(t *testing.T) {
 	t.Parallel()
 	p := newPolicy(t, tinyOptions())

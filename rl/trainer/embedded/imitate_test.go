@@ -58,7 +58,7 @@ func TestImitate(t *testing.T) {
 	}
 }
 
-// Replies that the policy could not sample are refused, and those that are not to be imitated are only read.
+// Replies that the policy could not sample are refused, unless they are only read and not imitated.
 func TestDemonstrated(t *testing.T) {
 	t.Parallel()
 	p := newPolicy(t, tinyWords())

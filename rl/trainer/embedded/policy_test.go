@@ -33,7 +33,7 @@ func TestVocabularyIsPrefixFree(t *testing.T) {
 	}
 }
 
-// Text that was sampled as ids becomes the same ids when it is read again: without that no two turns would share a row.
+// Sampled ids decode to text that is encoded as the same ids. Otherwise no two turns would share a row.
 func TestTextAndIDsAreTheSame(t *testing.T) {
 	t.Parallel()
 	tok, err := newPrefixes([]string{"```Left```", "```Up```", "_", "O", "hm ", "héé", "."})
@@ -60,7 +60,7 @@ func TestUnknownBytes(t *testing.T) {
 	}
 }
 
-// Every prompt begins with the one before it and what was sampled there, whatever was sampled.
+// Every prompt begins with the one before it and what was sampled after that, whatever was sampled.
 func TestPromptsExtendEachOther(t *testing.T) {
 	t.Parallel()
 	p := newPolicy(t, tinyOptions())
@@ -106,7 +106,7 @@ func TestSamplingFollowsTheSoftmax(t *testing.T) {
 		for id, lp := range logprobs {
 			q := math.Exp(lp)
 			total += q
-			// Four standard deviations of a binomial; the seeds are fixed, so this passes always or never.
+			// Four standard deviations of a binomial. The seeds are fixed, so this passes always or never.
 			if got := counts[id] / n; math.Abs(got-q) > 4*math.Sqrt(q*(1-q)/n) {
 				t.Errorf("temperature %g: token %d has probability %.4f and came %.4f of the time", temperature, id, q, got)
 			}
@@ -220,7 +220,7 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 	}
 	oneUpdate(t, p)
 	publish(p)
-	oneUpdate(t, p) // not published: the sampler is a version behind
+	oneUpdate(t, p) // not published, so the sampler is a version behind
 	ask(t, p, "a", agent.Sampling{}, 0)
 	if err := p.Save(t.Context(), "half-way"); err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestSaveAndLoadAreExact(t *testing.T) {
 			publish(x)
 		}
 		if p.published.version != q.published.version || !slices.Equal(p.encode(), q.encode()) {
-			t.Fatal("the loaded policy went another way")
+			t.Fatal("the loaded policy differs after further updates")
 		}
 	}
 }
@@ -311,7 +311,7 @@ func TestCheckpointsLieBetweenUpdates(t *testing.T) {
 	}
 }
 
-// Adam with decoupled weight decay and a clip, for one weight, as the papers write it.
+// Adam with decoupled weight decay and clipping, for one weight, as in the papers.
 func TestAdam(t *testing.T) {
 	t.Parallel()
 	p := newPolicy(t, tinyOptions())
@@ -355,7 +355,7 @@ func TestGradientThatIsNotFinite(t *testing.T) {
 	}
 }
 
-// A published policy may be asked at any time, also while the weights change, and it answers the same as before.
+// A published policy can be asked at any time, even while the weights change, and always answers the same.
 func TestSamplingWhileTraining(t *testing.T) {
 	t.Parallel()
 	p := newPolicy(t, tinyOptions())

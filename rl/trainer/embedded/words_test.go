@@ -35,7 +35,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Any text is cut into words that are the text.
+// The words into which a text is split add up to the text.
 func FuzzWords(f *testing.F) {
 	f.Add("sed -i '1s/</<=/' a\n\n\t<x=y>")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -50,7 +50,7 @@ func assistant(text string) agent.Message {
 	return agent.Message{Role: agent.RoleAssistant, Content: text}
 }
 
-// Words outside the lexicon are told apart by their first occurrence, in all messages but the system's.
+// Words outside the lexicon get slots in the order of their first occurrence, in all messages but the system's.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	w := newWords(&Lexicon{Spoken: []string{"go", " "}, Read: []string{"file"}})
@@ -87,9 +87,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// The ids of a longer conversation begin with those of the shorter one and of its reply, whether they are continued or
-// the text is tokenized again. If tokenizing the text of a sampled reply would give other ids, the sampled ones are
-// kept.
+// The ids of a conversation begin with those of the shorter one and its reply, whether they are extended or the text is
+// tokenized again. If the text of a sampled reply would be tokenized differently, the sampled ids are kept.
 func TestWordsExtend(t *testing.T) {
 	t.Parallel()
 	w := newWords(&Lexicon{Spoken: []string{"go", " ", "1", "go 1", "\n"}, Read: []string{"file", ":"}})
@@ -125,7 +124,7 @@ func TestWordsExtend(t *testing.T) {
 	})
 }
 
-// Two conversations with other words in the same places have the same ids.
+// Two conversations that differ only in words outside the lexicon have the same ids.
 func TestSlotsHideNames(t *testing.T) {
 	t.Parallel()
 	w := newWords(&Lexicon{Spoken: []string{"go", " "}, Read: []string{"file"}})
@@ -133,7 +132,7 @@ func TestSlotsHideNames(t *testing.T) {
 		text := rapid.StringMatching("(go|file|fig|nut| |_){0,20}").Draw(t, "text")
 		other := strings.NewReplacer("fig", "plum", "nut", "leek").Replace(text)
 		one, two := w.render([]agent.Message{user(text)}, 0), w.render([]agent.Message{user(other)}, 0)
-		// Words that meet become one, in both.
+		// If two words join, they form one word in both texts.
 		if !slices.Equal(one, two) {
 			t.Fatalf("%q has %v, %q has %v", text, one, other, two)
 		}

@@ -17,7 +17,7 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// samplers starts a trainer's server with vLLM servers that sample for it.
+// samplers starts a trainer's server, and vLLM servers that sample for it.
 func samplers(t *testing.T, n int) (*trainertest.Server, *tinker.Trainer, []*trainertest.VLLM, string) {
 	t.Helper()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
@@ -48,8 +48,8 @@ func TestAdaptersOnDisk(t *testing.T) {
 	}
 }
 
-// SkyRL's GPU backends hand out merged weights only. Their adapters are in the directory from which their own samplers
-// load them.
+// SkyRL's GPU backends only hand out merged weights, but they write adapters to a directory from which their own
+// samplers load them.
 func TestAdaptersOfGPUBackends(t *testing.T) {
 	t.Parallel()
 	synced := t.TempDir()
@@ -92,8 +92,8 @@ func TestAdaptersOfGPUBackends(t *testing.T) {
 	}
 }
 
-// With all weights and engines of their own, SkyRL's GPU backends sample the latest weights under the base model's name
-// alone.
+// If all weights are trained and the backend has its own engines, SkyRL's GPU backends sample the latest weights under
+// the base model's name only.
 func TestAllWeightsOfGPUBackends(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{
@@ -121,8 +121,8 @@ func TestAllWeightsOfGPUBackends(t *testing.T) {
 	}
 }
 
-// Where no chat template is known here, the servers write conversations with theirs, and every prompt extends the one
-// before it.
+// Without a known chat template, the servers render conversations with their own, and every prompt still extends the
+// one before it.
 func TestSamplersWriteConversations(t *testing.T) {
 	t.Parallel()
 	language := embedded.Language{Vocabulary: []string{"a", "b", "c"}, Window: 8, Reply: 8}
@@ -220,8 +220,8 @@ func ask(t *testing.T, m agent.Model, rollout string) (agent.Reply, error) {
 	})
 }
 
-// Each version is an adapter of its own on every server, and the one before it is unloaded. The turns of a rollout are
-// sampled by one server.
+// Each version is an adapter of its own on every server, and the one before is unloaded. One server samples all turns
+// of a rollout.
 func TestSamplersLoadEachVersion(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms, dir := samplers(t, 2)
@@ -263,7 +263,7 @@ func TestSamplersLoadEachVersion(t *testing.T) {
 		for _, n := range v.Served() {
 			served += n
 		}
-		// Four sequences of each of three checks, and the three turns of one rollout in each version.
+		// Each of three checks samples four sequences, and each version three turns of one rollout.
 		if served != 3*4+3*3 {
 			t.Errorf("%s gave %d replies", v.URL, served)
 		}
@@ -273,7 +273,7 @@ func TestSamplersLoadEachVersion(t *testing.T) {
 	}
 }
 
-// A server that was restarted loads the adapter again, and one that is gone is replaced.
+// A server that was restarted loads the adapter again, and another server replaces one that is gone.
 func TestSamplersThatFail(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms, _ := samplers(t, 2)
@@ -295,7 +295,7 @@ func TestSamplersThatFail(t *testing.T) {
 	vllms[0].Set(trainertest.Up)
 }
 
-// An older policy whose adapter is unloaded answers as the newest.
+// An older policy whose adapter was unloaded answers with the newest version.
 func TestSamplersAnswerAsTheNewest(t *testing.T) {
 	t.Parallel()
 	_, trainer, _, _ := samplers(t, 1)
@@ -310,7 +310,7 @@ func TestSamplersAnswerAsTheNewest(t *testing.T) {
 	}
 }
 
-// What a killed run has left is unloaded, and nothing else.
+// Adapters that a killed run has left are unloaded, and nothing else is.
 func TestSamplersForgetAKilledRun(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
@@ -348,7 +348,7 @@ func TestSamplersThatCannotLoad(t *testing.T) {
 	}
 }
 
-// A server that has other weights than it says stops the run, whichever of them it is.
+// A sampler whose weights are not those that it claims stops the run, even if the others are right.
 func TestSamplerThatParts(t *testing.T) {
 	t.Parallel()
 	s, trainer, _, _ := samplers(t, 2)
@@ -363,8 +363,8 @@ func TestSamplerThatParts(t *testing.T) {
 	}
 }
 
-// Where rows are short, no more of a sample is compared than the trainer takes. A limit that leaves nothing of the
-// reply is refused: there would be nothing to compare.
+// If rows are short, only as much of a sample is compared as the trainer takes. A limit that leaves nothing of the
+// reply is refused.
 func TestCheckOfShortRows(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})

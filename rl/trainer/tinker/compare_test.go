@@ -18,7 +18,7 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// sampled is an endpoint that samples from a policy, and tokenizes as a file says.
+// sampled is an endpoint that samples from a policy, and tokenizes with a tokenizer of its own.
 type sampled struct {
 	agent.Model
 	tokens *tokenizer.Tokenizer
@@ -58,7 +58,7 @@ func loadTokenizer(t *testing.T, name string) *tokenizer.Tokenizer {
 	return tokens
 }
 
-// doctor says whether model and tokenizer of the trainer are the sampler's.
+// doctor says whether trainer and sampler have the same model and tokenizer.
 func TestTrainerAndSampler(t *testing.T) {
 	t.Parallel()
 	s, trainer := server(t, trainertest.Options{}, nil)
@@ -141,13 +141,13 @@ func TestTrainerAndSampler(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("%s: nothing is said of %s", test.name, test.check)
+			t.Errorf("%s: there is no check %s", test.name, test.check)
 		}
 		client.Close()
 	}
 }
 
-// A step is measured by a few of its rows, whose gradient does not stay.
+// The time of a step is estimated from a few of its rows, whose gradient is cleared afterwards.
 func TestSpeedOfATrainer(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
@@ -165,7 +165,7 @@ func TestSpeedOfATrainer(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(said, "ok: a step of 20 rows of 6 tokens takes about ") || !strings.Contains(said, "with 8 of") {
-		t.Errorf("it is said %q", said)
+		t.Errorf("got %q", said)
 	}
 	if steps, passes := s.Count("optim_step"), s.Count("forward_backward")-before; steps < passes {
 		t.Errorf("%d passes, and %d steps that clear them", passes, steps)

@@ -11,9 +11,8 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// faults takes one step again and again, while requests fail on the way. Each time, either the step has the gradient
-// and the result of an undisturbed one, or the trainer says that it is lost: then a checkpoint is loaded, and the step
-// taken again.
+// faults takes one step again and again while requests fail. Each time, either the step has the gradient and the result
+// of an undisturbed one, or the trainer says that it is lost: then a checkpoint is loaded and the step repeated.
 func (c *conformance) faults(t *testing.T) {
 	proxy := trainertest.NewProxy(t, c.URL)
 	straight := c.URL
@@ -37,8 +36,9 @@ func (c *conformance) faults(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		faults faults
-		// unknown: it cannot be known whether the operation was executed. resolved: it can, if the server recognises a
-		// request that is sent twice. doubled: it can, too, if the server executes only what is numbered in order.
+		// unknown: the client cannot know whether the operation was executed. resolved: it can if the server recognises
+		// a repeated request. doubled: it can as well if the server executes requests only in the order of their
+		// numbers.
 		unknown, resolved, doubled bool
 	}{
 		{name: "refusals and broken connections", faults: faults{
@@ -87,7 +87,7 @@ func (c *conformance) faults(t *testing.T) {
 	c.skipped(t, trainer, proxy, rows)
 }
 
-// skipped shows that a publication that the server has not made stops the run.
+// skipped checks that a publication that the server did not make stops the run.
 func (c *conformance) skipped(t *testing.T, trainer *tinker.Trainer, proxy *trainertest.Proxy, rows []rl.Row) {
 	if _, err := trainer.Publish(t.Context()); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func (c *conformance) skipped(t *testing.T, trainer *tinker.Trainer, proxy *trai
 	}
 }
 
-// tryUpdate makes an update from all rows, and returns the norm of its gradient and the logprobs then.
+// tryUpdate makes an update with all rows, and returns the norm of its gradient and the logprobs after it.
 func (c *conformance) tryUpdate(t *testing.T, trainer *tinker.Trainer, rows []rl.Row) (float64, [][]float64, error) {
 	t.Helper()
 	if _, err := trainer.ForwardBackward(t.Context(), rows, rl.Objective{}); err != nil {
@@ -113,7 +113,7 @@ func (c *conformance) tryUpdate(t *testing.T, trainer *tinker.Trainer, rows []rl
 	return stats.GradientNorm, logprobs, err
 }
 
-// update is tryUpdate where nothing fails.
+// update is tryUpdate for cases in which nothing fails.
 func (c *conformance) update(t *testing.T, trainer *tinker.Trainer, rows []rl.Row) (float64, [][]float64) {
 	t.Helper()
 	norm, logprobs, err := c.tryUpdate(t, trainer, rows)

@@ -17,17 +17,17 @@ type target struct {
 	URL, Base  string
 	Vocabulary int
 	Codec      tinker.Codec
-	// Reply is the length of the answers that are trained on.
+	// Reply is the length of the sampled replies.
 	Reply int
-	// CheckTokens are compared after each publication.
+	// CheckTokens is how many tokens are compared after each publication.
 	CheckTokens int
-	// LearningRate moves the weights far enough to be seen.
+	// LearningRate is large enough for a step to have a visible effect.
 	LearningRate float64
-	// Ordered is set for servers that refuse an operation whose number is not the next.
+	// Ordered is set for servers that refuse an operation whose number is not the next one.
 	Ordered bool
 }
 
-// conform checks everything that a client and a server must agree on.
+// conform checks everything on which a client and a server must agree.
 func conform(t *testing.T, on target) {
 	c := &conformance{target: on}
 	probe, err := c.client(t).Probe(t.Context(), c.model())
@@ -73,7 +73,7 @@ func (c *conformance) model() tinker.ModelOptions {
 	return tinker.ModelOptions{Base: c.Base, Rank: 8, Seed: 3}
 }
 
-// open returns a fresh trainer, which is closed with the test.
+// open returns a new trainer.
 func (c *conformance) open(t *testing.T, dir string, change func(*tinker.Options)) *tinker.Trainer {
 	t.Helper()
 	o := tinker.Options{
@@ -90,12 +90,12 @@ func (c *conformance) open(t *testing.T, dir string, change func(*tinker.Options
 	return trainer
 }
 
-// checkedRows is how many rows there are, as many as a trainer samples to compare: servers compile what they compute
-// anew for each number of sequences.
+// checkedRows is the number of rows, which is also how many a trainer samples to compare: servers compile their
+// programs anew for each number of sequences.
 const checkedRows = 8
 
-// rows samples answers and gives them advantages, half of them above 0 and none of them 0. Their sum over the tokens is
-// not zero.
+// rows samples replies and gives them advantages, half of them above 0 and none of them 0. Summed over the tokens, they
+// are not zero.
 func (c *conformance) rows(t *testing.T, p rl.Policy) []rl.Row {
 	t.Helper()
 	var rollouts []rl.Rollout

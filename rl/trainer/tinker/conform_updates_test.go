@@ -9,7 +9,7 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// sampledRows are rows that a trainer's first policy has sampled.
+// sampledRows returns rows that the trainer's first policy has sampled.
 func (c *conformance) sampledRows(t *testing.T, trainer *tinker.Trainer) []rl.Row {
 	t.Helper()
 	p, err := trainer.Publish(t.Context())
@@ -19,7 +19,7 @@ func (c *conformance) sampledRows(t *testing.T, trainer *tinker.Trainer) []rl.Ro
 	return c.rows(t, p)
 }
 
-// losses takes one and the same step in several ways, each from the same first weights.
+// losses takes the same step in several ways, each from the same initial weights.
 func (c *conformance) losses(t *testing.T) {
 	first := c.open(t, "", nil)
 	defer first.Close()
@@ -54,9 +54,9 @@ func (c *conformance) losses(t *testing.T) {
 	}
 }
 
-// streamed takes two steps whose gradients are sent at once, row by row as they come, and in part only when the total
-// is known. The trainers believe that the server sums, which changes the size of all gradients if it does not, in the
-// same way; a correction counts the rows twice on a server that averages.
+// streamed takes two steps whose gradients are sent at once, row by row as they come, or in part only when the total is
+// known. The trainers assume that the server sums; if it does not, all gradients change in the same way. The last way
+// is skipped on a server that averages over rows, which a correction would count twice.
 func (c *conformance) streamed(t *testing.T) {
 	sampler := c.open(t, "", nil)
 	defer sampler.Close()
@@ -111,8 +111,8 @@ func (c *conformance) streamed(t *testing.T) {
 	}
 }
 
-// imitation compares the server's own cross_entropy with the gradient that the client evaluates: with equal weights for
-// all tokens, and with equal weights for all rows.
+// imitation compares the server's own cross_entropy with the gradient that the client computes, with equal weights for
+// all tokens and with equal weights for all rows.
 func (c *conformance) imitation(t *testing.T) {
 	sampler := c.open(t, "", nil)
 	defer sampler.Close()
@@ -123,7 +123,7 @@ func (c *conformance) imitation(t *testing.T) {
 	rows := c.rows(t, p)
 	tokens := 0
 	for i := range rows {
-		// Rows of different weights.
+		// The rows get different numbers of trained tokens.
 		mask := rows[i].Mask
 		for k, left := 0, i; k < len(mask) && left > 0; k++ {
 			if mask[k] != 0 {
@@ -222,7 +222,7 @@ func (c *conformance) checkpoints(t *testing.T) {
 	}
 }
 
-// after takes a step in parts of so many rows, each with its share divided by scale, and returns the logprobs then.
+// after takes a step in parts of some rows, with their scale divided by scale, and returns the logprobs after it.
 func (c *conformance) after(t *testing.T, trainer *tinker.Trainer, rows []rl.Row, part int, scale float64) [][]float64 {
 	t.Helper()
 	for from := 0; from < len(rows); from += part {
@@ -246,7 +246,7 @@ func (c *conformance) after(t *testing.T, trainer *tinker.Trainer, rows []rl.Row
 	return logprobs
 }
 
-// far is the largest difference.
+// far returns the largest difference.
 func far(a, b [][]float64) float64 {
 	worst := 0.0
 	for i := range a {

@@ -9,7 +9,7 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// Passes are sent in the best way that the server reads, and teach the same in each.
+// Passes are sent in the best encoding that the server reads, and have the same effect in each.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	var first [][]float64
@@ -42,7 +42,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// A page with status 200 does not say that the server reads protobuf.
+// A page with status 200 does not show that the server reads protobuf.
 func TestEncodingBehindAPageWithStatus200(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
@@ -60,8 +60,8 @@ func TestEncodingBehindAPageWithStatus200(t *testing.T) {
 	}
 }
 
-// Requests are as large as the server says, or else as it proves to take. A row that is too large for it names the
-// setting.
+// Requests are as large as the server says or, if it does not say, as large as it accepts. The error for a row that is
+// too large names the setting.
 func TestLimitsOfRequests(t *testing.T) {
 	t.Parallel()
 	var rows []rl.Row
@@ -101,7 +101,7 @@ func TestLimitsOfRequests(t *testing.T) {
 	}
 }
 
-// What a training step sends: 512 rows of 32,768 tokens, of which every third is trained.
+// BenchmarkEncodings measures what a training step sends: 512 rows of 32,768 tokens, of which every third is trained.
 func BenchmarkEncodings(b *testing.B) {
 	const rows, length = 512, 32768
 	row := lesson(1, make([]int32, length-4)...)
@@ -109,7 +109,7 @@ func BenchmarkEncodings(b *testing.B) {
 		row.IDs[i] = int32(i * i % 151643)
 		if i > 3 {
 			row.Mask[i], row.Logprobs[i] = 0, 0
-			if i%768 < 256 { // a turn of the model's, and what it was answered
+			if i%768 < 256 { // a turn of the model, then what it was answered
 				row.Mask[i], row.Logprobs[i] = 1, -1/(1+float64(i%977))
 			}
 		}

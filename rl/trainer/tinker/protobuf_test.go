@@ -22,7 +22,7 @@ func EncodedSize(row *rl.Row, kind string) (int, error) {
 	return len(body.data), err
 }
 
-// Whatever a server answers, its result is read or refused.
+// Whatever a server answers, the result is read or refused.
 func FuzzSampleOutput(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("\x0a\x0e\x08\x01\x12\x04\x07\x00\x00\x00\x1a\x04\x00\x00\x00\xbf"))
@@ -45,7 +45,7 @@ func FuzzSampleOutput(f *testing.F) {
 	})
 }
 
-// The same of a pass.
+// The same for the result of a pass.
 func FuzzPassOutput(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte("\x12\x02\x18\x01"))

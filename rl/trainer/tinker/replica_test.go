@@ -21,7 +21,7 @@ import (
 // room is how many turns at once the samplers of three have room for.
 const room = 4
 
-// three starts a trainer with three samplers, the last of which is in a state.
+// three starts a trainer with three samplers, the last of them in the given state.
 func three(t *testing.T, last trainertest.State, patience time.Duration) (*trainertest.Server, *tinker.Trainer,
 	[]*trainertest.VLLM) {
 	t.Helper()
@@ -42,7 +42,7 @@ func three(t *testing.T, last trainertest.State, patience time.Duration) (*train
 	return s, trainer, vllms
 }
 
-// ready waits until so many samplers get turns.
+// ready waits until that many samplers get turns.
 func ready(t *testing.T, trainer *tinker.Trainer, n int) {
 	t.Helper()
 	testkit.Eventually(t, fmt.Sprintf("%d samplers get turns", n), func() bool {
@@ -60,7 +60,7 @@ func served(v *trainertest.VLLM, version int) int {
 	return n
 }
 
-// asked samples a turn of each of twelve rollouts at once.
+// asked samples one turn for each of twelve rollouts at once.
 func asked(t *testing.T, m agent.Model) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -74,8 +74,8 @@ func asked(t *testing.T, m agent.Model) {
 	all.Wait()
 }
 
-// One of three samplers that does not answer, in whatever way and from whatever moment on, gets no turns. The others
-// sample and publish on. Once it is back, it has the newest version before it gets a turn.
+// If one of three samplers stops answering, in whatever way and at whatever moment, it gets no turns, and the others go
+// on sampling and publishing. Once it is back, it loads the newest version before it gets a turn.
 func TestOneOfThreeSamplers(t *testing.T) {
 	t.Parallel()
 	for name, state := range map[string]trainertest.State{
@@ -127,8 +127,8 @@ func TestOneOfThreeSamplers(t *testing.T) {
 	}
 }
 
-// If a sampler falls silent, neither its turns under way nor a publication wait until it is put aside. Once it answers,
-// it has turns again.
+// If a sampler falls silent, neither its turns nor a publication wait until it is put aside. Once it answers again, it
+// gets turns again.
 func TestSilentSampler(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms := three(t, trainertest.Up, 5*time.Minute)
@@ -140,7 +140,7 @@ func TestSilentSampler(t *testing.T) {
 	}
 	vllms[2].Set(trainertest.Up)
 	before, rollouts := served(vllms[2], 0), 0
-	// Rollouts that begin, because those before have another server now.
+	// New rollouts, because the earlier ones have moved to other servers.
 	testkit.Eventually(t, "the sampler has turns again", func() bool {
 		rollouts++
 		if _, err := ask(t, p.Model, fmt.Sprint("another ", rollouts)); err != nil {
@@ -157,8 +157,8 @@ func TestSilentSampler(t *testing.T) {
 	ready(t, trainer, 3)
 }
 
-// A sampler that lists its models and gives no reply is given up because no turn on it ends, and comes back once it
-// samples.
+// A sampler that lists its models but gives no reply is put aside because no turn on it ends. It comes back once it
+// samples again.
 func TestStuckSampler(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms := three(t, trainertest.Up, 2*time.Second)
@@ -172,8 +172,8 @@ func TestStuckSampler(t *testing.T) {
 	ready(t, trainer, 3)
 }
 
-// A sampler whose places are taken gives no reply for longer than a stuck one may, and is waited for as long as it
-// counts tokens.
+// A full sampler gives no reply for longer than a stuck one may, but turns wait for it as long as its count of tokens
+// grows.
 func TestFullSampler(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms := three(t, trainertest.Up, 2*time.Second)
@@ -223,7 +223,7 @@ func TestRoomOfSamplers(t *testing.T) {
 	}
 }
 
-// The samplers are those that a file names at the moment. Who is new has the newest version before it gets a turn.
+// The samplers are those that a file names at the moment. A new one loads the newest version before it gets a turn.
 func TestSamplersOfAFile(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
@@ -256,8 +256,8 @@ func TestSamplersOfAFile(t *testing.T) {
 	}
 }
 
-// A version that is held answers as itself after others were published, also on servers that were restarted. Once it is
-// released and another one is published, the newest answers in its place.
+// A held version still answers as itself after others were published, even on restarted servers. Once it is released
+// and another version is published, the newest answers instead.
 func TestHeldVersion(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms, _ := samplers(t, 2)
@@ -283,22 +283,22 @@ func TestHeldVersion(t *testing.T) {
 		v.Restart()
 	}
 	if v := version(first.Model); v != first.Version {
-		t.Errorf("the version that is held answers as %d", v)
+		t.Errorf("the held version answers as %d", v)
 	}
 	if v := version(second.Model); v != third.Version {
-		t.Errorf("the one that is not answers as %d", v)
+		t.Errorf("the version that is not held answers as %d", v)
 	}
 	release()
 	last := next()
 	if v := version(first.Model); v != last.Version {
-		t.Errorf("the one that was released answers as %d", v)
+		t.Errorf("the released version answers as %d", v)
 	}
 	testkit.Eventually(t, "it is unloaded", func() bool {
 		return len(vllms[0].Loaded()) == 1 && len(vllms[1].Loaded()) == 1
 	})
 }
 
-// Samplers that are all busy for four seconds at a publication cost nothing but time.
+// If all samplers are busy for four seconds at a publication, only time is lost.
 func TestBusySamplers(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms := three(t, trainertest.Up, 20*time.Second)
@@ -312,7 +312,7 @@ func TestBusySamplers(t *testing.T) {
 	asked(t, publish(t, trainer).Model)
 }
 
-// When none answers, a turn waits, which does not count towards its time limit, and ends the run after the patience.
+// If no sampler answers, a turn waits, which does not count towards its time limit. After the patience, the run ends.
 func TestNoSampler(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms, _ := samplers(t, 2)
@@ -340,7 +340,7 @@ func TestNoSampler(t *testing.T) {
 	}
 }
 
-// A publication ends with its context, wherever it is: at a trainer or at samplers that accept and never answer.
+// A publication ends with its context, even if the trainer or the samplers accept it and never answer.
 func TestPublicationEnds(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []string{"save_weights_for_sampler", "archive", "load"} {
@@ -367,7 +367,7 @@ func TestPublicationEnds(t *testing.T) {
 	}
 }
 
-// A slow sampler gets fewer turns, and rollouts leave it for one that answers much earlier.
+// A slow sampler gets fewer turns, and rollouts move to one that answers much earlier.
 func TestSlowSampler(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms := three(t, trainertest.Slow, 20*time.Second)
@@ -384,7 +384,7 @@ func TestSlowSampler(t *testing.T) {
 	}
 }
 
-// An archive that is refused for now is asked for again.
+// A request for an archive that fails for now is repeated.
 func TestArchiveIsRepeated(t *testing.T) {
 	t.Parallel()
 	s, trainer, _, _ := samplers(t, 1)
@@ -392,7 +392,7 @@ func TestArchiveIsRepeated(t *testing.T) {
 	publish(t, trainer)
 }
 
-// A result that is none is asked for again where that changes nothing.
+// A garbled result is requested again if that changes nothing on the server.
 func TestGarbledForward(t *testing.T) {
 	t.Parallel()
 	s, trainer, _, _ := samplers(t, 1)

@@ -23,8 +23,8 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// spoiler is in front of a sampler. Where spoil is set, it may answer in the sampler's place, or change its answer to a
-// completion.
+// spoiler is a proxy before a sampler. If spoil is set, it may answer instead of the sampler; if change is set, it
+// changes the answers to completions.
 type spoiler struct {
 	*trainertest.VLLM
 	url    string
@@ -72,7 +72,7 @@ func (v *spoiler) modify(r *http.Response) error {
 	return err
 }
 
-// besides opens a trainer with a sampler that works and one that is spoiled.
+// besides opens a trainer with a working sampler and a spoiled one.
 func besides(t *testing.T, patience time.Duration) (*tinker.Trainer, *trainertest.VLLM, *spoiler) {
 	t.Helper()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
@@ -86,7 +86,8 @@ func besides(t *testing.T, patience time.Duration) (*tinker.Trainer, *trainertes
 	return trainer, good, bad
 }
 
-// A sampler whose replies cannot be the version's gets no turns as long as it gives such, and no such reply is a turn.
+// A sampler whose replies cannot come from the version gets no turns while it gives such replies, and none of them is
+// used.
 func TestRepliesOfAnotherModel(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(answer, choice map[string]any){
@@ -121,8 +122,8 @@ func first(choice map[string]any) []any {
 	return choice["logprobs"].(map[string]any)["token_logprobs"].([]any)
 }
 
-// A request that a sampler never answers, or asks to repeat much later, is given to another one, although the sampler
-// goes on with others.
+// A request that a sampler never answers, or wants repeated much later, is given to another sampler, even if the first
+// one answers other requests.
 func TestRepliesThatNeverCome(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(w http.ResponseWriter, r *http.Request){
@@ -171,8 +172,8 @@ func TestRepliesThatNeverCome(t *testing.T) {
 	}
 }
 
-// A sampler has what it lists, not what it says to have loaded. Where it has another adapter of the name, that is
-// replaced.
+// A sampler has the adapters that it lists, not those that it claims to have loaded. If it has another adapter under
+// the same name, that is replaced.
 func TestAdaptersThatAreListed(t *testing.T) {
 	t.Parallel()
 	trainer, _, bad := besides(t, 20*time.Second)
@@ -201,13 +202,13 @@ func TestAdaptersThatAreListed(t *testing.T) {
 	if err := learn(t, trainer); err != nil {
 		t.Fatal(err)
 	}
-	publish(t, trainer) // compares both with the trainer
+	publish(t, trainer) // which compares both with the trainer
 	if n := trainer.Gauges()["samplers/ready"]; n != 2 {
 		t.Errorf("%v samplers are ready", n)
 	}
 }
 
-// A publication does not wait for a sampler that takes long to load what others have.
+// A publication does not wait for a sampler that is slow to load what others have loaded.
 func TestSlowToLoad(t *testing.T) {
 	t.Parallel()
 	trainer, _, bad := besides(t, 20*time.Second)
@@ -230,7 +231,7 @@ func TestSlowToLoad(t *testing.T) {
 	}
 }
 
-// A key that was never taken is refused at once, by a server that answers anybody whether it lives.
+// A key that the server has never accepted is refused at once, even if the server answers requests without a key.
 func TestWrongKey(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
@@ -248,7 +249,7 @@ func TestWrongKey(t *testing.T) {
 	}
 }
 
-// An archive that stalls is asked for again, and so is a server that does not take the key for a while.
+// A stalled archive is requested again, and so is a request whose key the server refuses for a while.
 func TestStalledArchive(t *testing.T) {
 	t.Parallel()
 	s, trainer, _, _ := samplers(t, 1)

@@ -61,7 +61,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// SkyRL's own server.
+// TestRealServer runs the same checks on SkyRL's own server.
 func TestRealServer(t *testing.T) {
 	url, base := trainertest.RealServer(t)
 	conform(t, target{
@@ -70,7 +70,7 @@ func TestRealServer(t *testing.T) {
 	})
 }
 
-// server starts a fake and opens a trainer on it.
+// server starts a fake server and opens a trainer on it.
 func server(t *testing.T, o trainertest.Options, change func(*tinker.Options)) (*trainertest.Server, *tinker.Trainer) {
 	t.Helper()
 	o.Language = digits()
@@ -98,7 +98,7 @@ func server(t *testing.T, o trainertest.Options, change func(*tinker.Options)) (
 	return s, trainer
 }
 
-// lesson is a row that the policy can have sampled: it answers 1 with digits.
+// lesson returns a row that the policy may have sampled: an answer of digits to 1.
 func lesson(advantage float64, answer ...int32) rl.Row {
 	const end, user, assistant = 10, 12, 13
 	ids := append([]int32{user, 1, end, assistant}, answer...)
@@ -122,7 +122,7 @@ func learn(t *testing.T, trainer *tinker.Trainer) error {
 	return err
 }
 
-// A row whose tokens have advantages of their own teaches what two rows do that have a part of the tokens each.
+// A row with token advantages has the same effect as two rows that each have some of the tokens.
 func TestAdvantagesOfTokens(t *testing.T) {
 	t.Parallel()
 	whole := lesson(9, 5, 6, 7, 8)
@@ -152,7 +152,7 @@ func TestAdvantagesOfTokens(t *testing.T) {
 	}
 }
 
-// Whatever is lost on the way, no update is executed twice: either the server recognises the second request, or the
+// Whatever reply is lost, no update is executed twice: either the server recognises the repeated request, or the
 // trainer says that it is lost.
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
@@ -206,7 +206,7 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// A probe is made again where the server was lost, or is full of models that nobody drives any more.
+// A probe is repeated if the server loses it, or is full of models that nobody uses any more.
 func TestLostProbe(t *testing.T) {
 	t.Parallel()
 	full := trainertest.Fault{Fails: true, Detail: "Maximum number of LoRA adapters (4) reached"}
@@ -229,7 +229,8 @@ func TestLostProbe(t *testing.T) {
 	}
 }
 
-// Where the reply to a request is lost that creates a model, loads a checkpoint or saves an adapter, it is made anew.
+// If the reply to a request is lost that creates a model, loads a checkpoint or saves an adapter, the request is made
+// again.
 func TestLostRepliesOfModels(t *testing.T) {
 	t.Parallel()
 	for _, dedups := range []bool{false, true} {
@@ -260,8 +261,8 @@ func TestLostRepliesOfModels(t *testing.T) {
 	}
 }
 
-// A gradient that a killed client has left on the server is not part of the first update, whether the server was probed
-// or not.
+// A gradient that a killed client left on the server is not part of the first update, whether the server was probed or
+// not.
 func TestLeftGradientIsDiscarded(t *testing.T) {
 	t.Parallel()
 	mean := &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: true, Sequences: true}}
@@ -273,7 +274,7 @@ func TestLeftGradientIsDiscarded(t *testing.T) {
 				t.Fatal(err)
 			}
 			refused := trainertest.Fault{Status: 400, Detail: "no"}
-			s.Inject("optim_step", refused, refused) // of the update, and of what Close would clear
+			s.Inject("optim_step", refused, refused) // for the update, and for the step with which Close would clear it
 			if _, err := first.Step(t.Context(), rl.Optimizer{LearningRate: 0.05}); err == nil {
 				t.Fatal("the step was taken")
 			}
@@ -305,12 +306,12 @@ func TestLeftGradientIsDiscarded(t *testing.T) {
 		}
 	}
 	if norms[0] != norms[1] || norms[0] == 0 {
-		t.Errorf("the gradient's norm is %v, and %v after a client that was killed", norms[0], norms[1])
+		t.Errorf("the gradient's norm is %v, and %v after a killed client, want the same", norms[0], norms[1])
 	}
 }
 
-// A server that sums gets gradients as they come, unless their scale is an estimate. One that averages gets them once
-// their number is known.
+// A server that sums gets gradients as they come, unless their scale is an estimate. A server that averages gets them
+// once their number is known.
 func TestWhenGradientsAreSent(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -354,7 +355,7 @@ func TestRefusalsBeforeExecution(t *testing.T) {
 	}
 }
 
-// A server that holds a poll for longer than the patience works as long as it answers something, and hangs if not.
+// A server may hold a poll for longer than the patience while it answers health checks. Otherwise it counts as hung.
 func TestPollsThatAreHeld(t *testing.T) {
 	t.Parallel()
 	for _, hangs := range []bool{false, true} {
@@ -395,7 +396,7 @@ func TestErrorsAreToldApart(t *testing.T) {
 	}
 }
 
-// After an operation of an update has failed, the server may have a part of it.
+// If an operation of an update fails, the server may have executed a part of it.
 func TestFailedUpdates(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"forward_backward", "optim_step"} {
@@ -409,7 +410,7 @@ func TestFailedUpdates(t *testing.T) {
 	}
 }
 
-// A server that says that it has computed a gradient, and has not, is found out by the next answer.
+// A server that claims to have computed a gradient, but has not, is detected by its next answer.
 func TestIdleServer(t *testing.T) {
 	t.Parallel()
 	s, trainer := server(t, trainertest.Options{}, nil)
@@ -422,7 +423,7 @@ func TestIdleServer(t *testing.T) {
 	}
 }
 
-// A sequence number that is taken means that someone else trains the model: what it is now is not known.
+// A sequence number that is already used means that another process trains the model, whose state is then unknown.
 func TestTwoDriversOfOneModel(t *testing.T) {
 	t.Parallel()
 	s, trainer := server(t, trainertest.Options{Dedups: true}, nil)
@@ -437,7 +438,7 @@ func TestTwoDriversOfOneModel(t *testing.T) {
 	}
 }
 
-// A server that says that it has published new weights, and has not, is found out by what it samples.
+// A server that claims to have published new weights, but has not, is detected by what it samples.
 func TestSkippedPublicationIsFound(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]trainertest.Fault{"old weights": {Stale: true}, "nothing done": {Idle: true}} {
@@ -458,7 +459,7 @@ func TestSkippedPublicationIsFound(t *testing.T) {
 	}
 }
 
-// Turns wait between a step and its publication, and then say which version sampled them.
+// Turns between a step and its publication wait for that, and then say which version sampled them.
 func TestTurnsWaitForThePublication(t *testing.T) {
 	t.Parallel()
 	_, trainer := server(t, trainertest.Options{}, nil)
@@ -490,7 +491,7 @@ func TestTurnsWaitForThePublication(t *testing.T) {
 	<-waits
 	<-waits
 	go func() { answers <- ask(t.Context()) }()
-	<-waits // the turn does not count the time of the publication
+	<-waits // the time of the publication does not count for the turn
 	if _, err := trainer.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -559,7 +560,7 @@ func TestConversationsContinueWithTheIDsThatWereSampled(t *testing.T) {
 	}
 }
 
-// A reply has the room that the context leaves, and a conversation without room is an overflow that is never sent.
+// A reply may be as long as the context allows. A conversation that leaves no room is an overflow, and is never sent.
 func TestRepliesFitTheContext(t *testing.T) {
 	t.Parallel()
 	s, trainer := server(t, trainertest.Options{}, func(o *tinker.Options) { o.MaxLength = 10 })
@@ -608,7 +609,7 @@ func TestClientRefuses(t *testing.T) {
 	}
 }
 
-// A request never goes to a host that was not named, and its key neither.
+// Neither a request nor its key ever goes to a host that was not named.
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	var seen []string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A null is a number that JSON does not have, never 0.
+// A null stands for a number that JSON cannot express, and is never read as 0.
 func TestNullIsNotANumber(t *testing.T) {
 	t.Parallel()
 	var f floats

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Between two listeners nobody answers on the port, and nobody else can have it.
+// Between two listeners, nobody answers on the port, and nobody else can get it.
 func TestPortIsKept(t *testing.T) {
 	t.Parallel()
 	var p port
