@@ -167,7 +167,7 @@ func TestRecorderFailureEndsTheRollout(t *testing.T) {
 		if out.StopReason != SandboxError || !errors.Is(err, errDisk) {
 			t.Errorf("at event %d: %s, %v", n, out.StopReason, err)
 		}
-		// Before the reply is safe, nothing of it runs.
+		// Nothing of a reply runs before the reply is recorded.
 		if ran := len(a.Tools.(*fakeTools).ran); n < 4 && ran > 0 {
 			t.Errorf("at event %d: %d calls ran", n, ran)
 		}
@@ -204,7 +204,7 @@ func TestLastStepIsAnnounced(t *testing.T) {
 	contains(t, conversation(t, out)[5].Content, "\nSteps Remaining: 1\n")
 	contains(t, conversation(t, out)[5].Content, "call finish now")
 	if last := lastObservation(conversation(t, out)); strings.Contains(last, "Steps Remaining") {
-		t.Errorf("a step is announced that does not come: %q", last)
+		t.Errorf("a step that never comes is announced: %q", last)
 	}
 }
 

@@ -10,9 +10,8 @@ import (
 	"deepswe/tools"
 )
 
-// counting is a model whose server counts a token for every three bytes, so that the guesses are exact, and refuses
-// what
-// is over its context.
+// counting is a model whose server counts one token for every three bytes, as our estimate does, and refuses prompts
+// that exceed its context.
 func counting(context int, reply func(n int) string) *script {
 	return scripted(func(_ ctx, r Request) (Reply, error) {
 		b := budget{}
@@ -53,7 +52,7 @@ func TestContextBudget(t *testing.T) {
 		if r.MaxTokens < 900 || r.MaxTokens > 8000 {
 			t.Errorf("request %d allows %d tokens: the reserve is 1000", i, r.MaxTokens)
 		}
-		// What is left shrinks with the conversation.
+		// The allowance shrinks as the conversation grows.
 		if i > 0 && r.MaxTokens >= m.requests[i-1].MaxTokens {
 			t.Errorf("request %d allows %d tokens, the one before it %d", i, r.MaxTokens, m.requests[i-1].MaxTokens)
 		}
@@ -128,7 +127,7 @@ func TestOwnBoundOnRepliesIsGivenUp(t *testing.T) {
 		}
 		m = refuse(err, 100)
 		a = newAgent(m)
-		a.Limits.ReplyTokens = 4096 // what the user asks for is not given up
+		a.Limits.ReplyTokens = 4096 // a limit that the user asked for is not given up
 		if out := run(t, a); out.StopReason == Submitted || len(m.requests) != 1 {
 			t.Errorf("%v: %s after %d requests", err, out.StopReason, len(m.requests))
 		}

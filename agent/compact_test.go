@@ -13,8 +13,8 @@ import (
 	"deepswe/tools"
 )
 
-// chatty is a model that runs so many commands and submits. It writes a summary when it is asked for one, says how long
-// the prompt was (four bytes a token), and refuses one that is longer than the context.
+// chatty is a model that runs the given number of commands and then submits. It writes a summary when asked, reports
+// the length of the prompt at four bytes per token, and refuses prompts that exceed the context.
 type chatty struct {
 	format   Format
 	context  int // tokens
@@ -50,7 +50,7 @@ func (m *chatty) Complete(_ context.Context, r Request) (Reply, error) {
 	return Reply{Message: said, Usage: usage}, nil
 }
 
-// done is the number of the next step, which the last result tells.
+// done returns the number of the next step, according to the last result.
 func (m *chatty) done(r Request) int {
 	n := 0
 	for _, message := range r.Messages {
@@ -62,7 +62,7 @@ func (m *chatty) done(r Request) int {
 	return n + 1
 }
 
-// longTools give long results.
+// longTools return long results.
 func longTools() *fakeTools {
 	return &fakeTools{run: func(_ context.Context, c tools.Call) (tools.Result, error) {
 		r := echo(c)
@@ -81,8 +81,8 @@ func longAgent(m *chatty, c Compaction, limit int) *Agent {
 	return a
 }
 
-// A task that is many times longer than the context ends as it should, and without a strategy it does not. No request
-// is longer than the context, the task stays in front of all of them, and every native call keeps its answer.
+// A task many times longer than the context is completed with a strategy, but not without one. No request exceeds the
+// context, the task stays at its beginning, and every native call keeps its answer.
 func TestLongTasksFit(t *testing.T) {
 	t.Parallel()
 	for _, f := range formats() {
@@ -110,7 +110,7 @@ func TestLongTasksFit(t *testing.T) {
 					}
 					checkAnswers(t, r.Messages)
 				}
-				// The prompts of many steps begin alike: only a compaction changes what was sent before.
+				// Most prompts begin like the one before: only a compaction changes what was sent earlier.
 				changes := 0
 				for i := 1; i < len(m.requests); i++ {
 					before, now := m.requests[i-1].Messages, m.requests[i].Messages
@@ -133,7 +133,7 @@ func TestLongTasksFit(t *testing.T) {
 	}
 }
 
-// Where the length of the context is not known, or was misjudged, the server's refusal makes room.
+// If the context length is unknown or was overestimated, the server's refusal starts a compaction.
 func TestCompactionAfterARefusal(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{0, 60_000} {
@@ -142,14 +142,14 @@ func TestCompactionAfterARefusal(t *testing.T) {
 			t.Errorf("limit %d: %s after %d steps", limit, out.StopReason, out.Steps)
 		}
 	}
-	// A model that gives no summary does not hang the rollout.
+	// A model that writes no summary does not hang the rollout.
 	m := &chatty{format: Native{}, context: 3000, steps: 60, silent: true}
 	if out := run(t, longAgent(m, Summarize, 3000)); out.StopReason != MaxContext && out.StopReason != Submitted {
 		t.Errorf("%s after %d steps", out.StopReason, out.Steps)
 	}
 }
 
-// A rollout that is killed at any event sends, after it is resumed, exactly what it would have sent.
+// A rollout that is killed at any event and resumed sends exactly what it would have sent.
 func TestResumeOfACompactedRollout(t *testing.T) {
 	t.Parallel()
 	for _, f := range formats() {
@@ -161,12 +161,12 @@ func TestResumeOfACompactedRollout(t *testing.T) {
 		asked := m.requests
 		for n := 5; n < len(whole.Events); n += 3 {
 			if whole.Events[n-1].Compaction != nil && whole.Events[n].Compaction != nil {
-				continue // killed between eliding and the summary: there may be room enough without that
+				continue // killed between eliding and the summary, which may then not be needed
 			}
 			again := &chatty{format: f, context: 6000, steps: 40}
 			a := longAgent(again, Summarize, 6000)
 			a.Past = slices.Clone(whole.Events[:n])
-			// The number of summaries so far is the model's own memory.
+			// The model itself has to know how many summaries it has written.
 			for _, e := range a.Past {
 				if e.Kind == trajectory.KindCompaction && e.Compaction.Summary != "" {
 					again.asked++

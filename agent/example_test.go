@@ -10,7 +10,7 @@ import (
 	"deepswe/tools"
 )
 
-// scriptedModel stands in for agent/llm: it answers with prepared texts.
+// scriptedModel stands in for agent/llm, and answers with prepared texts.
 type scriptedModel []string
 
 func (m scriptedModel) Complete(_ context.Context, r agent.Request) (agent.Reply, error) {
@@ -23,13 +23,13 @@ func (m scriptedModel) Complete(_ context.Context, r agent.Request) (agent.Reply
 	return agent.Reply{Message: agent.Message{Role: agent.RoleAssistant, Content: m[answered]}}, nil
 }
 
-// sandbox has a directory and nothing else, which is enough for a model that only submits.
+// sandbox has only a directory, which is enough for a model that only submits.
 type sandbox struct{ tools.Sandbox }
 
 func (sandbox) Dir() string { return "/repo" }
 
-// A rollout is a model, its tools and a prompt. It ends with a stop reason and a trajectory; the patch is computed from
-// the sandbox, see agent/attempt.
+// A rollout needs a model, its tools and a prompt. It ends with a stop reason and a trajectory; for the patch from the
+// sandbox, see agent/attempt.
 func ExampleAgent_Run() {
 	a := &agent.Agent{
 		Settings: agent.Settings{

@@ -15,8 +15,8 @@ import (
 	"deepswe/tools"
 )
 
-// script is a model that gives prepared answers, one for each reply that the conversation holds, and the last one from
-// then on. It remembers what it was asked.
+// script is a model with prepared answers: one for each reply that the conversation has, and the last one from then on.
+// It keeps the requests.
 type script struct {
 	mu       sync.Mutex
 	answers  []answering
@@ -41,7 +41,7 @@ func (s *script) Complete(ctx context.Context, r Request) (Reply, error) {
 	return answer(ctx, r)
 }
 
-// says answers with a text, calls with native calls, fails with an error.
+// says answers with a text, calls with native calls, and fails with an error.
 func says(text string) answering {
 	return func(context.Context, Request) (Reply, error) {
 		return Reply{Message: Message{Role: RoleAssistant, Content: text}, FinishReason: "stop"}, nil
@@ -58,7 +58,7 @@ func fails(err error) answering {
 	return func(context.Context, Request) (Reply, error) { return Reply{}, err }
 }
 
-// blocks waits for the end of the context.
+// blocks waits until the context ends.
 func blocks(ctx context.Context, _ Request) (Reply, error) {
 	<-ctx.Done()
 	return Reply{}, context.Cause(ctx)
@@ -78,7 +78,7 @@ func nativeBash(id, cmd string) ToolCall {
 
 var nativeSubmit = ToolCall{ID: "call_f", Name: "finish", Arguments: `{"command":"submit","result":"fixed"}`}
 
-// fakeTools know the four names. A command's output is itself, unless run says otherwise.
+// fakeTools know the four tools. The output of a command is the command, unless run is set.
 type fakeTools struct {
 	run func(ctx context.Context, c tools.Call) (tools.Result, error)
 	ran []tools.Call
@@ -108,7 +108,7 @@ func echo(c tools.Call) tools.Result {
 	return tools.Result{Output: c.Args["cmd"] + c.Args["path"], ExitCode: new(0)}
 }
 
-// nowhere is a sandbox that holds nothing.
+// nowhere is a sandbox without any files.
 type nowhere struct{ dir string }
 
 func (n nowhere) Dir() string {
@@ -136,7 +136,7 @@ func (nowhere) Search(context.Context, env.Query) (env.Matches, error) { return 
 
 var issue = Issue{ID: "demo-1", Statement: "It is broken."}
 
-// prompt is a system message and the issue.
+// prompt returns a system message and the issue.
 func prompt(o Opening) ([]Message, error) {
 	return []Message{
 		{Role: RoleSystem, Content: "You fix issues in " + o.Dir + " and answer in " + o.Format.Name() + "."},
@@ -144,12 +144,12 @@ func prompt(o Opening) ([]Message, error) {
 	}, nil
 }
 
-// newAgent works in XML with the fake tools.
+// newAgent uses XML and the fake tools.
 func newAgent(m Model) *Agent {
 	return &Agent{Settings: Settings{Model: m, Prompt: prompt, Format: XML{}}, Tools: &fakeTools{}}
 }
 
-// run runs the rollout and checks what holds for every one.
+// run runs a rollout, and checks what must hold for every rollout.
 func run(t *testing.T, a *Agent) Outcome {
 	t.Helper()
 	out, err := a.Run(t.Context(), nowhere{}, issue)
@@ -191,10 +191,9 @@ func recording(t testing.TB, out Outcome) *trajectory.Recording {
 	return r
 }
 
-// document makes the ATIF document of a rollout, and checks the rules of ATIF that the rollout's events could break:
-// the
-// agent has a name and a version, every call has an id of its own and an object of arguments, and every result answers
-// a call of its step or none. The tests of trajectory check the other rules for every log.
+// document makes the ATIF document of a rollout, and checks the rules of ATIF that its events could break: the agent
+// has a name and a version, every call has an id of its own and an object of arguments, and every result answers a call
+// of its step or none. The tests of trajectory check the other rules for every log.
 func document(t testing.TB, events []trajectory.Event) *trajectory.Document {
 	t.Helper()
 	d, err := trajectory.NewDocument(events)
@@ -225,13 +224,13 @@ func document(t testing.TB, events []trajectory.Event) *trajectory.Document {
 	return d
 }
 
-// conversation is all that was sent and received.
+// conversation returns everything that was sent and received.
 func conversation(t testing.TB, out Outcome) []Message {
 	t.Helper()
 	return recording(t, out).Messages
 }
 
-// samples are the token ids of the replies.
+// samples returns the token ids of the replies.
 func samples(t testing.TB, out Outcome) []*Sample {
 	t.Helper()
 	var all []*Sample
@@ -241,7 +240,7 @@ func samples(t testing.TB, out Outcome) []*Sample {
 	return all
 }
 
-// checkHistory: every request begins with all of the one before it, and so does the conversation in the end.
+// checkHistory checks that every request begins with all of the one before, and the final conversation with the last.
 func checkHistory(t testing.TB, requests []Request, final []Message) {
 	t.Helper()
 	for i, r := range requests {
@@ -263,9 +262,8 @@ func checkHistory(t testing.TB, requests []Request, final []Message) {
 	}
 }
 
-// checkAnswers: every native call has its answer, in order, right behind the reply. The last reply may lack them where
-// the
-// rollout was cut off.
+// checkAnswers checks that the answers to native calls follow the reply, all of them and in order. The last reply may
+// lack them if the rollout was cut off.
 func checkAnswers(t testing.TB, messages []Message) {
 	t.Helper()
 	for i, m := range messages {
@@ -283,7 +281,7 @@ func checkAnswers(t testing.TB, messages []Message) {
 	}
 }
 
-// lastObservation is what the model was told last.
+// lastObservation returns what the model was told last.
 func lastObservation(messages []Message) string { return messages[len(messages)-1].Content }
 
 var errDisk = errors.New("no space left on device")

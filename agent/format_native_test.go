@@ -85,7 +85,7 @@ func TestTruncatedNativeCall(t *testing.T) {
 	}
 }
 
-// Observations that go as a user's message stand within the tag; answers to native calls do not.
+// Observations that are sent as a user message are put inside the tag. Answers to native calls are not.
 func TestAnswerWithinATag(t *testing.T) {
 	t.Parallel()
 	native := Message{Role: RoleAssistant, ToolCalls: []ToolCall{{ID: "a", Name: "search"}}}

@@ -117,7 +117,7 @@ func TestFormatFor(t *testing.T) {
 	}
 }
 
-// A call that could be read is no format error that ends a rollout, even where there is no such tool.
+// A call of an unknown tool can be read, so it does not end a rollout as a format error does.
 func TestUnknownToolsDoNotEndARollout(t *testing.T) {
 	t.Parallel()
 	for _, f := range formats() {
@@ -145,7 +145,7 @@ func TestUnknownToolsDoNotEndARollout(t *testing.T) {
 		a = newAgent(scripted(calls(ToolCall{ID: "x", Name: "apply_patch", Arguments: `{"input": "*** Begin Patch"}`}),
 			says(submission)))
 		contains(t, conversation(t, run(t, a))[3].Content, "call file_editor with the command str_replace")
-		// The same call over and over is a model that is stuck.
+		// A model that repeats the same unknown call is stuck.
 		a = newAgent(scripted(says("<function=rm></function>")))
 		if out := run(t, a); out.StopReason != Stuck || out.Steps != 5 {
 			t.Errorf("%s after %d steps", out.StopReason, out.Steps)
@@ -153,7 +153,7 @@ func TestUnknownToolsDoNotEndARollout(t *testing.T) {
 	}
 }
 
-// The names that other agents give to the tools are taken for ours.
+// The names that other agents use for tools and parameters are understood.
 func TestNamesOfOtherAgents(t *testing.T) {
 	t.Parallel()
 	native := func(name, arguments string) answering {
@@ -193,7 +193,7 @@ func TestNamesOfOtherAgents(t *testing.T) {
 	}
 }
 
-// A submission that was made without knowing that something before it failed is refused.
+// A submission is refused if an earlier call of the same reply failed, because the model cannot have known that.
 func TestNoSubmissionAfterAFailure(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]ToolCall{
@@ -213,7 +213,7 @@ func TestNoSubmissionAfterAFailure(t *testing.T) {
 				t.Errorf("%s after %d steps", out.StopReason, out.Steps)
 			}
 			contains(t, conversation(t, out)[4].Content, "an earlier call of the same response failed")
-			// Run again from the record, the refused submission does not end it either.
+			// Rerunning the record does not end at the refused submission either.
 			n := 0
 			for _, err := range Rerun(t.Context(), recording(t, out), a.Tools, nowhere{}) {
 				if n++; err != nil {
@@ -227,7 +227,7 @@ func TestNoSubmissionAfterAFailure(t *testing.T) {
 	}
 }
 
-// In the format of native calls, the tools for it are offered and run; after a fallback, the others.
+// With native calls, the native tools are offered and run; after a fallback, the other tools.
 func TestToolsOfAFormat(t *testing.T) {
 	t.Parallel()
 	own := &fakeTools{}

@@ -17,7 +17,7 @@ func TestParseXML(t *testing.T) {
 		text string
 		tool string
 		args map[string]string
-		more bool // the model is told that further calls were not run
+		more bool // the model is told that other calls were not run
 	}{
 		{
 			name: "the form of the prompt",
@@ -271,7 +271,7 @@ func TestParseXMLProblems(t *testing.T) {
 	}
 }
 
-// text is a reply that says it; cut one that was truncated there.
+// text returns a reply with that text, and cut one that was truncated after it.
 func text(s string) Reply { return Reply{Message: Message{Role: RoleAssistant, Content: s}} }
 func cut(s string) Reply {
 	r := text(s)
@@ -279,7 +279,7 @@ func cut(s string) Reply {
 	return r
 }
 
-// renderInline writes a call with every value right between its tags, renderBlock with every value on lines of its own.
+// renderInline writes a call with each value directly between its tags, renderBlock with each value on its own lines.
 func renderInline(name string, args map[string]string) string {
 	return render(name, args, "<parameter=%>", "</parameter>")
 }
@@ -300,7 +300,7 @@ func render(name string, args map[string]string, before, after string) string {
 
 func TestValuesSurviveRendering(t *testing.T) {
 	t.Parallel()
-	// What tends to go wrong: white space at the ends, both kinds of line breaks, pieces of tags.
+	// Typical difficulties: white space at the ends, both kinds of line breaks, parts of tags.
 	pieces := rapid.SampledFrom([]string{" ", "\t", "\n", "\r\n", "\r", "x", "é", "<", "</parameter", "<function", "=a>",
 		"<think>", "</think>", "'"})
 	value := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOf(pieces).Draw(t, "pieces"), "") })
@@ -330,8 +330,7 @@ func TestValuesSurviveRendering(t *testing.T) {
 
 func TestParseXMLStaysLinear(t *testing.T) {
 	t.Parallel()
-	// Each of these once took quadratic time in some design of the parser; the test ends, or the test binary's limit ends
-	// it.
+	// Each of these once took quadratic time in some version of the parser. If it did again, the test would time out.
 	const n = 30_000
 	for _, piece := range []string{
 		"<", "<function=a>", "<parameter=a>", "<function=a><parameter=b>", "<think>", "<think></think>", "</think>",
@@ -360,7 +359,7 @@ func FuzzParseXML(f *testing.F) {
 	})
 }
 
-// checkReading holds what is true of every reading.
+// checkReading checks what must hold for every reading.
 func checkReading(t *testing.T, r Reading) {
 	t.Helper()
 	if (len(r.Actions) == 0) != (r.Problem != "") || (r.Problem != "") != (r.Advice != "") {

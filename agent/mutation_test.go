@@ -13,7 +13,7 @@ import (
 	"deepswe/tools"
 )
 
-// written are replies as models write them.
+// written returns replies as models write them.
 func written() []Reply {
 	reply := func(content string, calls ...ToolCall) Reply {
 		return Reply{Message: Message{Role: RoleAssistant, Content: content, ToolCalls: calls}, FinishReason: "stop"}
@@ -39,7 +39,7 @@ func written() []Reply {
 	}
 }
 
-// mutate damages a text in one of the ways in which models, servers and cables do.
+// mutate damages a text in one of the ways in which models, servers and connections do.
 func mutate(rng *rand.Rand, s string, others []string) string {
 	at := func() int { return rng.IntN(len(s) + 1) }
 	switch rng.IntN(10) {
@@ -87,7 +87,7 @@ func mutate(rng *rand.Rand, s string, others []string) string {
 	}
 }
 
-// mutant is a valid reply with one to four kinds of damage.
+// mutant returns a valid reply with one to four kinds of damage.
 func mutant(rng *rand.Rand, replies []Reply, texts []string) Reply {
 	r := replies[rng.IntN(len(replies))]
 	r.Message.ToolCalls = slices.Clone(r.Message.ToolCalls)
@@ -116,9 +116,8 @@ func mutant(rng *rand.Rand, replies []Reply, texts []string) Reply {
 	return r
 }
 
-// TestMutatedReplies sends 10,000 damaged replies through the loop, in both formats: every rollout ends, in a way that
-// is
-// the model's own doing, with a trajectory that is sound.
+// TestMutatedReplies sends 10,000 damaged replies through the loop, in both formats. Every rollout ends for a reason
+// that the model caused, and its trajectory is valid.
 func TestMutatedReplies(t *testing.T) {
 	t.Parallel()
 	total := 10_000
@@ -144,7 +143,7 @@ func TestMutatedReplies(t *testing.T) {
 		}
 		a.Limits = Limits{Steps: 1 + rng.IntN(20), Context: []int{0, 4000, 1 << 20}[rng.IntN(3)], FormatErrors: 1 +
 			rng.IntN(12)}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a hang, not a measure of speed
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // to detect a hang, not to measure speed
 		out, err := a.Run(ctx, nowhere{}, issue)
 		cancel()
 		if err != nil {
@@ -159,7 +158,7 @@ func TestMutatedReplies(t *testing.T) {
 	}
 	for _, reason := range []StopReason{Submitted, MaxSteps, FormatErrors} {
 		if reasons[reason] == 0 {
-			t.Errorf("no rollout ended as %s: the mutations are too dull: %v", reason, reasons)
+			t.Errorf("no rollout ended as %s: the mutations have too little effect: %v", reason, reasons)
 		}
 	}
 	t.Log(fmt.Sprint(reasons))
@@ -186,7 +185,7 @@ func FuzzNative(f *testing.F) {
 	})
 }
 
-// BenchmarkStep is what a step costs beside the model and the sandbox.
+// BenchmarkStep measures what a step costs apart from the model and the sandbox.
 func BenchmarkStep(b *testing.B) {
 	for _, format := range formats() {
 		b.Run(format.Name(), func(b *testing.B) {
@@ -211,5 +210,5 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// Complete makes every answer a model that always gives it.
+// Complete makes an answering a model that always gives this answer.
 func (f answering) Complete(ctx context.Context, r Request) (Reply, error) { return f(ctx, r) }

@@ -16,7 +16,7 @@ import (
 	"deepswe/tools"
 )
 
-// recorded is a rollout with a bit of everything: token ids, reasoning, a format error, native calls.
+// recorded plays a rollout with a bit of everything: token ids, reasoning, a format error, native calls.
 func recorded(t *testing.T, f Format) (Outcome, []answering) {
 	t.Helper()
 	answers := []answering{
@@ -69,7 +69,7 @@ func TestResumeFromEveryEvent(t *testing.T) {
 				if diff := cmp.Diff(samples(t, whole), samples(t, out)); diff != "" {
 					t.Errorf("tokens (-whole +resumed):\n%s", diff)
 				}
-				// The sandbox is new: every call has run in it.
+				// The sandbox is new, so every call must have run in it.
 				if ran := len(a.Tools.(*fakeTools).ran); ran < 3 {
 					t.Errorf("%d calls ran", ran)
 				}

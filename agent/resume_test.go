@@ -16,7 +16,7 @@ import (
 	"deepswe/tools"
 )
 
-// appendingTools is a sandbox of one file, to which every command appends itself.
+// appendingTools stands for a sandbox with one file, to which each command appends itself.
 func appendingTools(file *[]string) *fakeTools {
 	return &fakeTools{run: func(_ context.Context, c tools.Call) (tools.Result, error) {
 		r := echo(c)
@@ -28,9 +28,9 @@ func appendingTools(file *[]string) *fakeTools {
 	}}
 }
 
-// A rollout is killed at random bytes of its log, over and over, and resumed each time. In the end the conversation,
-// the files and the outcome are those of a rollout that was never killed; no reply that was recorded is asked for
-// again; and in every fresh sandbox the recorded calls run once each, in order.
+// A rollout is killed at random bytes of its log and resumed, again and again. In the end the conversation, the files
+// and the outcome are those of a rollout that was never killed, no recorded reply was requested again, and in every new
+// sandbox the recorded calls ran once each, in order.
 func TestResumeAfterRandomKills(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -79,7 +79,7 @@ func TestResumeAfterRandomKills(t *testing.T) {
 	}
 }
 
-// randomAnswer is a reply with no call, one, or several.
+// randomAnswer returns a reply with no call, one call or several.
 func randomAnswer(rng *rand.Rand, f Format, i int) answering {
 	cmd := fmt.Sprintf("step %d", i)
 	switch n := rng.IntN(4); {
@@ -96,7 +96,7 @@ func randomAnswer(rng *rand.Rand, f Format, i int) answering {
 	}
 }
 
-// resumeLog goes on with what the log holds, and checks that nothing recorded was asked for again.
+// resumeLog resumes what the log holds, and checks that no recorded reply is requested again.
 func resumeLog(t *testing.T, path string, f Format, answers []answering) (Outcome, []string, *script) {
 	t.Helper()
 	log, past, err := trajectory.Resume(path)
@@ -124,7 +124,7 @@ func resumeLog(t *testing.T, path string, f Format, answers []answering) (Outcom
 	return out, file, m
 }
 
-// What ends a rollout ends it no longer where its user wants it to go on: the limits begin anew.
+// A user can continue a rollout that has ended: its limits then begin anew.
 func TestReopen(t *testing.T) {
 	t.Parallel()
 	talk := says("I would rather talk.")
@@ -156,7 +156,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// A submission stands, unless a further instruction follows it.
+// A submission is final, unless another instruction follows it.
 func TestFurther(t *testing.T) {
 	t.Parallel()
 	for _, f := range formats() {
@@ -179,7 +179,7 @@ func TestFurther(t *testing.T) {
 		if got := told[len(told)-1].Role; got != RoleUser {
 			t.Errorf("the instruction comes from %s", got)
 		}
-		// And again, from everything that is recorded now.
+		// And once more, from everything that is recorded by then.
 		m = scripted(append(slices.Clone(answers), bash("more"), last, last)...)
 		a = newAgent(m)
 		a.Past, a.Reopen, a.Further = out.Events, true, "and that"
@@ -190,7 +190,7 @@ func TestFurther(t *testing.T) {
 	}
 }
 
-// A call that the user has cancelled, to ask for something else, is not made again, now and later.
+// A call that the user cancelled to give another instruction is not made again, neither in the next rollout nor later.
 func TestACancelledCallIsNotMadeAgain(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -221,7 +221,7 @@ func TestACancelledCallIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// A repository that is in another place now is where it was for the model.
+// If a repository has moved, the model still sees it at its old place.
 func TestResumeInAnotherPlace(t *testing.T) {
 	t.Parallel()
 	whole, answers := recorded(t, XML{})
@@ -245,7 +245,7 @@ func TestResumeInAnotherPlace(t *testing.T) {
 	}
 }
 
-// limited are tools with a limit that their description tells.
+// limited are tools whose description states a limit.
 type limited struct {
 	*fakeTools
 	limit string
@@ -257,7 +257,8 @@ func (l limited) Specs() []tools.Spec {
 	return specs
 }
 
-// The limits that the model was told last are those in force, however often they change between the parts of a rollout.
+// The limits that the model was told last are the ones that apply, however often they change when a rollout is
+// continued.
 func TestChangedLimitsAreTold(t *testing.T) {
 	t.Parallel()
 	var past []trajectory.Event
@@ -286,7 +287,7 @@ func TestChangedLimitsAreTold(t *testing.T) {
 		}
 		past = out.Events
 	}
-	// Native tools are described by each request.
+	// Native tools are described in each request, so the model need not be told.
 	a := newAgent(scripted(calls(nativeBash("1", "ls"))))
 	a.Tools, a.Format, a.Limits.Steps = limited{&fakeTools{}, "90 s"}, Native{}, 1
 	past = run(t, a).Events

@@ -24,18 +24,18 @@ import (
 	"deepswe/env/testkit"
 )
 
-// editor is a client of the protocol, which writes down every message of both sides.
+// editor is a client of the protocol that records every message of both sides.
 type editor struct {
 	t     *testing.T
 	w     *world
 	dir   string // of the repository
 	files bool   // it reads and writes files itself
-	// choose answers a question; buffers are files with other content than on the disk.
+	// choose is the answer to a question; buffers are files whose content in the editor differs from that on disk.
 	choose  string
 	buffers map[string]string
-	asked   chan struct{} // if not nil, closed at the first request of the method silent, which is never answered
+	asked   chan struct{} // if not nil, closed at the first request of the method silent, which then gets no answer
 	silent  string
-	// twist changes the answer to a request, if it is not nil.
+	// twist, if set, changes the answer to a request.
 	twist func(method, path string, answer map[string]any)
 
 	in    io.WriteCloser
@@ -144,7 +144,7 @@ func (e *editor) serve(m map[string]any) {
 	go e.send(answer)
 }
 
-// refuses makes the editor fail a request about a file.
+// refuses makes the editor fail a request for a file.
 func (e *editor) refuses(method, file string) {
 	e.twist = func(m, path string, answer map[string]any) {
 		if m == method && strings.HasSuffix(path, file) {
@@ -154,7 +154,7 @@ func (e *editor) refuses(method, file string) {
 	}
 }
 
-// call makes a request, and returns the answer.
+// call makes a request and returns the answer.
 func (e *editor) call(id any, method string, params map[string]any) map[string]any {
 	e.send(map[string]any{"id": id, "method": method, "params": params})
 	return e.answer(id)
@@ -170,7 +170,7 @@ func (e *editor) answer(id any) map[string]any {
 	return nil
 }
 
-// open initialises the connection, and opens a session.
+// open initialises the connection and opens a session.
 func (e *editor) open() string {
 	e.call("a-1", "initialize", map[string]any{"protocolVersion": 2, "clientCapabilities": map[string]any{
 		"fs": map[string]any{"readTextFile": e.files, "writeTextFile": e.files}}, "unknown": true})
@@ -183,7 +183,7 @@ func (e *editor) prompt(id any, session, text string) map[string]any {
 		map[string]any{"type": "text", "text": text}}})
 }
 
-// end closes the connection, and returns what was said.
+// end closes the connection and returns the messages of both sides.
 func (e *editor) end() string {
 	e.in.Close()
 	for range e.lines {
@@ -206,7 +206,7 @@ func newEditor(t *testing.T, replies ...string) *editor {
 const editHello = "I see.\n<function=file_editor>\n<parameter=command>str_replace</parameter>\n<parameter=path>hello.txt</parameter>\n" +
 	"<parameter=old_str>goodbye</parameter>\n<parameter=new_str>hello</parameter>\n</function>"
 
-// A whole session, in the words of both sides.
+// The golden file shows the messages of a whole session.
 func TestACPSession(t *testing.T) {
 	e := newEditor(t, editHello, "<function=execute_bash>\n<parameter=cmd>cat hello.txt; touch new.txt; exit 3</parameter>\n</function>",
 		"<function=finish>\n<parameter=command>submit</parameter>\n<parameter=result>It says hello.</parameter>\n</function>",
@@ -234,7 +234,7 @@ func TestACPSession(t *testing.T) {
 	testkit.Golden(t, "testdata/acp/session.txt", said)
 }
 
-// Nothing is written if the user declines, or if a file is not as the patch expects it.
+// Nothing is written if the user declines, or if a file differs from what the patch expects.
 func TestACPKeepsFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(e *editor)
@@ -302,7 +302,7 @@ func TestACPKeepsFiles(t *testing.T) {
 	}
 }
 
-// stateless is a model of any number of conversations: it answers by their length.
+// stateless is a model for any number of conversations, which answers by their length.
 type stateless []string
 
 func (m stateless) Complete(_ context.Context, r agent.Request) (agent.Reply, error) {
@@ -315,7 +315,7 @@ func (m stateless) Complete(_ context.Context, r agent.Request) (agent.Reply, er
 	return agent.Reply{Message: agent.Message{Role: agent.RoleAssistant, Content: m[n]}, FinishReason: "stop"}, nil
 }
 
-// Two sessions work at once in two repositories, and a session at work takes no other prompt.
+// Two sessions work at the same time in two repositories, and a session that is working refuses another prompt.
 func TestACPTwoSessions(t *testing.T) {
 	e := newEditor(t)
 	e.w.deps.OpenModel = func(context.Context, cli.ModelChoice) (cli.LiveModel, error) {
@@ -357,7 +357,7 @@ func TestACPTwoSessions(t *testing.T) {
 	e.end()
 }
 
-// A turn can be cancelled at any time: it ends with that reason, and no call is left open.
+// A turn can be cancelled at any time. It then ends with that reason, and no call stays open.
 func TestACPCancel(t *testing.T) {
 	sleep := "<function=execute_bash>\n<parameter=cmd>touch started; sleep 60</parameter>\n</function>"
 	for name, c := range map[string]struct {
@@ -416,7 +416,7 @@ func TestACPCancel(t *testing.T) {
 	}
 }
 
-// The model and the sandbox are chosen in the editor, and whether it asks; the price of a session is shown.
+// The model, the sandbox and whether to ask are chosen in the editor, which is told the cost of the session.
 func TestACPOptions(t *testing.T) {
 	e := newEditor(t, sayHello, submit, submit)
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -476,7 +476,7 @@ func TestACPOptions(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves a session that another takes up, whatever it had come to.
+// A session of a killed process can be loaded by another, however far it had got.
 func TestACPAfterACrash(t *testing.T) {
 	for name, left := range map[string]string{
 		"before the first step": "rm -r rollouts",
@@ -516,7 +516,7 @@ func TestACPAfterACrash(t *testing.T) {
 	}
 }
 
-// Whatever an editor writes, it gets an answer, and the connection goes on.
+// Whatever an editor writes, it gets an answer, and the connection stays open.
 func TestACPNonsense(t *testing.T) {
 	e := newEditor(t, sayHello, submit)
 	startEditor(t, e)

@@ -12,7 +12,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// The action's script calls deepswe as the inputs say, and gives its last line as the result.
+// The action's script runs deepswe with the inputs as arguments, and sets its last line as the result.
 func TestAction(t *testing.T) {
 	data, err := os.ReadFile("../../.github/actions/deepswe/action.yml")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// Whatever happens to a run of several attempts later is about the attempt that was chosen.
+// After a run of several attempts, later commands use the attempt that was chosen.
 func TestChosenAttempt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	settings, err := disk.MarshalJSON(solveSettings{Task: "t"})

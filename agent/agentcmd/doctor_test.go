@@ -24,7 +24,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// fake is a provider whose leftovers and sandboxes are made up.
+// fake is a provider with made-up leftovers.
 type fake struct {
 	name string
 	left []env.Leftover
@@ -52,7 +52,7 @@ func (f *fake) Close() error {
 	return nil
 }
 
-// kind is a line of the table behind --env.
+// kind is an entry of the table behind --env.
 func kind(name string, p env.Provider, err error) cli.SandboxKind {
 	return cli.SandboxKind{Name: name, Images: name == cli.EnvDocker,
 		Open: func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error) {
@@ -126,7 +126,7 @@ func TestClean(t *testing.T) {
 			}
 		})
 	}
-	// A daemon that was named must be there.
+	// If a daemon is named, it must be there.
 	if _, _, err := onMachine(t, []cli.SandboxKind{noDaemon()}, nil, "clean", "--docker-host",
 		"unix:///nowhere"); cli.ExitCode(err) != 6 {
 		t.Errorf("clean of a daemon that is not there: %v, want exit code 6", err)
@@ -152,7 +152,7 @@ func TestDoctorReports(t *testing.T) {
 	}
 }
 
-// steady leaves out what differs from machine to machine.
+// steady leaves out what differs between machines.
 func steady(out string) string {
 	var kept []string
 	left := false
@@ -163,7 +163,7 @@ func steady(out string) string {
 			kept = append(kept, line)
 		}
 	}
-	// How many file systems there are differs, and with it the number of checks.
+	// The number of file systems differs, and with it the number of checks.
 	last := kept[len(kept)-1]
 	if strings.HasPrefix(last, "{") {
 		return strings.Join(kept[:len(kept)-1], "")
@@ -182,7 +182,7 @@ func TestParseTimes(t *testing.T) {
 	}
 }
 
-// openDocker opens the real daemon, with a guest that is built for the test.
+// openDocker opens the real daemon with a guest built for the test.
 func openDocker(t *testing.T) func(context.Context, *slog.Logger, cli.SandboxChoice) (env.Provider, error) {
 	t.Helper()
 	testkit.Images(t, busybox)
@@ -195,7 +195,7 @@ func openDocker(t *testing.T) func(context.Context, *slog.Logger, cli.SandboxCho
 
 const busybox = "deepswe-test:busybox"
 
-// TestDoctorTries runs against the real daemon: every limit has to bite.
+// TestDoctorTries runs against the real daemon, where every limit must be enforced.
 func TestDoctorTries(t *testing.T) {
 	kinds := []cli.SandboxKind{{Name: cli.EnvDocker, Images: true, Open: openDocker(t)}}
 	out, _, err := onMachine(t, kinds, nil, "doctor", "--json", "--image", busybox)
@@ -228,7 +228,7 @@ func TestDoctorTries(t *testing.T) {
 	}
 }
 
-// sample is a provider that has only the image that it is told of to try, and that image is empty.
+// sample is a provider whose only image is the one to try, which is empty.
 type sample struct {
 	env.Provider
 	image string
@@ -240,7 +240,7 @@ func (s sample) Sample(context.Context) (env.Spec, string, error) {
 	return env.Spec{Image: s.image, Dir: "/lease"}, "there is no image", nil
 }
 
-// With no program in the image, what can be tried is tried.
+// In an image without any program, everything that needs none is tried.
 func TestDoctorTriesEmpty(t *testing.T) {
 	open := openDocker(t)
 	p, err := open(t.Context(), nil, cli.SandboxChoice{})
@@ -248,7 +248,7 @@ func TestDoctorTriesEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if err := p.Prefetch(t.Context(), env.Spec{Image: busybox}); err != nil { // which brings the empty image
+	if err := p.Prefetch(t.Context(), env.Spec{Image: busybox}); err != nil { // which makes the empty image
 		t.Fatal(err)
 	}
 	kinds := []cli.SandboxKind{kind(cli.EnvDocker, sample{p, "deepswe-lease:1"}, nil)}

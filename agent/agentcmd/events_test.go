@@ -9,7 +9,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// The lines of --json are a contract: what is in this golden file is only ever added to.
+// The lines of --json are a contract: lines and members may be added to this golden file, but never changed.
 func TestJSONLines(t *testing.T) {
 	var out bytes.Buffer
 	if err := rollout(&jsonWatcher{cli.NewJSONLines(&out)}); err != nil {
@@ -22,7 +22,7 @@ type broken struct{ error }
 
 func (b broken) Write([]byte) (int, error) { return 0, b.error }
 
-// A stream that breaks does not end the rollout; that the result was lost is told at its end.
+// A broken stream does not end the rollout. At its end there is an error, because the result was lost.
 func TestJSONTellsThatTheResultWasLost(t *testing.T) {
 	full := errors.New("no space left")
 	if err := rollout(&jsonWatcher{cli.NewJSONLines(broken{full})}); !errors.Is(err, full) {

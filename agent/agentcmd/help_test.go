@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Every flag of solve has a topic, and those that the help shows at once are few.
+// Every flag of solve belongs to a topic or to the few that the help shows at once.
 func TestTopics(t *testing.T) {
 	placed := usualFlags()
 	for _, topic := range topics() {

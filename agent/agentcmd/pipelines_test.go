@@ -19,7 +19,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// pipeline is a configuration of CI, in the words of GitHub, Gitea and Forgejo, or of GitLab.
+// pipeline is a CI configuration of GitHub, Gitea and Forgejo, or of GitLab.
 type pipeline struct {
 	Jobs map[string]ciJob
 	// Solve and Deliver are GitLab's jobs.
@@ -40,8 +40,8 @@ type ciStep struct {
 
 var expression = regexp.MustCompile(`\$\{\{ *([\w.-]+) *\}\}`)
 
-// The pipelines that the documents show are run against a real forge, each job in a home of its own: the first without
-// the token, the second without the model, with nothing but the run's directory between them.
+// The pipelines in the documentation are run against a real forge, each job with its own home: the first without the
+// token, the second without the model, and only the run's directory in common.
 func TestPullRequestPipelines(t *testing.T) {
 	f := testkit.OpenForge(t)
 	page, err := os.ReadFile("../../docs/pull-requests.md")
@@ -80,7 +80,7 @@ func TestPullRequestPipelines(t *testing.T) {
 	}
 }
 
-// runner runs steps as a runner of CI does.
+// runner runs steps like a CI runner.
 type runner struct {
 	dir, issue, server, token, model string
 	values                           map[string]string // of expressions
@@ -100,7 +100,7 @@ func newRunner(t *testing.T, server, issue, token string) *runner {
 	return r
 }
 
-// expanded are variables of GitLab, with those of the server in them.
+// expanded returns GitLab's variables with those of the server filled in.
 func (r *runner) expanded(variables map[string]string) map[string]string {
 	all := maps.Clone(variables)
 	for name, value := range all {
@@ -109,7 +109,7 @@ func (r *runner) expanded(variables map[string]string) map[string]string {
 	return all
 }
 
-// script runs a job of GitLab, whose settings have the model's address for the first job, the token for the second.
+// script runs a job of GitLab. The first job gets the model's address, the second the token.
 func (r *runner) script(t *testing.T, delivers bool, lines []string, vars map[string]string) {
 	t.Helper()
 	vars = maps.Clone(vars)
@@ -122,7 +122,7 @@ func (r *runner) script(t *testing.T, delivers bool, lines []string, vars map[st
 	r.bash(t, strings.Join(lines, "\n"), vars)
 }
 
-// step runs a step of GitHub, Gitea or Forgejo; a script gets no expressions.
+// step runs a step of GitHub, Gitea or Forgejo. A script must not contain expressions.
 func (r *runner) step(t *testing.T, delivers bool, s ciStep) {
 	t.Helper()
 	if strings.Contains(s.Uses, "artifact") {
@@ -147,7 +147,7 @@ func (r *runner) step(t *testing.T, delivers bool, s ciStep) {
 	r.bash(t, s.Run, vars)
 }
 
-// action is the composite action of this repository as a script and its variables.
+// action returns the script and the variables of this repository's composite action.
 func (r *runner) action(t *testing.T, with map[string]string) (map[string]string, string) {
 	t.Helper()
 	data, err := os.ReadFile("../../.github/actions/deepswe/action.yml")

@@ -15,12 +15,12 @@ import (
 	"deepswe/env/testkit"
 )
 
-// forgeWorld is a machine whose user has the token of a user of a real Gitea.
+// forgeWorld is a world whose user has the token of a user of a real Gitea.
 func forgeWorld(t *testing.T, f *testkit.Forge, user string, replies ...string) *world {
 	t.Helper()
 	w := newWorld(t, replies...)
 	w.vars["GITEA_TOKEN"] = f.Tokens[user]
-	t.Setenv("GITEA_TOKEN", f.Tokens[user]) // of the real process, as its children would see it
+	t.Setenv("GITEA_TOKEN", f.Tokens[user]) // of the real process, so that child processes would see it
 	for _, who := range []string{"GIT_AUTHOR_", "GIT_COMMITTER_"} {
 		t.Setenv(who+"NAME", "Ann")
 		t.Setenv(who+"EMAIL", "ann@example.invalid")
@@ -28,7 +28,7 @@ func forgeWorld(t *testing.T, f *testkit.Forge, user string, replies ...string) 
 	return w
 }
 
-// holdsNoToken searches all that a command has written, said and told the model.
+// holdsNoToken searches everything that a command has written and printed, and what it sent to the model.
 func (w *world) holdsNoToken(t *testing.T, token string) {
 	t.Helper()
 	forms := []string{token}
@@ -60,7 +60,7 @@ func (w *world) holdsNoToken(t *testing.T, token string) {
 	}
 }
 
-// From an issue's address to a draft in one command; what needs a person's consent is pushed only with it.
+// One command makes a draft from an issue's address. Changes that need consent are pushed only with it.
 func TestSolveToAPullRequest(t *testing.T) {
 	f := testkit.OpenForge(t)
 	project := f.NewRepository(t, map[string]string{"hello.txt": "goodbye\n"})
@@ -98,7 +98,7 @@ func TestSolveToAPullRequest(t *testing.T) {
 		t.Errorf("the list does not name it:\n%s", &w.out)
 	}
 
-	// A further run updates the draft; after a person's commit, it does not.
+	// Another run updates the draft, but not once a person has added a commit.
 	w.model.replies, w.model.asked = []string{sayHello, submit}, nil
 	if code := w.run(t, append(args, "--json")...); code != cli.ExitDone {
 		t.Fatalf("exit code %d\n%s%s", code, &w.out, &w.err)
@@ -116,8 +116,7 @@ func TestSolveToAPullRequest(t *testing.T) {
 	w.holdsNoToken(t, f.Tokens["alice"])
 }
 
-// A checkout whose configuration sends addresses elsewhere and has hooks changes nothing of where a draft goes, or
-// runs.
+// The configuration and the hooks of a checkout have no effect on where a draft is pushed, and nothing of it is run.
 func TestPullRequestFromAHostileCheckout(t *testing.T) {
 	f := testkit.OpenForge(t)
 	project := f.NewRepository(t, map[string]string{"hello.txt": "goodbye\n"})
@@ -137,7 +136,7 @@ func TestPullRequestFromAHostileCheckout(t *testing.T) {
 	rewrite := fmt.Sprintf("[url %q]\n\tinsteadOf = %s/\n\tpushInsteadOf = %[2]s/\n[http]\n\textraHeader = Authorization: Basic eDp5\n",
 		evil.URL+"/", f.URL)
 	script(t, dir, "cat >>.git/config <<'END'\n"+rewrite+"END")
-	home := t.TempDir() // and so does the user's own
+	home := t.TempDir() // and the same in the user's own configuration
 	testkit.WriteFile(t, filepath.Join(home, ".gitconfig"), rewrite+"[core]\n\thooksPath = "+dir+"/.git/hooks\n")
 	w := forgeWorld(t, f, "bot", sayHello, submit)
 	t.Setenv("HOME", home)
@@ -157,7 +156,7 @@ func TestPullRequestFromAHostileCheckout(t *testing.T) {
 	w.holdsNoToken(t, f.Tokens["bot"])
 }
 
-// A review becomes a further commit on the branch, and each of its threads gets an answer.
+// A review is answered with another commit on the branch, and each of its threads gets a reply.
 func TestSolveAReview(t *testing.T) {
 	f := testkit.OpenForge(t)
 	project := f.NewRepository(t, map[string]string{"hello.txt": "goodbye\n"})

@@ -13,7 +13,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// Every stop reason has an exit code, with and without a patch.
+// Every stop reason has an exit code, with a patch and without one.
 func TestStopCode(t *testing.T) {
 	for stop, want := range map[agent.StopReason][2]int{
 		agent.Submitted:    {cli.ExitUnsolved, cli.ExitDone},
@@ -32,7 +32,7 @@ func TestStopCode(t *testing.T) {
 	}
 }
 
-// Where the stop reason alone leaves people puzzled, a sentence says what it was and what to do.
+// If a stop reason needs an explanation, a sentence says what happened and what to do.
 func TestExplain(t *testing.T) {
 	limits := agent.Limits{Steps: 7, Wall: 2 * time.Hour, Context: 4096}
 	patch := repo.Patch{Diff: []byte("x")}
@@ -60,7 +60,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// What was not given comes from the configuration, and the whole must fit together.
+// Flags that were not given are filled in from the configuration, so that the result is consistent.
 func TestFill(t *testing.T) {
 	config := cli.Config{Env: "docker", Image: "python:3.12", Format: "tools", Context: 1000}
 	type settings struct {
@@ -96,7 +96,7 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// What the ranking has run on the chosen patch is part of the verdict, with denominators and names.
+// The tests that the ranking ran on the chosen patch are part of the verdict, with totals and names.
 func TestVerdictUsesTheRanking(t *testing.T) {
 	t.Parallel()
 	good, bad := cli.RaceCount{Tests: 8, Passed: 8}, cli.RaceCount{Tests: 8, Passed: 7, Failed: []string{"test_x"}}

@@ -9,7 +9,7 @@ import (
 	"deepswe/tools"
 )
 
-// rollout is one that shows everything that can be shown, from the first line to the last.
+// rollout shows a watcher a rollout with everything that can happen.
 func rollout(w watcher) error {
 	at := time.Date(2026, 11, 21, 10, 15, 0, 0, time.UTC)
 	exit := func(n int) *int { return &n }

@@ -14,7 +14,7 @@ import (
 	"deepswe/env"
 )
 
-// The flags reach the provider, and what it tells about pulls reaches the screen.
+// The flags reach the provider, and its messages about pulls reach the screen.
 func TestSolvePulls(t *testing.T) {
 	w := newWorld(t)
 	var got cli.SandboxChoice
@@ -40,7 +40,7 @@ func TestSolvePulls(t *testing.T) {
 	}
 }
 
-// imaged is a scratch directory that takes itself for a container.
+// imaged is a provider of scratch directories that claims to have images.
 type imaged struct {
 	env.Provider
 	images []string
@@ -52,7 +52,7 @@ func (p *imaged) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return p.Provider.Start(ctx, s)
 }
 
-// The demo works, and is checked, in the image that is asked for.
+// The demo runs, and is checked, in the image that was asked for.
 func TestDemoInAnImage(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip("the demo's tests need go")

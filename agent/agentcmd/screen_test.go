@@ -28,7 +28,7 @@ func colours(p termenv.Profile) styles {
 
 const wipe = "\r\x1b[J"
 
-// What people see of a rollout, in a pipe and on terminals.
+// The golden files show what people see of a rollout, in a pipe and on terminals.
 func TestScreen(t *testing.T) {
 	for name, c := range map[string]struct {
 		width  int
@@ -62,7 +62,7 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// visible is what is left on a terminal: a live line is wiped before the next line takes its place.
+// visible returns what is left on a terminal: a live line is erased before the next line replaces it.
 func visible(t *testing.T, s string) string {
 	t.Helper()
 	var b strings.Builder
@@ -78,7 +78,7 @@ func visible(t *testing.T, s string) string {
 	return b.String()
 }
 
-// The live line tells what goes on and for how long, follows the terminal's width, and leaves nothing behind.
+// The live line says what is happening and for how long, follows the terminal's width, and leaves nothing behind.
 func TestLiveLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -122,7 +122,7 @@ func TestLiveLine(t *testing.T) {
 	})
 }
 
-// What is said about the choice among attempts is whole, whatever the width.
+// Messages about the choice among attempts are not shortened, whatever the width.
 func TestRaceIsWhole(t *testing.T) {
 	var out bytes.Buffer
 	on := cli.NewScreenOn(&out, cli.Terminal{Width: func() int { return 40 }})

@@ -20,7 +20,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// The printed address admits one browser, whose cookie then opens every page, and names of other sites are refused.
+// The printed address admits one browser, whose cookie then opens every page. Requests with another site's host are
+// refused.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	var said []string
@@ -85,7 +86,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// fakePages write the path as a page.
+// fakePages writes the path as a page.
 type fakePages struct{ http.Handler }
 
 func (fakePages) WriteFile(w io.Writer, path string) error {
@@ -93,7 +94,7 @@ func (fakePages) WriteFile(w io.Writer, path string) error {
 	return err
 }
 
-// graded makes an empty run of grade in the default place.
+// graded makes an empty run of grade in the default directory.
 func graded(t *testing.T, w *world) *run.Dir {
 	t.Helper()
 	d, err := run.Create(w.deps.RunDir("20261121-101500-7a1c02"), run.Manifest{Kind: run.Grade})
@@ -106,7 +107,8 @@ func graded(t *testing.T, w *world) *run.Dir {
 	return d
 }
 
-// --serve takes an address, or none, and runs, folders of runs, or the default place; and it ends with its context.
+// --serve takes an optional address, and shows runs, folders of runs, or the default directory. It ends with its
+// context.
 func TestServe(t *testing.T) {
 	w := newWorld(t)
 	d := graded(t, w)
@@ -143,7 +145,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// A run is written as a page, also from an archive, of which nothing is left behind.
+// A run is written as one HTML page, also from an archive, whose unpacked files are removed.
 func TestViewHTML(t *testing.T) {
 	w := newWorld(t)
 	d := graded(t, w)

@@ -24,7 +24,7 @@ func TestWithoutBinary(t *testing.T) {
 	}
 }
 
-// What an edit changes is shown in colour, without what would steer the terminal, and not without end.
+// An edit is shown in colour, up to a limit, and without control characters.
 func TestEditsAreShown(t *testing.T) {
 	var out strings.Builder
 	on := cli.NewScreenOn(&out, cli.Terminal{})
@@ -43,7 +43,7 @@ func TestEditsAreShown(t *testing.T) {
 		!strings.Contains(text, "all of it·[2J") {
 		t.Errorf("shown\n%q", text)
 	}
-	// What the user was asked about has been shown already.
+	// An edit that the user was asked about has been shown already.
 	out.Reset()
 	s.show(question{Call: edit.Call})
 	s.show(edit)
@@ -56,7 +56,8 @@ func TestEditsAreShown(t *testing.T) {
 	}
 }
 
-// An answer runs the call, refuses it, or goes to the model in its place; without one the rollout ends.
+// The user's answer runs the call, refuses it, or is given to the model as its result. Without an answer, the rollout
+// ends.
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	w := &jsonWatcher{cli.NewJSONLines(&strings.Builder{})}

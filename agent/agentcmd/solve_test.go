@@ -25,12 +25,12 @@ import (
 	"deepswe/env/testkit"
 )
 
-// scripted is a model that gives its replies one after the other, and keeps what it was asked.
+// scripted is a model that gives its replies one after another, and keeps the requests.
 type scripted struct {
 	replies []string
-	// before, when not nil, is called before each reply: what happens beside the rollout.
+	// before, if set, is called before each reply, and stands for what happens outside the rollout.
 	before func()
-	// thinks, when not nil, is closed at the first request, which then gets no reply.
+	// thinks, if set, is closed at the first request, which then gets no reply.
 	thinks chan struct{}
 
 	mu    sync.Mutex
@@ -68,7 +68,7 @@ func environment(vars map[string]string) func(string) string {
 	return func(name string) string { return vars[name] }
 }
 
-// world is a user's machine: a home, a directory for temporary files, and a model.
+// world is a user's machine: a home directory, a directory for temporary files, and a model.
 type world struct {
 	deps     Deps
 	out, err bytes.Buffer
@@ -99,13 +99,13 @@ func newWorld(t *testing.T, replies ...string) *world {
 	return w
 }
 
-// sandbox replaces the table behind --env with one kind.
+// sandbox replaces the table behind --env with one entry.
 func (w *world) sandbox(name string, images bool, open func(context.Context, *slog.Logger,
 	cli.SandboxChoice) (env.Provider, error)) {
 	w.deps.Sandboxes = []cli.SandboxKind{{Name: name, Images: images, Open: open}}
 }
 
-// run executes a command line, returns its exit code, and checks that it left no temporary file.
+// run runs a command line, returns its exit code, and checks that it left no temporary file.
 func (w *world) run(t *testing.T, args ...string) int {
 	t.Helper()
 	w.out.Reset()
@@ -123,7 +123,7 @@ func (w *world) run(t *testing.T, args ...string) int {
 	return cli.ExitCode(err)
 }
 
-// result is the last line of --json.
+// result returns the last line of --json.
 func (w *world) result(t *testing.T) map[string]any {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(w.out.String()), "\n")
@@ -156,7 +156,7 @@ func repository(t *testing.T) string {
 	return dir
 }
 
-// gitHub stands in for a GitHub host: the REST API and, over smart HTTP, the repository, as git itself serves it.
+// gitHub stands in for GitHub: it serves the REST API and, over smart HTTP, the repository.
 func gitHub(t *testing.T, repo string) *httptest.Server {
 	t.Helper()
 	git, err := exec.LookPath("git")
@@ -187,7 +187,7 @@ func gitHub(t *testing.T, repo string) *httptest.Server {
 	return server
 }
 
-// The address of an issue is enough: title, body and comments are read, and the repository is cloned.
+// The address of an issue is enough: its title, body and comments are read, and the repository is cloned.
 func TestSolveFromAnIssuesAddress(t *testing.T) {
 	w := newWorld(t, sayHello, submit)
 	own := repository(t)
@@ -208,7 +208,7 @@ func TestSolveFromAnIssuesAddress(t *testing.T) {
 		}
 	}
 
-	// A copy of one's own is worked on where one says so, and the branch is made there.
+	// With --repo, the work is done on the user's own clone, and the branch is made there.
 	w.model.asked = nil
 	script(t, own, "git config user.name u; git config user.email u@u")
 	if code := w.run(t, "solve", "--env", "host", "--format", "xml", "--repo", own, "--branch", "fix-7",
@@ -264,7 +264,7 @@ func TestSolveAlwaysTellsAResult(t *testing.T) {
 	}
 }
 
-// What the agent did not finish is kept, and not put into the user's files.
+// A patch of an agent that did not finish is kept, but not applied to the user's files.
 func TestApplyIsForFinishedWork(t *testing.T) {
 	w := newWorld(t, sayHello, submit)
 	own := repository(t)
@@ -283,7 +283,7 @@ func TestApplyIsForFinishedWork(t *testing.T) {
 	if got := script(t, own, "cat hello.txt"); got != "hello\n" {
 		t.Errorf("the file says %q", got)
 	}
-	// The same again: somebody has changed the file since, so nothing is touched and the patch is kept.
+	// If somebody has changed the file meanwhile, nothing is applied and the patch is kept.
 	w.model.asked, w.model.replies = nil,
 		[]string{"<function=execute_bash>\n<parameter=cmd>echo bye > hello.txt</parameter>\n</function>", submit}
 	w.model.before = func() { testkit.WriteFile(t, filepath.Join(own, "hello.txt"), "mine\n") }
@@ -296,7 +296,7 @@ func TestApplyIsForFinishedWork(t *testing.T) {
 	}
 }
 
-// No configuration changes the demo: it is the same everywhere.
+// The configuration does not affect the demo, which is the same everywhere.
 func TestDemoIgnoresTheConfiguration(t *testing.T) {
 	w := newWorld(t)
 	if _, err := exec.LookPath("go"); err != nil {
@@ -315,7 +315,7 @@ func TestDemoIgnoresTheConfiguration(t *testing.T) {
 	if !strings.HasPrefix(w.out.String(), "diff --git ") || strings.Contains(w.out.String()+w.err.String(), "\x1b") {
 		t.Errorf("it prints %s%s", &w.out, &w.err)
 	}
-	// One that is asked for by a flag makes it a live one.
+	// With a flag that names an endpoint, the demo uses a live model.
 	w.model.replies = []string{submit}
 	if code := w.run(t, "solve", "--demo", "--env", "host", "--format", "xml", "--base-url",
 		"http://localhost"); code != cli.ExitUnsolved || strings.Contains(w.err.String(), "recorded") {

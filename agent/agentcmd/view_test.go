@@ -14,7 +14,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// What view shows of a run that solve made, and of its parts.
+// view shows a run of solve, one of its attempts, or a single file.
 func TestView(t *testing.T) {
 	long := "<function=execute_bash>\n<parameter=cmd>seq 100; printf '\\033[2Jwiped\\r\\n'</parameter>\n</function>"
 	w := newWorld(t, sayHello, "No call here.", long, submit)
@@ -45,7 +45,7 @@ func TestView(t *testing.T) {
 		}
 	}
 	if got := view(cli.ExitDone, attempt); got != whole {
-		t.Error("an attempt alone is shown in another way than the run that holds it")
+		t.Error("an attempt alone is not shown like the run that holds it")
 	}
 	if got := view(cli.ExitDone, "--step", "3", "--full", attempt); !strings.Contains(got, "  100\n  ") ||
 		strings.Contains(got, "step 2") || strings.Contains(got, "patch") {
@@ -75,7 +75,7 @@ func TestView(t *testing.T) {
 	}
 }
 
-// A replay shows where results differ, and only there.
+// A replay shows which results differ.
 func TestReplay(t *testing.T) {
 	w := newWorld(t, sayHello, "<function=execute_bash>\n<parameter=cmd>cat hello.txt</parameter>\n</function>", submit)
 	own, run := repository(t), filepath.Join(t.TempDir(), "run")
@@ -108,7 +108,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Every kind of run is shown as far as it has come, also while it goes on.
+// Every kind of run is shown as far as it has got, even while it is running.
 func TestViewOfRuns(t *testing.T) {
 	w := newWorld(t)
 	view := func(want int, path string, texts ...string) {
@@ -162,7 +162,7 @@ func TestViewOfRuns(t *testing.T) {
 	view(cli.ExitUsage, path, "was made by deepswe 9, in format 9", "use a newer deepswe")
 }
 
-// A run of solve is a run directory like the others.
+// solve makes a run directory like any other run.
 func TestRunOfSolve(t *testing.T) {
 	w := newWorld(t, sayHello, submit)
 	own, path := repository(t), filepath.Join(t.TempDir(), "run")

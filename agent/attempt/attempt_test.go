@@ -26,7 +26,7 @@ import (
 	"deepswe/env/repo"
 )
 
-// scripted is a model that gives its replies one after the other; what comes after them is up to then.
+// scripted is a model that gives its replies one after another. After the last, then decides.
 type scripted struct {
 	replies []string
 	then    func() error
@@ -64,12 +64,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// provider counts the sandboxes that are started and closed, and fails as it is told.
+// provider counts the sandboxes that are started and closed, and fails if told to.
 type provider struct {
 	env.Provider
 	broken error  // of every start
-	gone   error  // of every command: the sandbox has ended
-	dir    string // a link to the repository of the sandbox that was started last, which has this Dir, unless empty
+	gone   error  // if set, of every command, as when the sandbox has ended
+	dir    string // if set, the Dir of each sandbox, and a link to the repository of the one started last
 
 	started, open atomic.Int32
 }
@@ -95,7 +95,7 @@ func (p *provider) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
 	return c, nil
 }
 
-// counted is a sandbox that is open until it is closed.
+// counted is a sandbox that counts as open until it is closed.
 type counted struct {
 	env.Sandbox
 	dir  string
@@ -118,7 +118,7 @@ func (c *counted) Close(ctx context.Context) error {
 	return c.Sandbox.Close(ctx)
 }
 
-// setup is an attempt at a repository with one file, over sandboxes in a temporary directory.
+// setup returns an attempt at a repository with one file, whose sandboxes are in a temporary directory.
 func setup(t *testing.T, m agent.Model) (*attempt.Attempt, *provider, *repo.Snapshot) {
 	t.Helper()
 	source := t.TempDir()
@@ -175,7 +175,7 @@ func written(t *testing.T, dir string) []string {
 	return names
 }
 
-// Whatever ends an attempt, what the agent did is on disk, the report says how it ended, and no sandbox is left.
+// However an attempt ends, the agent's work is on disk, the report says how it ended, and no sandbox is left.
 func TestEveryWayOut(t *testing.T) {
 	t.Parallel()
 	everything := []string{attempt.PatchFile, attempt.ReportFile, attempt.StepsFile, attempt.TrajectoryFile}
@@ -232,7 +232,7 @@ func TestEveryWayOut(t *testing.T) {
 	}
 }
 
-// A sandbox that does not start is a failure of machinery, and its report says so.
+// A sandbox that does not start is an infrastructure failure, and the report says so.
 func TestSandboxDoesNotStart(t *testing.T) {
 	t.Parallel()
 	a, provider, source := setup(t, &scripted{then: unavailable})
@@ -249,7 +249,8 @@ func TestSandboxDoesNotStart(t *testing.T) {
 	}
 }
 
-// Commands that use up the sandbox's own memory end it: the rollout has ended, without a patch, and is not tried again.
+// Commands that use up the sandbox's memory end the sandbox. The rollout then ends without a patch and is not tried
+// again.
 func TestSandboxExhausted(t *testing.T) {
 	t.Parallel()
 	const fill = "<function=execute_bash>\n<parameter=cmd>fill</parameter>\n</function>"
@@ -267,7 +268,7 @@ func TestSandboxExhausted(t *testing.T) {
 	}
 }
 
-// An interrupt stops the agent and not the patch; a second one stops that, too.
+// An interrupt stops the agent, but the patch is still computed. A second interrupt stops that as well.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for name, abandoned := range map[string]bool{"once": false, "twice": true} {
@@ -300,12 +301,12 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// An attempt that was killed is taken up from its event log: what it did is done again, and the model is asked only for
-// what is missing. The patch of the first try does not outlive it.
+// A killed attempt is resumed from its event log: its calls are replayed, and the model is asked only for what is
+// missing. A patch of an earlier try is removed.
 func TestKilledAttemptGoesOn(t *testing.T) {
 	t.Parallel()
 	a, provider, source := setup(t, &scripted{replies: []string{edit}, then: unavailable})
-	provider.dir = filepath.Join(t.TempDir(), "repo") // a rollout goes on where the conversation says that it is
+	provider.dir = filepath.Join(t.TempDir(), "repo") // the same path in every sandbox: the conversation names it
 	dir := t.TempDir()
 	if _, err := a.Make(t.Context(), task, source, dir); err != nil {
 		t.Fatal(err)
@@ -314,7 +315,7 @@ func TestKilledAttemptGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Killed before it could write how it ended, and in the middle of a line.
+	// The process was killed before it could write how the attempt ended, and in the middle of a line.
 	lines := strings.SplitAfter(strings.TrimSpace(string(log)), "\n")
 	half := strings.Join(lines[:len(lines)-1], "") + lines[len(lines)-1][:10]
 	if err := os.WriteFile(filepath.Join(dir, attempt.StepsFile), []byte(half), 0o644); err != nil {
@@ -337,7 +338,7 @@ func TestKilledAttemptGoesOn(t *testing.T) {
 		t.Errorf("the trajectory has not both steps: %v", err)
 	}
 
-	// Another try, that changes nothing.
+	// Another try changes nothing.
 	if err := os.Remove(filepath.Join(dir, attempt.StepsFile)); err != nil {
 		t.Fatal(err)
 	}
@@ -350,7 +351,7 @@ func TestKilledAttemptGoesOn(t *testing.T) {
 	}
 }
 
-// Many attempts over one description.
+// One attempt can be copied and made many times at once.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	a, provider, source := setup(t, nil)

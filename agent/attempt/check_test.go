@@ -11,7 +11,7 @@ import (
 	"deepswe/env"
 )
 
-// lines reads "NAME ok" and "NAME bad".
+// lines reads lines such as "NAME ok" and "NAME bad".
 func lines(log []byte) attempt.Tests {
 	tests := attempt.Tests{}
 	for line := range strings.Lines(string(log)) {
@@ -22,7 +22,7 @@ func lines(log []byte) attempt.Tests {
 	return tests
 }
 
-// TestCheck: the tests run without the patch and with it, and say what it did.
+// The tests are run without the patch and with it, and the comparison gives the verdict.
 func TestCheck(t *testing.T) {
 	const patch = "diff --git a/hello.txt b/hello.txt\n--- a/hello.txt\n+++ b/hello.txt\n@@ -1 +1 @@\n-goodbye\n+hello\n"
 	a, p, snapshot := setup(t, nil)
@@ -60,7 +60,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckOfTheTestsOfThePatch: tests that the patch brings must fail on the old code, whatever the others do.
+// Tests that the patch adds must fail on the old code, whatever the other tests do.
 func TestCheckOfTheTestsOfThePatch(t *testing.T) {
 	const fix = "diff --git a/hello.txt b/hello.txt\n--- a/hello.txt\n+++ b/hello.txt\n@@ -1 +1 @@\n-goodbye\n+hello\n"
 	added := func(script string) string {
@@ -103,7 +103,7 @@ func TestCheckOfTheTestsOfThePatch(t *testing.T) {
 	}
 }
 
-// TestCheckOfFlakyTests: a test that fails only once on the old code is no proof, whichever run it was.
+// A test that fails in only one of the runs on the old code proves nothing, whichever run it was.
 func TestCheckOfFlakyTests(t *testing.T) {
 	const patch = "diff --git a/t1.sh b/t1.sh\nnew file mode 100644\n--- /dev/null\n+++ b/t1.sh\n@@ -0,0 +1 @@\n+true\n"
 	a, _, snapshot := setup(t, nil)

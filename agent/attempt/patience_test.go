@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A patch that takes too long is given up: after ten minutes, or the salvage time after an interrupt.
+// A patch that takes too long is given up: after ten minutes, or one minute after an interrupt.
 func TestPatienceWithPatches(t *testing.T) {
 	for name, tc := range map[string]struct {
 		interrupted bool

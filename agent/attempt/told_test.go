@@ -15,7 +15,7 @@ import (
 	"deepswe/tools"
 )
 
-// listening runs one command a reply, in either format, and remembers what it was told.
+// listening runs one command per reply, in either format, and keeps what it was told.
 type listening struct {
 	format   agent.Format
 	commands []string
@@ -43,7 +43,8 @@ func (m *listening) Complete(_ context.Context, r agent.Request) (agent.Reply, e
 	return agent.Reply{Message: said, FinishReason: "stop", Usage: agent.Usage{Prompt: 10, Completion: 2}}, nil
 }
 
-// told returns everything that the model was told before its first reply, and the number that follows a phrase in it.
+// told returns everything that the model was told before its first reply, and a function that finds the number in a
+// phrase.
 func (m *listening) told(t *testing.T) (text string, number func(phrase string) float64) {
 	t.Helper()
 	for _, spec := range m.first.Tools {
@@ -66,7 +67,7 @@ func (m *listening) told(t *testing.T) (text string, number func(phrase string) 
 	}
 }
 
-// TestLimitsAreTold reads the limits where the model does, and then runs into each of them.
+// TestLimitsAreTold reads the limits where the model does, and then reaches each of them.
 func TestLimitsAreTold(t *testing.T) {
 	for _, format := range []agent.Format{agent.XML{}, agent.Native{}} {
 		t.Run(format.Name(), func(t *testing.T) {

@@ -2,7 +2,7 @@ package chatml
 
 import "testing"
 
-// What looks like a call, and is none, remains text: JSON that is broken, and messages of somebody else.
+// Text that only looks like a call stays text: incomplete JSON, and messages of another role.
 func TestNoCalls(t *testing.T) {
 	t.Parallel()
 	all := map[string]*notation{}

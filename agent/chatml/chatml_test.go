@@ -17,7 +17,8 @@ import (
 	"deepswe/tools"
 )
 
-// The golden file is what the official templates make of random conversations, with Hugging Face's settings of jinja2.
+// The golden file holds random conversations as the official templates render them, with Hugging Face's jinja2
+// settings.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	path := "testdata/golden.json"
@@ -55,7 +56,7 @@ func TestGolden(t *testing.T) {
 	t.Logf("%d conversations", len(cases))
 }
 
-// Kimi's tokenizer sorts what is told of tools before its template sees it.
+// Kimi's tokenizer sorts the tool specifications before its template renders them.
 func TestSortedTools(t *testing.T) {
 	t.Parallel()
 	template, err := chatml.New("{{ tools | tojson }}", "", nil)
@@ -120,7 +121,7 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// What the model wrote comes back as it was sampled, where the template itself would drop its thought.
+// What the model wrote comes back as it was sampled, even if the template would drop its thought.
 func TestCodecExtends(t *testing.T) {
 	t.Parallel()
 	tok, err := tokenizer.Load("../tokenizer/testdata/qwen.json")
@@ -206,8 +207,8 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// What follows a reply is what the whole conversation ends with, or it is refused; so are calls in a notation that
-// Reply does not read.
+// The text after a reply is what the template writes there. A template for which that cannot be determined is refused,
+// and so are calls in a notation that Reply cannot read.
 func TestCodecOfATemplate(t *testing.T) {
 	t.Parallel()
 	tok, err := tokenizer.Load("../tokenizer/testdata/qwen.json")

@@ -18,10 +18,10 @@ import (
 	"deepswe/tools"
 )
 
-// spelled are characters that stand for a mark that the model spells in ordinary tokens.
+// spelled is the first of the characters that stand for a mark that the model spells in ordinary tokens.
 const spelled = 0xE000
 
-// marks are the tokens of their own that models have.
+// marks returns the special tokens of the models' templates.
 func marks() []string {
 	return []string{"<s>", "</s>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>",
 		"<tool_response>", "</tool_response>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<|user|>",
@@ -37,7 +37,7 @@ func marks() []string {
 		"</minimax:tool_call>", "]~!b[", "]~b]", "[e~["}
 }
 
-// tokens returns a small tokenizer that has all marks.
+// tokens returns a small tokenizer that has all marks as tokens.
 func tokens(t testing.TB) *tokenizer.Tokenizer {
 	t.Helper()
 	raw, err := os.ReadFile("../tokenizer/testdata/llama.json")
@@ -63,7 +63,7 @@ func tokens(t testing.TB) *tokenizer.Tokenizer {
 	return tok
 }
 
-// encode has marks in tokens where the template writes them, and spelled where the model does.
+// encode encodes the template's marks as their own tokens, and those that the model spells as ordinary ones.
 func encode(tok *tokenizer.Tokenizer, text string) []int32 {
 	var ids []int32
 	for text != "" {
@@ -79,7 +79,7 @@ func encode(tok *tokenizer.Tokenizer, text string) []int32 {
 	return ids
 }
 
-// said replaces the characters for marks with these.
+// said replaces the characters that stand for marks with the marks.
 func said(text string) string {
 	for i, mark := range marks() {
 		text = strings.ReplaceAll(text, string(rune(spelled+i)), mark)
@@ -91,7 +91,7 @@ type random struct{ *rand.Rand }
 
 func (r random) pick(from ...string) string { return from[r.IntN(len(from))] }
 
-// words are a text without space at its ends.
+// words returns a text without space at its ends.
 func (r random) words() string {
 	var b strings.Builder
 	b.WriteByte('w')
@@ -140,7 +140,7 @@ func toJSON(v any) string {
 	return b.String()
 }
 
-// call returns a call and its tool.
+// call returns a call and the specification of its tool.
 func (r random) call(i int) (agent.ToolCall, tools.Spec) {
 	name := r.pick("bash", "str_replace_editor", "mcp-find", "x1", "function", "name") + fmt.Sprint(i)
 	arguments, properties := map[string]any{}, map[string]any{}
@@ -155,7 +155,7 @@ func (r random) call(i int) (agent.ToolCall, tools.Spec) {
 		tools.Spec{Name: name, Description: "d", Parameters: json.RawMessage(schema)}
 }
 
-// reply is a message of the assistant with calls.
+// reply returns a message of the assistant with calls.
 func (r random) reply(n *notation, most int) (agent.Message, []tools.Spec) {
 	m, specs := agent.Message{Role: agent.RoleAssistant}, []tools.Spec(nil)
 	if r.IntN(2) == 0 {
@@ -202,7 +202,7 @@ func roundTrip(t *testing.T, c *Codec, r random, most int) {
 			t.Fatalf("%q is not in %q, %q: %q", part, got.Content, got.Reasoning, text)
 		}
 	}
-	// The conversation goes on behind what was sampled, with what the template writes there.
+	// The next prompt extends what was sampled with what the template writes there.
 	request = agent.Request{Messages: []agent.Message{asked[0], got}, Tools: specs, Fresh: 2,
 		Sampled: &agent.Sample{PromptIDs: prompt, CompletionIDs: reply}}
 	for _, call := range got.ToolCalls {
@@ -222,7 +222,7 @@ func roundTrip(t *testing.T, c *Codec, r random, most int) {
 	}
 }
 
-// sampled returns what a model samples after a prompt.
+// sampled returns what a model would sample after a prompt.
 func sampled(c *Codec, prompt, whole []int32) []int32 {
 	n := 0
 	for n < len(prompt) && prompt[n] == whole[n] {
@@ -248,10 +248,10 @@ func (c *Codec) text(t *testing.T, messages []agent.Message, o Options) string {
 	return text
 }
 
-// shape is what a small template is made of.
+// shape has the parts of a small template.
 type shape struct{ question, begin, calls, end, result string }
 
-// template writes thoughts where a model of that shape has them.
+// template puts thoughts where a model of that shape has them.
 func (s shape) template() string {
 	thought := "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
 	text := "{{ m.content }}"
@@ -268,7 +268,7 @@ func (s shape) template() string {
 		"{% else %}" + s.question + "{% endif %}{% endfor %}{% if add_generation_prompt %}" + s.begin + "{% endif %}"
 }
 
-// shapes has a small template in each notation.
+// shapes returns a small template for each notation.
 func shapes() map[string]shape {
 	const each, object = "{% for c in m.tool_calls %}{% set f = c.function %}", "{{ f.arguments | tojson }}"
 	const members, member = "{% for k, v in f.arguments.items() %}", "{{ v if v is string else v | tojson }}"
@@ -324,8 +324,8 @@ func codecOf(t testing.TB, source string) (*Codec, error) {
 	return NewCodec(tokens(t), template)
 }
 
-// A template's notation is known by what it writes, and calls come back as they were made: also with text that looks
-// like a mark, and several of them.
+// A template's notation is recognised by what it writes, and calls are read back as they were made, even several of
+// them and with texts that look like marks.
 func TestNotations(t *testing.T) {
 	t.Parallel()
 	all := shapes()
@@ -343,7 +343,7 @@ func TestNotations(t *testing.T) {
 	}
 }
 
-// Where the marks of thoughts are no tokens, they count only at the beginning.
+// If the marks of thoughts are not tokens of their own, they count only at the beginning.
 func TestSpelledThoughts(t *testing.T) {
 	t.Parallel()
 	h := &hand{thought: [2]string{"<think>", "</think>"}, spelled: true}
@@ -356,8 +356,8 @@ func TestSpelledThoughts(t *testing.T) {
 	}
 }
 
-// DEEPSWE_TEST_TEMPLATES is a folder with chat templates of models, see package jinja. Those of
-// testdata/templates.jsonl are known by their hashes to write a notation, or to be refused.
+// DEEPSWE_TEST_TEMPLATES names a folder with models' chat templates, see package jinja. For those in
+// testdata/templates.jsonl, by hash, the notation is known, or that they are refused.
 func TestTemplates(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("DEEPSWE_TEST_TEMPLATES")
@@ -410,7 +410,7 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// most is how many calls of a reply the template writes, up to 3.
+// most returns how many calls of a reply the template writes, up to 3.
 func (c *Codec) most() int {
 	var calls []trajectory.ToolCall
 	for i := range 3 {
@@ -423,8 +423,8 @@ func (c *Codec) most() int {
 	return 3
 }
 
-// What a model writes never becomes another call: each one that is read has been written, what is no JSON can be told
-// to the model, and a template writes it so that it is read again.
+// What a model writes never becomes another call: each call that is read was written, invalid JSON is kept for the
+// model to see, and a call that a template writes is read back the same.
 func FuzzCalls(f *testing.F) {
 	var codecs []*Codec
 	all := shapes()

@@ -40,7 +40,7 @@ func TestLoadConfig(t *testing.T) {
 	}
 }
 
-// Flags come before the environment, and that before the configuration.
+// Flags take precedence over the environment, and that over the configuration.
 func TestResolveModel(t *testing.T) {
 	config := Config{BaseURL: "config", Model: "config", APIKey: "config"}
 	for name, c := range map[string]struct {

@@ -52,7 +52,7 @@ func TestContext(t *testing.T) {
 		if err != nil || !slices.Equal(o.Contexts, tc.want) || o.Context != largest {
 			t.Errorf("%q: %v, %d, %v", text, o.Contexts, o.Context, err)
 		}
-		// A resumed run sets the flag to what the manifest has.
+		// A resumed run sets the flag to the value in the manifest.
 		again := ModelFlags{SeveralContexts: tc.several}
 		other := &cobra.Command{}
 		again.Add(other)

@@ -11,8 +11,8 @@ import (
 	"deepswe/agent/llm"
 )
 
-// What listens where servers of models usually do may be anything: only a list of models counts, and nothing that
-// leads elsewhere is followed.
+// Anything may listen on the usual addresses of model servers: only a list of models counts, and redirects are not
+// followed.
 func TestAnswering(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		t.Error("another server was asked")

@@ -60,7 +60,7 @@ func TestProfileOf(t *testing.T) {
 	}
 }
 
-// A context that is too short is refused with the command that mends it, unless a flag asks for it.
+// A context that is too short is refused with the command that enlarges it, unless a flag asks for that context.
 func TestRoomEnough(t *testing.T) {
 	for name, tt := range map[string]struct {
 		served  llm.ServedModel

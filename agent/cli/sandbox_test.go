@@ -13,7 +13,7 @@ import (
 	"deepswe/env"
 )
 
-// Without bubblewrap nothing runs on the machine itself, unless it is asked for by name or is the bundled demo.
+// Without bubblewrap nothing runs directly on the host, unless it is asked for by name or is the bundled demo.
 func TestHostIsChosenByName(t *testing.T) {
 	missing := errors.New("bubblewrap is not installed")
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Whatever is written appears above the live lines, which follow what they are drawn from.
+// Whatever is written appears above the live lines, which are redrawn when their content changes.
 func TestScreen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder
@@ -41,7 +41,7 @@ func TestScreen(t *testing.T) {
 	})
 }
 
-// In a pipe nothing is redrawn.
+// Nothing is redrawn in a pipe.
 func TestScreenInAPipe(t *testing.T) {
 	var b strings.Builder
 	s := NewScreen(&b)
@@ -62,7 +62,7 @@ func (c *closed) Write([]byte) (int, error) {
 	return 0, errors.New("closed")
 }
 
-// The first failed write ends all output, of lines and of JSON.
+// After the first failed write, nothing more is written, neither lines nor JSON.
 func TestOutputEnds(t *testing.T) {
 	w := &closed{}
 	s := NewScreen(w)
@@ -88,7 +88,7 @@ func TestRunDir(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
-	synctest.Test(t, func(t *testing.T) { // which begins with the year 2000
+	synctest.Test(t, func(t *testing.T) { // whose clock begins in the year 2000
 		var w World
 		time.Sleep(4*time.Hour + 5*time.Minute + 6*time.Second)
 		if a, b := w.RunID(), w.RunID(); a == b || !strings.HasPrefix(a, "20000101-040506-") ||
@@ -127,7 +127,7 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// What is no terminal gets the bytes.
+// A writer that is not a terminal gets the bytes unchanged.
 func TestWriteText(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

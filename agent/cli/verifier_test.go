@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a judge's endpoint refuses is explained with the flags and the variable that chose the judge.
+// If a judge's endpoint refuses a request, the error names the flags and the variable that chose the judge.
 func TestHintsOfAJudge(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

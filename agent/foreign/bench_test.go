@@ -20,9 +20,9 @@ import (
 	"deepswe/env/testkit"
 )
 
-// BenchmarkCall measures a call with a conversation of so many kB whose model answers at once, from the loopback of a
-// sandbox through its guest: all of what the gateway adds, with the agent's own part in HTTP. Agents ask at the same
-// time, each in a sandbox of its own, and cpu-ms/op is the time of processors for one call, the guest's included.
+// BenchmarkCall measures a call with a conversation of that many kB and a model that answers at once, from a sandbox's
+// loopback through its guest. That is all that the gateway adds, and the agent's side of HTTP. Agents ask at the same
+// time, each in its own sandbox. cpu-ms/op is the CPU time of one call, including the guest's.
 func BenchmarkCall(b *testing.B) {
 	for _, c := range []struct{ agents, size int }{{1, 20}, {1, 200}, {128, 20}, {128, 200}} {
 		b.Run(fmt.Sprintf("agents=%d/kB=%d", c.agents, c.size), func(b *testing.B) { benchmarkCalls(b, c.agents, c.size<<10) })
@@ -73,7 +73,7 @@ func benchmarkCalls(b *testing.B, agents, size int) {
 	b.ReportMetric(float64((processorTime(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
 }
 
-// processorTime is what this process and the guests that it has started have used of processors.
+// processorTime returns the CPU time of this process and of the guests that it has started.
 func processorTime(b *testing.B) time.Duration {
 	var own syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
@@ -81,7 +81,7 @@ func processorTime(b *testing.B) time.Duration {
 	}
 	total := time.Duration(own.Utime.Nano() + own.Stime.Nano())
 	var children []byte
-	lists, err := filepath.Glob("/proc/self/task/*/children") // of the thread that has started each
+	lists, err := filepath.Glob("/proc/self/task/*/children") // of each thread that started some
 	for _, list := range lists {
 		some, readErr := os.ReadFile(list)
 		children, err = append(children, some...), errors.Join(err, readErr)

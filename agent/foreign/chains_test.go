@@ -12,7 +12,7 @@ import (
 	"deepswe/tools"
 )
 
-// talk asks like an agent with tools, or without.
+// talk sends a conversation as an agent would, with or without tools, and returns the reply.
 func talk(t *testing.T, g *gateway, withTools bool, said ...string) string {
 	t.Helper()
 	r := request{}
@@ -36,8 +36,8 @@ func talk(t *testing.T, g *gateway, withTools bool, said ...string) string {
 	return answer.Message.Content
 }
 
-// kinds are those of the chains in the order in which they are read, each with the number of its replies and of those
-// that nothing is learned from.
+// kinds lists the kinds of the chains in the order in which they are read, each with its number of replies and how many
+// of these are not trained on.
 func kinds(rec *trajectory.Recording) string {
 	var all []string
 	for _, c := range rec.Stop.Chains {
@@ -46,7 +46,7 @@ func kinds(rec *trajectory.Recording) string {
 	return strings.Join(all, ", ")
 }
 
-// A title is not learned from, whatever comes first.
+// The request for a title is not trained on, even if it comes first.
 func TestTitle(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, counting(), agent.Limits{})
@@ -70,10 +70,10 @@ func TestTitle(t *testing.T) {
 	}
 }
 
-// After a compaction, the summary is learned from, and so is what begins with it.
+// After a compaction, both the summary and the conversation that begins with it are trained on.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
-	for _, withTools := range []bool{true, false} { // as the summary is asked for
+	for _, withTools := range []bool{true, false} { // whether the summary is asked for with tools
 		g := newGateway(t, counting(), agent.Limits{})
 		first := talk(t, g, true, statement)
 		talk(t, g, true, statement, first, "go on")
@@ -84,7 +84,7 @@ func TestCompaction(t *testing.T) {
 		talk(t, g, true, "The conversation was compacted. Its summary: "+summary)
 		rec := finished(t, g)
 		want := "main 2-0, continuation 1-0, auxiliary 1-0"
-		if withTools { // it begins with what the model said, too
+		if withTools { // with tools, it also begins with what the model said
 			want = "main 2-0, continuation 1-0, continuation 1-0"
 		}
 		if got := kinds(rec); got != want {
@@ -93,8 +93,8 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
-// Two agents that the agent starts at once have conversations of their own. What a command of the model asks is no such
-// agent, though its text is in a call as well.
+// Two sub-agents that run at the same time have conversations of their own. A request from a command of the model is no
+// sub-agent, although its text is in a call as well.
 func TestSubAgents(t *testing.T) {
 	t.Parallel()
 	find, read := "find every caller of the parser", "read the tests and say what they want"
@@ -139,8 +139,8 @@ func TestSubAgents(t *testing.T) {
 	}
 }
 
-// An agent that a command of the model starts has the same tools and waits for nobody: it is no continuation of the one
-// that waits for the command. After the command, that goes on, and may be compacted later.
+// An agent that is started by a command of the model has the same tools, but it does not continue the conversation that
+// waits for the command. After the command, that one goes on, and may be compacted later.
 func TestAgentInItsOwnShell(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, counting(), agent.Limits{})
@@ -154,7 +154,7 @@ func TestAgentInItsOwnShell(t *testing.T) {
 	}
 }
 
-// An agent that changes its history has several main conversations, and every reply is learned from once.
+// An agent that edits its history has several main conversations, and every reply is trained on once.
 func TestEditedHistory(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, counting(), agent.Limits{})

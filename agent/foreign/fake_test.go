@@ -17,8 +17,7 @@ import (
 	"deepswe/tools"
 )
 
-// fake is a model that says something new in every reply, in tokens that say where they come from: a message is one
-// token, and so is what the model says.
+// fake is a model whose replies are all different. Each message is one token that identifies it, and so is each reply.
 type fake struct {
 	reply func(agent.Request) (agent.Reply, error)
 
@@ -54,7 +53,7 @@ func (m *fake) requests() []agent.Request {
 	return m.asked
 }
 
-// token is a message as one token. Calls count as their names: what an agent makes of the arguments is not the model's.
+// token returns the token of a message. Of calls only the number counts, because agents rewrite the arguments.
 func token(m agent.Message) int32 {
 	h := fnv.New32a()
 	fmt.Fprint(h, cmp.Or(m.Role, agent.RoleAssistant), "|", strings.TrimSpace(m.Content), "|", len(m.ToolCalls))
@@ -75,10 +74,10 @@ func counting() *fake {
 	}}
 }
 
-// statement is the task.
+// statement is the text of the task.
 const statement = "the tests of the parser fail"
 
-// newGateway is the gateway of a rollout that is not played in any sandbox.
+// newGateway returns the gateway of a rollout that has no sandbox.
 func newGateway(t testing.TB, m agent.Model, limits agent.Limits) *gateway {
 	t.Helper()
 	g := &gateway{

@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// willing is a model that runs two commands, whatever the agent calls the tool, and then is done. It thinks, and writes
-// JSON with spaces that agents write otherwise.
+// willing is a model that runs two commands, whatever the agent calls its tool, and then stops. It also writes
+// thoughts, and JSON with spaces where agents would write none.
 func willing() func(llmtest.Request) llmtest.Reply {
 	tool := regexp.MustCompile(`"name":"(bash|Bash|exec_command)"`)
 	return func(r llmtest.Request) llmtest.Reply {
@@ -46,7 +46,7 @@ func willing() func(llmtest.Request) llmtest.Reply {
 				replies++
 			}
 		}
-		// Of tools, a prompt in tokens has only the text.
+		// A prompt in tokens has the tools only as text.
 		prompt := llmtest.Detokenize(r.PromptTokens())
 		found := tool.FindStringSubmatch(prompt)
 		if found == nil {
@@ -58,7 +58,7 @@ func willing() func(llmtest.Request) llmtest.Reply {
 		switch {
 		case replies == 1:
 			command = "ls -a"
-		case replies > 1 && alone: // mini-swe-agent ends by a command
+		case replies > 1 && alone: // mini-swe-agent is ended by a command
 			command = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 		case replies > 1:
 			return llmtest.Reply{Content: "It says hello.", Reasoning: "That is all."}
@@ -75,8 +75,8 @@ func willing() func(llmtest.Request) llmtest.Reply {
 }
 
 // The agents that people use work in a sandbox without a network. The main conversation of each is one row of exactly
-// the tokens that the model saw and wrote, and what it sampled is trained once. They are installed from their
-// registries, so this runs only where DEEPSWE_TEST_AGENTS names a directory to keep them in.
+// the tokens that the model read and wrote, and what it wrote is trained on once. They are installed from their
+// registries, so the test runs only if DEEPSWE_TEST_AGENTS names a directory to keep them in.
 func TestRealAgents(t *testing.T) {
 	cache := os.Getenv("DEEPSWE_TEST_AGENTS")
 	if cache == "" {
@@ -155,7 +155,7 @@ func works(t *testing.T, player *foreign.Player, provider env.Provider, image st
 	oneRow(t, rec)
 }
 
-// oneRow checks that the samples of a recording extend each other.
+// oneRow checks that each sample of a recording extends the one before.
 func oneRow(t *testing.T, rec *trajectory.Recording) {
 	t.Helper()
 	samples, ok := rec.Samples()

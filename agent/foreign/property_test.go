@@ -11,19 +11,19 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// line is a message of a conversation with the number of what it says: two that mean the same have the same number.
+// line is a message with a number. Two messages that mean the same have the same number.
 type line struct {
 	agent.Message
 	number int
 }
 
-// script is an agent that does whatever agents do, and keeps the truth about it by numbers alone.
+// script is an agent that acts at random like real agents, and keeps the expected result by numbers alone.
 type script struct {
 	*testing.T
 	*rand.Rand
 	g     *gateway
 	count int
-	// talks are conversations that end with a reply, as the agent keeps them.
+	// talks are the agent's own copies of the conversations, each of which ends with a reply.
 	talks [][]line
 	calls []truth
 }
@@ -33,18 +33,18 @@ type truth struct {
 	prompt []int // numbers of its messages
 	reply  int
 	chain  int
-	from   int // the call that its conversation goes on from; -1 if it begins one
+	from   int // the call that its conversation continues; -1 if it begins one
 }
 
 func (s *script) number() int { s.count++; return s.count }
 
-// tools of the first and of another kind of agent: the set of tools belongs to the prompt.
+// offered is the tool, in the forms of all dialects.
 var offered = []any{map[string]any{
 	"type": "function", "name": "bash", "function": map[string]any{"name": "bash", "parameters": map[string]any{}},
 	"parameters": map[string]any{}, "input_schema": map[string]any{"type": "object"},
 }}
 
-// ask sends a conversation in one of the dialects, with everything that may change on the way changed.
+// ask sends a conversation in one of the dialects, with random changes of the kind that agents make.
 func (s *script) ask(talk []line) agent.Message {
 	d, body := s.spell(talk)
 	r, err := d.read(body)
@@ -170,7 +170,7 @@ func (s *script) step() {
 		case 0: // the same again
 			s.call(base[:len(base)-1])
 			return
-		case 1: // something in its past was changed
+		case 1: // something earlier was changed
 			i := s.IntN(len(base))
 			if base[i].Role != agent.RoleTool && base[i].Content != "" {
 				base[i].number = s.number()
@@ -181,7 +181,7 @@ func (s *script) step() {
 	s.call(s.further(base))
 }
 
-// further adds what an agent says next.
+// further adds what an agent would say next.
 func (s *script) further(talk []line) []line {
 	if n := len(talk); n > 0 {
 		for _, c := range talk[n-1].ToolCalls {
@@ -198,7 +198,8 @@ func (s *script) further(talk []line) []line {
 	return append(talk, line{agent.Message{Role: agent.RoleUser, Content: fmt.Sprint(statement, "word ", number)}, number})
 }
 
-// call asks, and checks the answer against the independent matcher: it compares whole conversations, by the numbers.
+// call sends a conversation, and checks the answer against the independent matcher, which compares whole conversations
+// by their numbers.
 func (s *script) call(talk []line) {
 	var prompt []int
 	for _, m := range talk {
@@ -229,7 +230,7 @@ func (s *script) call(talk []line) {
 	s.talks = append(s.talks, append(slices.Clone(talk), line{message, c.reply}))
 }
 
-// continued reports whether another call of the chain goes on from a call.
+// continued reports whether another call of the chain continues a call.
 func (s *script) continued(i int) bool {
 	return slices.ContainsFunc(s.calls, func(c truth) bool { return c.from == i && c.chain == s.calls[i].chain })
 }
@@ -242,7 +243,7 @@ func (s *script) chains() int {
 	return n
 }
 
-// Whatever an agent does, and however it spells it, chains, rows and masks are those of an independent matcher.
+// Whatever an agent does, and however it spells it, chains, rows and masks agree with those of an independent matcher.
 func TestConversationTrees(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(1000) {
@@ -272,7 +273,7 @@ func TestConversationTrees(t *testing.T) {
 	}
 }
 
-// check compares the record with the truth.
+// check compares the record with the expected result.
 func (s *script) check(rec *trajectory.Recording) {
 	if len(rec.Turns) != len(s.calls) {
 		s.Fatalf("%d calls, want %d", len(rec.Turns), len(s.calls))
@@ -323,7 +324,7 @@ func (s *script) check(rec *trajectory.Recording) {
 	}
 }
 
-// row are the tokens of a call's conversation, replies as they were sampled.
+// row returns the tokens of a call's conversation, with the replies as they were sampled.
 func (s *script) row(c truth) []int32 {
 	i := slices.IndexFunc(s.calls, func(o truth) bool { return o.reply == c.reply })
 	var row []int32

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Every recipe that ships can be read, pins its version, and says whose licence it is.
+// Every bundled recipe can be read, pins its version, and names its licence.
 func TestRecipes(t *testing.T) {
 	names := Names()
 	if strings.Join(names, " ") != "claude codex mini-swe-agent opencode" {
@@ -30,7 +30,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// A command line is an agent; a name that is none is an error.
+// A command line counts as an agent, but an unknown name is an error.
 func TestCommandLines(t *testing.T) {
 	r, err := Find("my-agent --task-file {prompt_file}", "pip install my-agent==1.2")
 	if err != nil || len(r.Install) != 2 || !strings.HasSuffix(r.Run, "my-agent --task-file {prompt_file}") {

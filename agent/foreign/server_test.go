@@ -22,7 +22,7 @@ import (
 
 const testKey = "sk-test"
 
-// client asks a gateway over HTTP.
+// client sends requests to a gateway over HTTP.
 type client struct {
 	*testing.T
 	url string
@@ -36,7 +36,7 @@ func serve(t *testing.T, g *gateway) client {
 	return client{t, s.URL, testKey}
 }
 
-// post returns the status and the body of an answer.
+// post returns the status and the body of the answer.
 func (c client) post(path, body string) (int, string) {
 	c.Helper()
 	status, answer, err := c.ask(c.Context(), path, body)
@@ -75,7 +75,7 @@ var asks = []struct{ name, path, body string }{
 		{"type":"custom","name":"patch"},{"type":"web_search"}]}`},
 }
 
-// An answer is what an agent of each dialect expects, streamed and whole.
+// The golden files show the answers in each dialect, streamed and whole.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, ask := range asks {
@@ -105,7 +105,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A function whose own name looks like that of a namespace keeps it.
+// A function whose own name looks like one with a namespace keeps its name.
 func TestUnderscoresInNames(t *testing.T) {
 	t.Parallel()
 	model := &fake{reply: func(agent.Request) (agent.Reply, error) {
@@ -118,7 +118,8 @@ func TestUnderscoresInNames(t *testing.T) {
 	}
 }
 
-// What is refused is refused in the words by which agents know what to do, and ends the rollout if they don't.
+// A refusal uses the words that agents know how to handle. If the agent then gives up, the rollout ends with the
+// fitting reason.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -142,7 +143,7 @@ func TestRefusals(t *testing.T) {
 			status, body := serve(t, g).post(ask.path, fmt.Sprintf(ask.body, true))
 			want := c.status
 			if ask.name == "responses" && c.stop == agent.MaxContext {
-				want = http.StatusOK // the stream says it
+				want = http.StatusOK // the error is in the stream
 			}
 			if status != want || !strings.Contains(body, c.words[i]) {
 				t.Errorf("%s, %s: status %d: %s", c.name, ask.name, status, body)
@@ -154,7 +155,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Calls beyond the limit are refused. An agent that asks on and on is ended.
+// Calls beyond the limit are refused, and an agent that keeps asking is ended.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	model := counting()
@@ -174,7 +175,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Whoever asks the same on and on gets the same answer for a while, and then is refused and ended.
+// An agent that repeats the same question gets the same answer for a while. Then it is refused, and in the end it is
+// ended.
 func TestSameQuestionForever(t *testing.T) {
 	t.Parallel()
 	model := counting()
@@ -194,8 +196,7 @@ func TestSameQuestionForever(t *testing.T) {
 	}
 }
 
-// 128 agents at once, each of which asks everything twice at the same time, get their own answers, and each has one
-// row.
+// 128 agents ask at the same time, each everything twice. Each gets its own answers, and has one row.
 func TestManyAgents(t *testing.T) {
 	t.Parallel()
 	var work sync.WaitGroup
@@ -232,7 +233,8 @@ func TestManyAgents(t *testing.T) {
 	work.Wait()
 }
 
-// What goes wrong on the way to the model is no call, and is learned from once: it is asked again until it answers.
+// A request that fails on the way to the model is repeated until it is answered. It counts as one call, and is trained
+// on once.
 func TestFaultsOfTheEndpoint(t *testing.T) {
 	t.Parallel()
 	cut := llmtest.Text("a reply that is cut off")
@@ -299,7 +301,7 @@ func chatBody(question string) string {
 		statement+" "+question)
 }
 
-// Whoever asks again gets the answer that is there or on its way, and it is learned from once.
+// A repeated request gets the answer that exists or is under way, which is trained on once.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	asked, release := make(chan struct{}, 9), make(chan struct{})
@@ -312,7 +314,7 @@ func TestRetries(t *testing.T) {
 	}
 	g := newGateway(t, model, agent.Limits{})
 	c := serve(t, g)
-	// The first connection is cut while the model thinks.
+	// The first connection is cut while the model is working.
 	ctx, cut := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url+"/v1/chat/completions",
 		strings.NewReader(chatBody("one")))
@@ -350,7 +352,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// An answer that never reached the agent is kept, and nothing is learned from it.
+// A reply that never reached the agent is kept, but not trained on.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	model := counting()
@@ -391,7 +393,7 @@ func TestPlayedAgain(t *testing.T) {
 	}
 }
 
-// While the model thinks, the agent hears that it does.
+// While the model is working, the stream has comments that say so.
 func TestSignsOfLife(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()

@@ -16,7 +16,7 @@ import (
 	"deepswe/agent/jinja"
 )
 
-// now is the time in testdata/reference.py, which made what these tests compare with.
+// now is the time in testdata/reference.py, which made the expected values.
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func readJSON(t testing.TB, path string) *jinja.Dict {
@@ -52,8 +52,8 @@ func lines[T any](t testing.TB, path string) []T {
 
 type small struct{ Source, Text, Error string }
 
-// Small templates, most of them of random expressions and statements, come out as in transformers or fail as they do
-// there.
+// Small templates, most of them random expressions and statements, give the same text as in transformers, or fail as
+// they do there.
 func TestSmall(t *testing.T) {
 	t.Parallel()
 	all := lines[small](t, "testdata/small.jsonl")
@@ -75,8 +75,8 @@ func TestSmall(t *testing.T) {
 	}
 }
 
-// DEEPSWE_TEST_TEMPLATES is a folder with chat templates of models, which have licences of their own: their renders
-// have the hashes of transformers' own.
+// DEEPSWE_TEST_TEMPLATES names a folder with models' chat templates, which have their own licences. Their renderings
+// have the same hashes as those of transformers.
 func TestCorpus(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("DEEPSWE_TEST_TEMPLATES")
@@ -136,7 +136,7 @@ func conversation(t testing.TB, name string) *jinja.Dict {
 	return d
 }
 
-// outcome is the hash of a render, or the class of its error.
+// outcome returns the hash of a rendering, or the class of its error.
 func outcome(template *jinja.Template, vars *jinja.Dict) string {
 	text, err := template.Render(vars, now)
 	switch {
@@ -153,7 +153,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// What is not known is refused with its name when the template is read, even where it would never run.
+// Anything unknown is refused by name when the template is parsed, even if it would never run.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]string{
@@ -186,7 +186,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// A template ends: what takes too long, or needs too much, is refused.
+// Rendering always ends: a template that takes too long or needs too much is refused.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]string{
@@ -225,7 +225,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// What Python reads as JSON beside JSON itself is told apart from what it does not read either.
+// JSON that only Python accepts is told apart from text that Python does not accept either.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"a": NaN}`, `[-Infinity]`, `"\ud83d"`, `"\\\uD83D x\uDE00"`, `"\ude00\ud83d"`, `["NaN", NaN]`} {
@@ -245,7 +245,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// No source and no value makes it crash.
+// No source and no value makes Parse or Render crash.
 func FuzzTemplate(f *testing.F) {
 	for _, one := range lines[small](f, "testdata/small.jsonl") {
 		f.Add(one.Source, "x")

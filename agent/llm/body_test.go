@@ -15,7 +15,7 @@ import (
 	"deepswe/tools"
 )
 
-// The bodies that go over the wire, in testdata/body. They are what the typed structs of the library would have lost.
+// The golden files are the bodies that are sent, with members that the library's typed structs would have lost.
 func TestBodies(t *testing.T) {
 	conversation := []agent.Message{
 		{Role: agent.RoleSystem, Content: "Fix <it> & go."},
@@ -46,7 +46,7 @@ func TestBodies(t *testing.T) {
 	for name, r := range tests {
 		t.Run(name, func(t *testing.T) {
 			fake := llmtest.New(llmtest.Text("ok"))
-			// A name that the library would take for one of a hosted model, and refuse.
+			// The library would take this name for one of a hosted model, and refuse it.
 			fake.Models = []llmtest.Model{{ID: "o3-local"}}
 			if _, err := dial(t, fake, llm.Options{}).Complete(t.Context(), r); err != nil {
 				t.Fatal(err)
@@ -76,7 +76,7 @@ func TestStreamingIsGivenUp(t *testing.T) {
 	}
 }
 
-// A user who speaks twice in a row, after a run was continued, speaks once.
+// Two user messages in a row, as after a continued run, are sent as one.
 func TestUserMessagesAreJoined(t *testing.T) {
 	fake := llmtest.New(llmtest.Text("ok"))
 	r := ask("one")
@@ -97,7 +97,7 @@ func TestTheKeyIsSent(t *testing.T) {
 	}
 }
 
-// A refusal of something that the request can do without is learned once.
+// If a server refuses a member that the request can do without, that is learned after one refusal.
 func TestDialectIsLearned(t *testing.T) {
 	renamed := llmtest.Body(400, "application/json",
 		`{"error":{"message":"Unsupported parameter: 'max_tokens' is not supported with this `+
@@ -150,8 +150,8 @@ func TestDialectIsLearned(t *testing.T) {
 	}
 }
 
-// What a server does not take of the sampling is left out from then on, and said once. A request for tokens is sent as
-// asked or not at all: a silent change would bias the ratios of training.
+// A sampling parameter that a server refuses is left out from then on, with one warning. A request for tokens fails
+// instead, because a silent change would bias the ratios in training.
 func TestSamplingThatIsRefused(t *testing.T) {
 	refusal := llmtest.Body(400, "application/json",
 		`{"error":{"message":"Unsupported value: 'temperature' does not support 0 `+

@@ -13,7 +13,7 @@ import (
 	"deepswe/tools"
 )
 
-// talk plays turns of a conversation as an agent does, and returns what was sampled in each.
+// talk plays some turns of a conversation as an agent would, and returns the sample of each.
 func talk(t *testing.T, c *llm.Client, turns int, specs []tools.Spec) []*agent.Sample {
 	t.Helper()
 	r := agent.Request{
@@ -45,7 +45,7 @@ func extends(prev, next *agent.Sample) bool {
 	return len(next.PromptIDs) > len(whole) && slices.Equal(whole, next.PromptIDs[:len(whole)])
 }
 
-// With a template that drops earlier thoughts, every prompt of the template breaks off, and none that is extended does.
+// If a template drops earlier thoughts, its own prompts do not extend each other, but extended prompts do.
 func TestPromptsExtendWhereTheTemplateDropsThoughts(t *testing.T) {
 	specs := []tools.Spec{{Name: "search", Description: "Finds.", Parameters: []byte(`{"type":"object"}`)}}
 	for _, mode := range []llm.Continuation{llm.Template, llm.Extend, llm.Auto} {
@@ -80,7 +80,7 @@ func TestPromptsExtendWhereTheTemplateDropsThoughts(t *testing.T) {
 	}
 }
 
-// What is parsed here is what the server would have parsed.
+// An extended reply is parsed here as the server would have parsed it.
 func TestContinuedRepliesAreRead(t *testing.T) {
 	fake := &llmtest.Server{TakesTokens: true, Answer: func(llmtest.Request) llmtest.Reply {
 		return llmtest.Reply{Reasoning: "Where?", Content: "Well.\n", Calls: []llmtest.Call{
@@ -128,7 +128,7 @@ func TestServersThatCannotExtend(t *testing.T) {
 	}
 }
 
-// Where a template leaves out the text of a reply with calls, nothing shows where the reply ends.
+// If a template leaves out the text of a reply with calls, it cannot be seen where the reply ends.
 func TestTemplateWithoutTheTextOfCalls(t *testing.T) {
 	fake := &llmtest.Server{TakesTokens: true, DropsText: true, Answer: func(llmtest.Request) llmtest.Reply {
 		return llmtest.Reply{Calls: []llmtest.Call{{Name: "search", Arguments: `{"search_term": "x"}`}}}
@@ -149,7 +149,7 @@ func TestTemplateWithoutTheTextOfCalls(t *testing.T) {
 	}
 }
 
-// A prompt of the context's length leaves no room for a reply, and is not sent.
+// A prompt that is as long as the context leaves no room for a reply, and is not sent.
 func TestExtendedPromptThatFillsTheContext(t *testing.T) {
 	r := ask("issue")
 	r.Tokens = true
@@ -171,7 +171,7 @@ func TestExtendedPromptThatFillsTheContext(t *testing.T) {
 			t.Errorf("a prompt of %d in a context of %d: %v", length, length+more, err)
 		}
 		if !fits && len(fake.Requests()) > 0 {
-			t.Error("it was sent")
+			t.Error("a prompt that does not fit was sent")
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// endless writes a beginning and then the same piece until the client has had enough.
+// endless writes a beginning, and then the same piece until the client disconnects.
 func endless(contentType, beginning, piece string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", contentType)
@@ -26,7 +26,7 @@ func endless(contentType, beginning, piece string) http.HandlerFunc {
 	}
 }
 
-// exploding answers with little that becomes a lot.
+// exploding answers with a small body that decompresses to a large one.
 func exploding(t *testing.T) http.HandlerFunc {
 	var small bytes.Buffer
 	w := gzip.NewWriter(&small)
@@ -46,7 +46,7 @@ func exploding(t *testing.T) http.HandlerFunc {
 	}
 }
 
-// An answer without end is cut off early, said to be one, and not asked for again.
+// An endless answer is cut off early, reported as such, and not requested again.
 func TestEndlessAnswers(t *testing.T) {
 	t.Parallel()
 	letters := strings.Repeat("x", 1<<16)
@@ -90,7 +90,7 @@ func TestEndlessAnswers(t *testing.T) {
 	}
 }
 
-// What comes with an error status is read no further than an explanation can be.
+// The body of an error status is read only as far as an explanation may be long.
 func TestEndlessRefusal(t *testing.T) {
 	t.Parallel()
 	client := dial(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

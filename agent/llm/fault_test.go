@@ -8,13 +8,13 @@ import (
 	"deepswe/agent/llm/llmtest"
 )
 
-// rateLimitedUntil fails with 429 and gives a date to wait for.
+// rateLimitedUntil fails with 429 and the date to wait for.
 func rateLimitedUntil(at time.Time) llmtest.Reply {
 	return llmtest.Body(http.StatusTooManyRequests, "application/json", `{"error":{"message":"slow down"}}`,
 		"Retry-After", at.UTC().Format(http.TimeFormat))
 }
 
-// flat fails with the flat body of vLLM before 0.11 and of SGLang.
+// flat fails with the flat body of SGLang and of vLLM before 0.11.
 func flat(code int, message string) llmtest.Reply {
 	return llmtest.Body(code, "application/json",
 		fmt.Sprintf(`{"object":"error","message":%q,"type":"BadRequestError","param":null,"code":%d}`, message, code))
@@ -23,7 +23,7 @@ func flat(code int, message string) llmtest.Reply {
 // silent accepts the request and never answers.
 func silent() llmtest.Reply { return llmtest.Reply{Wait: 24 * time.Hour} }
 
-// overflows are how servers fail whose context is exceeded.
+// overflows returns the errors of servers whose context is exceeded.
 func overflows() map[string]llmtest.Reply {
 	return map[string]llmtest.Reply{
 		"vllm, exactly full": llmtest.Status(http.StatusBadRequest, "max_tokens must be at least 1, got 0. "+

@@ -12,7 +12,7 @@ import (
 	"deepswe/agent"
 )
 
-// Whatever an endpoint sends is an answer or an error.
+// Whatever an endpoint sends is read as an answer or an error.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"choices":[{"message":{"content":[{"text":"a"}],"tool_calls":[{"function":{"arguments":{"a":1}}}]},"token_ids":[1],"logprobs":{"content":[{"logprob":-1}]}}],"prompt_token_ids":[1]}`))
 	f.Add([]byte(`{"error":{"message":["x"]}}`))
@@ -32,7 +32,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// cut reads at most size bytes at once.
+// cut reads at most size bytes at a time.
 type cut struct {
 	r    io.Reader
 	size int
@@ -40,7 +40,7 @@ type cut struct {
 
 func (c cut) Read(p []byte) (int, error) { return c.r.Read(p[:min(len(p), c.size)]) }
 
-// The events of a stream arrive whole and alone, however the bytes are cut.
+// The events of a stream arrive complete and one at a time, however the bytes are split.
 func FuzzEvents(f *testing.F) {
 	f.Add([]byte(": ping\n\ndata: {\"error\": null}\r\n\r\ndata: {}\n\nevent: x\ndata:[DONE]\n\n"), 3)
 	f.Add([]byte("data: {\"error\":{\"message\":\"x\"}}\n\n"), 1)

@@ -8,7 +8,8 @@ import (
 	"deepswe/agent/llm/llmtest"
 )
 
-// A cold sample whose logprobs are not nearly 0 was scored before the temperature was applied.
+// If the logprobs of a sample at almost zero temperature are not nearly 0, the server computed them before the
+// temperature.
 func TestCheckOfLogprobs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -34,7 +35,7 @@ func TestCheckOfLogprobs(t *testing.T) {
 	}
 }
 
-// The line breaks after a thought stay with it where a server takes it out.
+// Some servers remove the thought but leave the line breaks after it, which are then removed as well.
 func TestLineBreaksAfterAThought(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ thought, content, want string }{

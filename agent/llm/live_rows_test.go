@@ -21,12 +21,12 @@ import (
 	"deepswe/tools"
 )
 
-// noSandbox is where the calls of [sameResult] do not run.
+// noSandbox is a sandbox for calls that [sameResult] does not run.
 type noSandbox struct{ tools.Sandbox }
 
 func (noSandbox) Dir() string { return "/testbed" }
 
-// sameResult are the real tools, whose results are made up.
+// sameResult has the real tools with made-up results.
 type sameResult struct{ *tools.Set }
 
 func (sameResult) Run(_ context.Context, _ tools.Sandbox, c tools.Call) (tools.Result, error) {
@@ -35,7 +35,7 @@ func (sameResult) Run(_ context.Context, _ tools.Sandbox, c tools.Call) (tools.R
 	}, nil
 }
 
-// liveRows adds up what TestLiveRows finds.
+// liveRows adds up the results of TestLiveRows.
 type liveRows struct {
 	turns, rows, tokens, thoughts, ends, broken, unlike atomic.Int64
 	// most is the largest difference of two scorings.
@@ -45,9 +45,9 @@ type liveRows struct {
 	checks []func()
 }
 
-// TestLiveRows plays rollouts with a real vLLM, which DEEPSWE_TEST_ENDPOINT names, in tokens: each has to become one
-// row that differs from the chat template's rendering in dropped thoughts alone, with logprobs that the server
-// confirms. DEEPSWE_TEST_ROLLOUTS is how many, and DEEPSWE_TEST_FORMAT xml or tools.
+// TestLiveRows plays rollouts in tokens with a real vLLM, which DEEPSWE_TEST_ENDPOINT names. Each must become one row
+// that differs from the chat template's rendering only in dropped thoughts, and whose logprobs the server confirms.
+// DEEPSWE_TEST_ROLLOUTS is their number, and DEEPSWE_TEST_FORMAT is xml or tools.
 func TestLiveRows(t *testing.T) {
 	url := os.Getenv("DEEPSWE_TEST_ENDPOINT")
 	if url == "" || os.Getenv("DEEPSWE_TEST_ROLLOUTS") == "" {
@@ -79,7 +79,7 @@ func TestLiveRows(t *testing.T) {
 		})
 	}
 	_ = all.Wait()
-	// One by one: a prompt that is scored beside others ends vLLM 0.32 on a CPU with LoRA.
+	// One at a time: vLLM 0.32 with LoRA on a CPU crashes if a prompt is scored beside others.
 	for _, check := range found.checks {
 		check()
 	}
@@ -93,7 +93,7 @@ func TestLiveRows(t *testing.T) {
 	}
 }
 
-// play makes one rollout and checks its row.
+// play plays one rollout and checks its row.
 func (l *liveRows) play(t *testing.T, c *llm.Client, format agent.Format) {
 	sampling := agent.OnPolicy(new(1.0))
 	set := tools.New(tools.Options{})
@@ -139,7 +139,7 @@ func (l *liveRows) play(t *testing.T, c *llm.Client, format agent.Format) {
 	})
 }
 
-// confirm lets the server score the row again.
+// confirm has the server score the row again.
 func (l *liveRows) confirm(t *testing.T, c *llm.Client, samples []agent.Sample) {
 	last := samples[len(samples)-1]
 	again, err := c.Score(t.Context(), slices.Concat(last.PromptIDs, last.CompletionIDs))
@@ -155,11 +155,11 @@ func (l *liveRows) confirm(t *testing.T, c *llm.Client, samples []agent.Sample) 
 	}
 }
 
-// thought matches what Qwen3's template removes from a message: everything up to the last </think>, and the line
-// breaks after it.
+// thought matches what Qwen3's template removes from a message: everything up to the last </think>, and the line breaks
+// after it.
 var thought = regexp.MustCompile(`(?s)^(<\|im_start\|>assistant\n)(.*</think>)?\n*`)
 
-// compare compares a row with what the template makes of the same messages.
+// compare compares a row with the template's rendering of the same messages.
 func (l *liveRows) compare(
 	t *testing.T, c *llm.Client, specs []tools.Spec, messages []agent.Message, last agent.Sample,
 ) {
@@ -202,16 +202,16 @@ func (l *liveRows) compare(
 	}
 }
 
-// ending matches the ends of replies that cannot be recovered from their text. A random model may stop within a
-// character, with either end token, or, at the end of a row, with none.
+// ending matches the ends of replies that cannot be recovered from their text: a random model may stop within a
+// character, with either end token or, at the end of a row, with none.
 var ending = regexp.MustCompile(`\x{fffd}*(<\|endoftext\|>)?(<\|im_end\|>\n|\n\z)`)
 
 // callEnd matches the end of a tool call where a template can write it: before another call, or at the end of a
 // message.
 var callEnd = regexp.MustCompile(`\n</tool_call>(\n<tool_call>|<\|im_end\|>|$)`)
 
-// withoutThoughts takes the thoughts out of a rendered conversation, and counts them. It goes message by message,
-// because a random model leaves some thoughts open.
+// withoutThoughts removes and counts the thoughts in a rendered conversation. It goes message by message, because a
+// random model leaves some thoughts open.
 func withoutThoughts(rendered string) (string, int) {
 	thoughts := 0
 	messages := strings.SplitAfter(rendered, "<|im_end|>\n")

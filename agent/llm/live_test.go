@@ -14,9 +14,8 @@ import (
 	"deepswe/tools"
 )
 
-// TestLiveEndpoint runs against a real inference server, which DEEPSWE_TEST_ENDPOINT names. What the model says does
-// not
-// matter; a random one will do.
+// TestLiveEndpoint runs against a real inference server, which DEEPSWE_TEST_ENDPOINT names. The replies do not matter,
+// so a random model is enough.
 func TestLiveEndpoint(t *testing.T) {
 	url := os.Getenv("DEEPSWE_TEST_ENDPOINT")
 	if url == "" {

@@ -17,7 +17,7 @@ import (
 	"deepswe/agent/llm/llmtest"
 )
 
-// waits records the pauses between attempts instead of taking them.
+// waits records the pauses between attempts instead of sleeping.
 type waits []time.Duration
 
 func (w *waits) sleep(ctx context.Context, d time.Duration) error {
@@ -25,7 +25,7 @@ func (w *waits) sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// dial returns a client of the handler over a real connection.
+// dial returns a client that talks to the handler over a real connection.
 func dial(t *testing.T, h http.Handler, o llm.Options) *llm.Client {
 	t.Helper()
 	srv := httptest.NewServer(h)
@@ -68,7 +68,7 @@ func TestCompleteReturnsWhatTheServerSaid(t *testing.T) {
 	}
 }
 
-// A streamed answer and a whole one are the same answer, whatever is in it.
+// A streamed answer equals the same answer sent whole, whatever it contains.
 func TestStreamedEqualsWhole(t *testing.T) {
 	var reply llmtest.Reply
 	fake := &llmtest.Server{Answer: func(llmtest.Request) llmtest.Reply { return reply }}
@@ -116,7 +116,7 @@ func TestStreamSurvivesALongPrefill(t *testing.T) {
 	}
 }
 
-// Servers differ in how they number the calls of a stream.
+// Servers number the calls of a stream differently.
 func TestStreamedCallsAreToldApart(t *testing.T) {
 	chunk := func(calls string) string {
 		return `data: {"choices":[{"index":0,"delta":{"tool_calls":` + calls + `}}]}` + "\n\n"
@@ -170,7 +170,7 @@ func TestStreamedCallsAreToldApart(t *testing.T) {
 	}
 }
 
-// What is odd and still an answer.
+// Odd replies that can still be read as an answer.
 func TestAnswersOfManyKinds(t *testing.T) {
 	tests := map[string]struct {
 		body string
@@ -189,7 +189,7 @@ func TestAnswersOfManyKinds(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			tt.want.Role = agent.RoleAssistant
-			for _, streamed := range []bool{false, true} { // a server may answer a request to stream with the whole
+			for _, streamed := range []bool{false, true} { // a server may stream nothing, but answer whole
 				r := ask("x")
 				if streamed {
 					r.OnText = func(string) {}
@@ -247,7 +247,7 @@ func TestTokensThatDoNotPairUp(t *testing.T) {
 	}
 	tests := map[string]struct {
 		reply   llmtest.Reply
-		message string // of the error; empty where there is none and Tokens is nil
+		message string // of the error; empty if there is none, but Tokens is nil
 	}{
 		"no ids":         {edit(func(_, c map[string]any) { delete(c, "token_ids") }), ""},
 		"no prompt ids":  {edit(func(top, _ map[string]any) { delete(top, "prompt_token_ids") }), ""},

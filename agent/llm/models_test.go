@@ -34,7 +34,7 @@ func TestDiscover(t *testing.T) {
 			model: "v7", want: llm.ServedModel{ID: "v7", Context: 32768}},
 		"llama.cpp": {body: `{"models":[{}],"data":[{"id":"/m/x.gguf","aliases":["x"],"owned_by":"llamacpp","meta":{"n_ctx":8192,"n_ctx_train":65536}}]}`, model: "x", want: llm.ServedModel{ID: "x", Context: 8192, Trained: 65536, Owner: "llamacpp", Aliases: []string{"x"}}},
 		"older llama.cpp": {body: `{"data":[{"id":"x","meta":{"n_ctx_train":4096}}]}`,
-			want: llm.ServedModel{ID: "x", Trained: 4096, Owner: "llamacpp"}}, // which is no limit
+			want: llm.ServedModel{ID: "x", Trained: 4096, Owner: "llamacpp"}}, // the trained length is no limit
 		"ollama": {body: `{"data":[{"id":"qwen3:latest","owned_by":"library"}]}`, model: "qwen3",
 			want: llm.ServedModel{ID: "qwen3", Owner: "library"}},
 		"router": {body: `{"data":[{"id":"a/b","context_length":131072}]}`,
@@ -64,7 +64,7 @@ func TestDiscover(t *testing.T) {
 	}
 }
 
-// An endpoint may answer to names that it does not list; one that does not know the model is found out before any work.
+// An endpoint may serve names that it does not list. One that does not know the model is detected before any work.
 func TestProbe(t *testing.T) {
 	fake := llmtest.New()
 	fake.Models = []llmtest.Model{{ID: "a"}, {ID: "b"}}
@@ -75,7 +75,7 @@ func TestProbe(t *testing.T) {
 	if _, err := dial(t, fake, llm.Options{}).Discover(t.Context()); !errors.Is(err, llm.ErrNoModelChosen) {
 		t.Errorf("got %v", err)
 	}
-	for _, status := range []int{200, 500, 429} { // what the first real request will say, too
+	for _, status := range []int{200, 500, 429} { // the first real request will report these
 		if err := dial(t, respond(status, `{}`), llm.Options{Model: "c"}).Probe(t.Context()); err != nil {
 			t.Errorf("status %d: %v", status, err)
 		}

@@ -18,8 +18,8 @@ import (
 	"deepswe/agent/llm/llmtest"
 )
 
-// switched is a way to a server that can be cut, without a network: time in a bubble of synctest stands still while
-// there is one.
+// switched is a transport to a server that can be cut off. It uses no network, on which a synctest bubble could not
+// wait.
 type switched struct {
 	server atomic.Pointer[llmtest.Server]
 	asked  atomic.Int64
@@ -55,7 +55,7 @@ func through(t *testing.T, s *switched, patience time.Duration) *llm.Client {
 	return c
 }
 
-// Twenty rollouts wait for a server that restarts, one of them asks for it at a time, and none is lost.
+// Twenty rollouts wait for a server that restarts. One of them asks for it at a time, and none is lost.
 func TestRolloutsWaitForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		way := &switched{}
@@ -103,7 +103,7 @@ func TestPatienceEnds(t *testing.T) {
 		c := through(t, way, 5*time.Minute)
 		r := ask("issue")
 		r.Tokens = true
-		for i, want := range []time.Duration{5 * time.Minute, 0} { // the second request knows how long the server is gone
+		for i, want := range []time.Duration{5 * time.Minute, 0} { // the second knows how long the server has been gone
 			start := time.Now()
 			_, err := c.Complete(t.Context(), r)
 			if !errors.Is(err, agent.ErrModelUnavailable) {
@@ -121,7 +121,7 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
-// A server that comes back as another one is an error for every request.
+// A server that comes back changed is an error for every request.
 func TestServersThatComeBackChanged(t *testing.T) {
 	model, template := served(0), served(0)
 	model.Models[0].ID = "other"

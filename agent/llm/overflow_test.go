@@ -2,7 +2,7 @@ package llm
 
 import "testing"
 
-// Wordings of endpoints, as they were reported by their users.
+// These wordings were reported by users of the endpoints.
 func TestIsOverflow(t *testing.T) {
 	tests := map[string]bool{
 		"This model's maximum context length is 262144 tokens. However, you requested 0 output tokens and your prompt contains at least 262145 input tokens": true,
@@ -45,7 +45,7 @@ func TestIsOverflow(t *testing.T) {
 	}
 	for message, want := range tests {
 		if got := isOverflow(400, serverError{Message: message}); got != want {
-			t.Errorf("%v for %q", got, message)
+			t.Errorf("isOverflow is %v for %q", got, message)
 		}
 	}
 	for _, code := range []string{"context_length_exceeded", "model_context_window_exceeded"} {
@@ -54,7 +54,7 @@ func TestIsOverflow(t *testing.T) {
 		}
 	}
 	if !isOverflow(400, serverError{Type: "exceed_context_size_error", Message: "no"}) {
-		t.Error("llama.cpp's type")
+		t.Error("llama.cpp's error type is not recognised")
 	}
 	if isOverflow(429, serverError{Message: "maximum context length"}) {
 		t.Error("a rate limit is an overflow")

@@ -138,7 +138,8 @@ func TestToolsUnsupportedIsRecognisedAndNotRetried(t *testing.T) {
 	}
 }
 
-// A reply that the server could not read calls from is the model's fault, and goes to the agent, which tells the model.
+// A reply from which the server could not read calls is the model's fault, so it goes to the agent, which tells the
+// model.
 func TestMisreadRepliesAreReplies(t *testing.T) {
 	const llama = "The model produced output that does not match the expected peg-native format"
 	tests := map[string]struct {
@@ -233,7 +234,7 @@ func TestRetryAfterIsHonouredAndCapped(t *testing.T) {
 	}
 }
 
-// Who has few retries can ask another server, and does not wait for one that wants much more time than they take.
+// A client with few retries can ask another server, so it does not wait long for one that asks for much more time.
 func TestRetryAfterIsShortForFewRetries(t *testing.T) {
 	var w waits
 	c := dial(t, llmtest.New(llmtest.RateLimited(time.Hour), llmtest.Text("ok")), llm.Options{MaxRetries: 2})
@@ -246,7 +247,7 @@ func TestRetryAfterIsShortForFewRetries(t *testing.T) {
 	}
 }
 
-// The key and the conversation stay with the endpoint that they are for.
+// The key and the conversation are sent only to the endpoint that they are meant for.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		var reached atomic.Bool
@@ -308,7 +309,7 @@ func TestNobodyIsThere(t *testing.T) {
 	}
 }
 
-// What ends a stream that has no end mark decides whether it was one.
+// What comes last in a stream without an end mark decides whether it is complete.
 func TestStreamsWithoutAnEndMark(t *testing.T) {
 	const text, finish = `data: {"choices":[{"delta":{"content":"text"}}]}` + "\n\n",
 		`data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\n"
@@ -369,7 +370,7 @@ func TestSilence(t *testing.T) {
 		script  []llmtest.Reply
 		onText  func(string)
 		want    string
-		took    time.Duration // at least; the pauses come on top
+		took    time.Duration // at least; pauses are added
 		retried int
 	}{
 		"a slow first byte is waited for": {[]llmtest.Reply{slow}, onText, "slow", 4 * time.Minute, 0},

@@ -58,7 +58,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// pipeBody tells when it was closed.
+// pipeBody signals when it is closed.
 type pipeBody struct {
 	*io.PipeReader
 	left chan struct{}
@@ -70,7 +70,7 @@ func (b *pipeBody) Close() error {
 	return b.PipeReader.Close()
 }
 
-// pipeWriter is the handler's side. sent is closed when the header is known or the handler gave up before.
+// pipeWriter is the handler's side. sent is closed when the header is known, or when the handler has given up before.
 type pipeWriter struct {
 	body   *io.PipeWriter
 	header http.Header
@@ -82,7 +82,7 @@ type pipeWriter struct {
 
 func (w *pipeWriter) Header() http.Header {
 	select {
-	case <-w.sent: // too late to be sent, and the client reads the other one
+	case <-w.sent: // too late, and the client reads the other header
 		return http.Header{}
 	default:
 		return w.header

@@ -11,7 +11,7 @@ import (
 	"deepswe/agent/llm/llmtest"
 )
 
-// spelled is a reply of 100 tokens at places where 20 tokens have 2% each. Where inside says so, one of those was
+// spelled is a reply of 100 tokens. At each place 20 tokens have 2% each, and if inside says so, one of these was
 // sampled.
 func spelled(inside func(place int) bool) llmtest.Reply {
 	return llmtest.Reply{Content: "words", Edit: func(answer map[string]any) {

@@ -27,7 +27,7 @@ func recorded(bodies map[string]string) http.Handler {
 	})
 }
 
-// The limit is that of the model as it is loaded, never the length that it was trained for.
+// The limit is that of the model as it was loaded, not the length that it was trained for.
 func TestMeasure(t *testing.T) {
 	const show = `POST {"parameters":"num_ctx                        8192\nstop  \"<|im_end|>\"",` +
 		`"model_info":{"general.architecture":"qwen3","qwen3.context_length":40960},"capabilities":["completion","tools"]}`
@@ -136,7 +136,7 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// Whether the first prompt was read whole can be seen in the number of its tokens; each word takes one at least.
+// The number of tokens shows whether the whole first prompt was read, because each word takes at least one token.
 func TestPromptThatIsCut(t *testing.T) {
 	r := ask(strings.Repeat("word ", 3000))
 	r.Tools = []tools.Spec{{Name: "execute_bash", Description: strings.Repeat("word ", 2000), Parameters: []byte(`{}`)}}
@@ -170,7 +170,7 @@ func TestPromptThatIsCut(t *testing.T) {
 			t.Errorf("%d tokens: %v after %d requests", tt.tokens, err, len(fake.Requests()))
 		}
 	}
-	// After a prompt that was read whole, a smaller count is that of a cache.
+	// If a whole prompt was read before, a smaller count comes from a cache.
 	fake := llmtest.New(reads(6800), reads(10))
 	c := dial(t, fake, llm.Options{})
 	for range 2 {

@@ -14,7 +14,7 @@ import (
 	"deepswe/tools"
 )
 
-// specs stand for the real tools, whose words are tested where they are.
+// specs stand in for the real tools, whose texts have tests of their own.
 var specs = []tools.Spec{
 	{Name: "search", Description: "Finds <text> & more.\n\n* One\n* Two\n", Parameters: json.RawMessage(
 		`{"type":"object","properties":{"term":{"type":"string","description":"What to find."},"path":{"type":"string"}},"required":["term"]}`)},
@@ -44,8 +44,8 @@ func TestBuiltinPacks(t *testing.T) {
 	}
 }
 
-// The XML prompt is all that a model knows about the tools: none of them and none of their parameters may be missing,
-// and its example must be one that the parser reads as the prompt says.
+// The XML prompt is all that a model knows about the tools, so it must describe all of them and all parameters, and the
+// parser must read its example as the prompt says.
 func TestXMLPackTeachesTheRealTools(t *testing.T) {
 	p, err := prompt.Builtin(prompt.XML)
 	if err != nil {
@@ -86,7 +86,7 @@ func TestXMLPackTeachesTheRealTools(t *testing.T) {
 	}
 }
 
-// The two packs differ in how tools are called, and in nothing else that a model reads.
+// The two packs differ only in how tools are called.
 func TestBuiltinPacksAskForTheSame(t *testing.T) {
 	xml, err := prompt.Builtin(prompt.XML)
 	if err != nil {
@@ -146,7 +146,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// Whatever an issue says, the prompt around it stays what it is, and the issue ends where the prompt says it does.
+// Whatever an issue says, the prompt around it is unchanged, and the issue ends where the prompt says.
 func TestIssuesStayData(t *testing.T) {
 	p, err := prompt.Parse("test", []byte(pack("[ISSUE]\n{problem_statement}\n[/ISSUE] {working_dir}")))
 	if err != nil {
@@ -221,7 +221,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// A file of the reference agent loads as it is; its system prompt is never formatted.
+// A file of the reference agent can be loaded unchanged; its system prompt is never formatted.
 func TestLoadOfTheReferencesShape(t *testing.T) {
 	p, err := prompt.Load("testdata/reference_shape.yaml")
 	if err != nil {

@@ -21,7 +21,7 @@ func project(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// The nearest rules come first, and what is outside of the folder's own line of parents does not count.
+// The nearest rules come first. Only the folder and its parents count.
 func TestReadRules(t *testing.T) {
 	t.Parallel()
 	dir := project(t, map[string]string{
@@ -44,7 +44,7 @@ func TestReadRules(t *testing.T) {
 	}
 }
 
-// Nothing outside of the project is read, a pipe blocks nobody, and the limit holds.
+// Nothing outside the project is read, a named pipe blocks nobody, and the limit is respected.
 func TestReadRulesIsBounded(t *testing.T) {
 	t.Parallel()
 	secret := project(t, map[string]string{"key": "secret"})
@@ -67,7 +67,7 @@ func TestReadRulesIsBounded(t *testing.T) {
 	}
 }
 
-// They reach every pack, behind its own words, and cannot close their own frame.
+// Rules are appended to every pack's own prompt, and cannot close their own frame.
 func TestRulesInPrompts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{XML, Tools} {

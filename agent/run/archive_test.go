@@ -14,7 +14,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// An archive has the files of a run and nothing of when and by whom it was made.
+// An archive depends only on a run's files, not on when and by whom it was made.
 func TestPack(t *testing.T) {
 	t.Parallel()
 	d, err := Create(filepath.Join(t.TempDir(), "run"), Manifest{Kind: Eval})
@@ -88,7 +88,7 @@ func archiveOf(t testing.TB, h tar.Header, text string) []byte {
 	return b.Bytes()
 }
 
-// Nothing is written outside of the directory.
+// Nothing is written outside the directory.
 func TestUnpackStaysInside(t *testing.T) {
 	t.Parallel()
 	for _, h := range []tar.Header{
@@ -118,7 +118,7 @@ func FuzzUnpack(f *testing.F) {
 		if err := os.Mkdir(inside, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		_ = Unpack(bytes.NewReader(data), inside) // whatever it says
+		_ = Unpack(bytes.NewReader(data), inside) // whatever it returns
 		if all, err := os.ReadDir(parent); err != nil || len(all) != 1 {
 			t.Errorf("it wrote outside: %v, %v", all, err)
 		}

@@ -105,7 +105,7 @@ func TestDirHasOneOwner(t *testing.T) {
 	}
 }
 
-// A create that was killed before its manifest was written left no run.
+// A create that was killed before it wrote the manifest has left no run.
 func TestHalfCreated(t *testing.T) {
 	path := t.TempDir()
 	for _, name := range []string{lockFile, eventsFile} {
@@ -138,7 +138,7 @@ func TestAttemptDirectoriesStayInside(t *testing.T) {
 	}
 }
 
-// A run over a directory that is stopped at any event and opened again plays each attempt to one result.
+// A run that is stopped at any event and resumed from its directory plays each attempt to one result.
 func TestRunsOverADirectory(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		path := t.TempDir()
@@ -189,7 +189,7 @@ func TestRunsOverADirectory(t *testing.T) {
 	})
 }
 
-// What the engine adds to a rollout: scheduling, events, and a line in events.jsonl that is on the disk.
+// BenchmarkEngine measures what the engine adds to a rollout: scheduling, events, and a line in events.jsonl on disk.
 func BenchmarkEngine(b *testing.B) {
 	runner := RunnerFunc(func(context.Context, Job) (Result, error) { return solved(), nil })
 	for _, durable := range []bool{false, true} {

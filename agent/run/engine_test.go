@@ -24,7 +24,7 @@ func solved() Result {
 	return Result{Reward: new(1.0), StopReason: agent.Submitted}
 }
 
-// memory is a journal without a disk.
+// memory is a journal in memory.
 type memory struct {
 	mu   sync.Mutex
 	kept map[Job]Outcome
@@ -275,7 +275,7 @@ func TestInterruptDrains(t *testing.T) {
 		if d := time.Since(start); d != 130*time.Second {
 			t.Errorf("ended after %v: want the 30 s before and a drain of 100 s", d)
 		}
-		// The first two ended within the drain; the third was cut short, and no other was begun.
+		// The first two end within the drain, the third is cut short, and no other is begun.
 		for i, o := range out {
 			if (o.Tries > 0) != (i < 2) {
 				t.Errorf("attempt %d: %+v", i, o)
@@ -370,7 +370,7 @@ func TestEventsComeInOrder(t *testing.T) {
 	}
 }
 
-// The same stream can be ranged over again: it is another run.
+// The same stream can be ranged over again, which is another run.
 func TestStreamTwice(t *testing.T) {
 	runner := RunnerFunc(func(context.Context, Job) (Result, error) { return solved(), nil })
 	stream := (&Engine{Runner: runner, Journal: &memory{}}).Stream(t.Context(), slices.Values(Plan([]string{"a"}, 5)))

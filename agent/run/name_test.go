@@ -31,7 +31,7 @@ func TestPathName(t *testing.T) {
 	}
 }
 
-// The ids that come out of the generator are much alike, so that a collision would be found.
+// The generated ids are much alike, so that a collision would be found.
 func TestPathNamesAreDifferentAndStayInside(t *testing.T) {
 	letters := rapid.StringOfN(rapid.SampledFrom([]rune("a%2FfE./\\-~ü\x00\x7f")), -1, 8, -1)
 	repeated := rapid.Custom(func(t *rapid.T) string {
@@ -49,7 +49,7 @@ func TestPathNamesAreDifferentAndStayInside(t *testing.T) {
 			strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' || r == '\\' }) {
 			t.Fatalf("%q: name %q", a, name)
 		}
-		// Names of names differ as well: a name can itself be an id.
+		// A name can itself be an id, so its own name must differ from it.
 		if name != a && PathName(name) == name && len(name) < 255 {
 			t.Fatalf("%q and its name %q have the same name", a, name)
 		}

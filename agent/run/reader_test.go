@@ -30,7 +30,7 @@ func mustWrite(t *testing.T, path, text string) {
 	}
 }
 
-// A run is read while it is written: by another reader, without its lock, and as far as it has come.
+// A run can be read while it is written: as far as it has got, and without taking its lock.
 func TestReadALiveRun(t *testing.T) {
 	path := t.TempDir()
 	d := mustCreate(t, path)
@@ -52,7 +52,7 @@ func TestReadALiveRun(t *testing.T) {
 		r.Outcomes[1].Reward == nil {
 		t.Errorf("read %+v", r)
 	}
-	// The writer goes on: a failure that was tried again has its last outcome, and what was read stays as it was.
+	// The writer goes on. A failure that was retried gets its last outcome, and what was read before is unchanged.
 	healed := Outcome{Job: failed.Job, Result: solved(), Tries: 1}
 	if err := d.Record(healed); err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestReadALiveRun(t *testing.T) {
 	}
 }
 
-// The lock of a process that was killed is nobody's.
+// If a process ended without closing its run, the run's lock has no living owner.
 func TestReadARunOfADeadProcess(t *testing.T) {
 	const dirEnv = "RUN_TEST_DIR"
 	if path := os.Getenv(dirEnv); path != "" {
@@ -85,7 +85,7 @@ func TestReadARunOfADeadProcess(t *testing.T) {
 	}
 }
 
-// However much of the last line is there, the lines before it are read and nothing is changed.
+// However much of the last line is missing, the lines before it are read, and no file is changed.
 func TestReadATornRun(t *testing.T) {
 	path := t.TempDir()
 	d := mustCreate(t, path)
@@ -140,7 +140,7 @@ func TestReadOnlyRun(t *testing.T) {
 		t.Errorf("attempts %v, %v", dirs, err)
 	}
 	if os.Geteuid() == 0 {
-		return // may write everywhere
+		return // root may write everywhere
 	}
 	below := filepath.Join(path, "below")
 	for _, err := range []error{second(Open(path, Eval)), second(Create(below, Manifest{Kind: Eval}))} {
@@ -152,7 +152,7 @@ func TestReadOnlyRun(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// What is not a run of this format and kind is refused with what to do, and never changed.
+// A directory that is not a run of this format and kind is refused with what to do, and is never changed.
 func TestOtherRuns(t *testing.T) {
 	for name, c := range map[string]struct {
 		manifest   string

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A resumed rollout tells how long it took before, too: its parts are never more than the whole.
+// A resumed rollout includes its earlier times, so that its parts never exceed the total.
 func TestTimesOfAResumedRollout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runner := RunnerFunc(func(context.Context, Job) (Result, error) {
@@ -25,7 +25,7 @@ func TestTimesOfAResumedRollout(t *testing.T) {
 	})
 }
 
-// A rollout that releases its worker lets the next one begin, and is tried again without a worker.
+// A rollout that releases its worker lets the next one begin, and is tried again without a worker if it fails then.
 func TestRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -89,7 +89,7 @@ func TestSeeds(t *testing.T) {
 	if len(seen) != n {
 		t.Errorf("%d different seeds for %d calls", len(seen), n)
 	}
-	// Runs are compared by seed and resumed by it: what a seed gives must not change.
+	// Runs are compared and resumed by seed, so the value for a seed must not change.
 	if got := (Job{"lake-00001", "000001.0", 2}).Seed(1, 0); got != 959278576908790069 {
 		t.Errorf("seed %d", got)
 	}

@@ -30,9 +30,9 @@ func runs(ctx context.Context, e *Engine, jobs iter.Seq[Job]) (out []Outcome, er
 	return out, err
 }
 
-// Whatever the workers, failures, journal, interrupts and the consumer do: each job is played once, in the journal
-// before it is handed out, handed out at most once, and all of them where nobody stopped the run. Jobs are asked for
-// one by one.
+// Whatever workers, failures, journal, interrupts and consumer do, each job is played once, recorded before it is
+// handed out, and handed out at most once. All are handed out unless somebody stops the run. Jobs are requested one at
+// a time.
 func TestStreamLosesNothingAndRepeatsNothing(t *testing.T) {
 	for seed := range uint64(400) {
 		synctest.Test(t, func(t *testing.T) {
@@ -44,11 +44,11 @@ func TestStreamLosesNothingAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-// streamCase is one way in which a stream can go.
+// streamCase is a random case of a stream.
 type streamCase struct {
 	rng                         *rand.Rand
 	jobs, workers, known        int
-	leave                       int           // after so many outcomes, unless negative
+	leave                       int           // the consumer leaves after that many outcomes, unless negative
 	cancel                      time.Duration // of the context, unless zero
 	drain, slow, runner, source time.Duration
 	failing                     float64
@@ -83,7 +83,7 @@ func newStreamCase(seed uint64) *streamCase {
 	return c
 }
 
-// sequence creates the jobs, and checks that it is asked for one only when a worker is free.
+// sequence returns the jobs, and checks that one is requested only when a worker is free.
 func (c *streamCase) sequence(ctx context.Context, t *testing.T) iter.Seq[Job] {
 	return func(yield func(Job) bool) {
 		for i := range c.jobs {
@@ -207,7 +207,7 @@ func (c *streamCase) check(
 	}
 }
 
-// Leaving the range ends what is under way, and nothing is left behind: neither a job nor a goroutine.
+// If the consumer leaves the range, running rollouts are ended, and neither a job nor a goroutine is left.
 func TestStreamIsLeftEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var inside, begun atomic.Int64
@@ -241,7 +241,7 @@ func TestStreamIsLeftEarly(t *testing.T) {
 	})
 }
 
-// A consumer that takes its time holds up no worker.
+// A slow consumer holds up no worker.
 func TestStreamWithASlowConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runner := RunnerFunc(func(context.Context, Job) (Result, error) {
@@ -265,7 +265,7 @@ func TestStreamWithASlowConsumer(t *testing.T) {
 	})
 }
 
-// Jobs are made from outcomes: at most so many groups are admitted beyond those that were used, as training does.
+// Jobs can depend on outcomes: as in training, only a limited number of groups is admitted beyond those that were used.
 func TestStreamByAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const group, ahead, steps = 4, 2, 20
@@ -316,7 +316,7 @@ func TestStreamByAdmission(t *testing.T) {
 	})
 }
 
-// An error reaches the consumer while the sequence still waits for it.
+// An error reaches the consumer even while the job sequence waits for the consumer.
 func TestStreamTellsAnErrorToAConsumerThatIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := errors.New("the key was refused")
@@ -365,7 +365,8 @@ func TestStreamInterrupted(t *testing.T) {
 		defer cancel()
 		e := &Engine{Runner: runner, Options: Options{Workers: 3, Drain: time.Hour}}
 		out, err := runs(ctx, e, slices.Values(Plan([]string{"a"}, 9)))
-		// a0 and a3 take its worker's first five minutes: what was begun before the interrupt is played to its end.
+		// a0 and a3 take their worker's first five minutes: rollouts begun before the interrupt are played to their
+		// end.
 		if !errors.Is(err, ErrInterrupted) || !errors.Is(err, why) || len(out) != 4 {
 			t.Errorf("%d outcomes, %v", len(out), err)
 		}

@@ -12,8 +12,8 @@ import (
 	"deepswe/agent/tokenizer"
 )
 
-// DEEPSWE_TEST_TOKENIZERS is a folder with folders, each with a model's tokenizer, texts and the ids that
-// testdata/reference.py made of them.
+// DEEPSWE_TEST_TOKENIZERS names a folder with a folder for each tokenizer, which has texts and their ids by
+// testdata/reference.py.
 func TestCompare(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("DEEPSWE_TEST_TOKENIZERS")
@@ -47,7 +47,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// jsonLines gives the values of a file with one a line.
+// jsonLines returns the values of a file with one value per line.
 func jsonLines[T any](t *testing.T, path string) <-chan T {
 	t.Helper()
 	out := make(chan T)

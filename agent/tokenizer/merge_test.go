@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// naive applies merges as their definition says.
+// naive applies merges exactly as they are defined.
 func naive(t *Tokenizer, w string) []int32 {
 	var ids []int32
 	for i := range len(w) {
@@ -48,7 +48,7 @@ func TestMergesInTheOrderOfTheirRanks(t *testing.T) {
 	})
 }
 
-// A word without an end takes no quadratic time.
+// A very long word does not take quadratic time.
 func TestLongWords(t *testing.T) {
 	t.Parallel()
 	tok, err := Load("testdata/gpt2.json")
@@ -95,7 +95,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// The golden file is how Hugging Face's tokenizers cut texts with the pre-tokenizers of models.
+// The golden file shows how Hugging Face's tokenizers split texts with the pre-tokenizers of models.
 func TestSplits(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("testdata/splits.golden.json")
@@ -127,7 +127,7 @@ func TestSplits(t *testing.T) {
 	}
 }
 
-// Digits knows numbers that patterns do not know.
+// The Digits pre-tokenizer knows newer digits than patterns do.
 func TestNewestDigits(t *testing.T) {
 	t.Parallel()
 	splits, err := readPreTokenizer([]byte(`{"type": "Sequence", "pretokenizers": [
@@ -142,7 +142,7 @@ func TestNewestDigits(t *testing.T) {
 	}
 }
 
-// The library that normalizes has limits that the standard does not have.
+// Normalization has the same limits as the library that tokenizers use, which the standard does not have.
 func TestComposed(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat("\u0301", 40)

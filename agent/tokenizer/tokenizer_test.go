@@ -24,8 +24,8 @@ func load(t testing.TB, name string) *tokenizer.Tokenizer {
 	return tok
 }
 
-// The golden files are what the tokenizers' own libraries make of strings that are hard in some way: text, ids, and the
-// ids' text.
+// The golden files show what the tokenizers' own libraries make of difficult strings: the text, its ids, and the text
+// of these ids.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	for path, golden := range map[string]string{
@@ -60,7 +60,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// What files of ranks ask for and is not known is refused by its name, and so are broken ones.
+// A rank file that asks for something unknown is refused by name, and so is a broken one.
 func TestRankedRefusals(t *testing.T) {
 	t.Parallel()
 	const ours = `{"auto_map": {"AutoTokenizer": ["tokenization_kimi.TikTokenTokenizer", null]}}`
@@ -104,7 +104,7 @@ func TestAddedTokensHaveIDs(t *testing.T) {
 	}
 }
 
-// Without a normalizer every text comes back.
+// Without a normalizer, every text is restored exactly.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	tok := load(t, "llama")
@@ -116,7 +116,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// What is asked for and not known is refused by its name.
+// A tokenizer that asks for something unknown is refused by name.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("testdata/llama.json")

@@ -49,8 +49,8 @@ func TestDocumentIsATIF(t *testing.T) {
 	}
 }
 
-// TestDocumentPassesThePublishedModels asks Python's atif package, where there is one (pip install atif==1.7.0).
-// DEEPSWE_TEST_PYTHON names another interpreter than python3.
+// TestDocumentPassesThePublishedModels validates with Python's atif package, if it is installed (pip install
+// atif==1.7.0). DEEPSWE_TEST_PYTHON names an interpreter other than python3.
 func TestDocumentPassesThePublishedModels(t *testing.T) {
 	t.Parallel()
 	python := os.Getenv("DEEPSWE_TEST_PYTHON")
@@ -82,8 +82,8 @@ func TestDocumentPassesThePublishedModels(t *testing.T) {
 	}
 }
 
-// TestConversationComesBack is what replay rests on: whether it goes by the log or by a document that was written and
-// read again, every message is the one that was sent.
+// Replay relies on this: whether a recording is read from the log or from a document, every message is the one that was
+// sent.
 func TestConversationComesBack(t *testing.T) {
 	t.Parallel()
 	twoInOne := append(rollout()[:3:3],
@@ -115,8 +115,8 @@ func TestConversationComesBack(t *testing.T) {
 				cmpopts.EquateEmpty(),
 				cmpopts.IgnoreFields(trajectory.Result{}, "Output"),
 				cmpopts.IgnoreFields(trajectory.Recording{}, "Started"),
-				// The document has arguments for every native call, also where the agent could not read them, and ids of
-				// its own where the server repeated one.
+				// A document has arguments for every native call, even if the agent could not read them, and ids of its
+				// own if the server repeated one.
 				cmpopts.IgnoreFields(trajectory.Reply{}, "Calls"),
 				cmpopts.IgnoreFields(trajectory.Result{}, "CallID"),
 			}
@@ -198,7 +198,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// recordings reads events, and the document that is made of them.
+// recordings reads events, and the document made of them.
 func recordings(t *testing.T, events []trajectory.Event) map[string]*trajectory.Recording {
 	t.Helper()
 	_, encoded := document(t, events)
@@ -213,7 +213,7 @@ func recordings(t *testing.T, events []trajectory.Event) map[string]*trajectory.
 	return map[string]*trajectory.Recording{"log": fromLog, "document": fromDocument}
 }
 
-// A rollout that goes on from the beginning of another one has only its own replies to learn from.
+// If a rollout continues the beginning of another, only its own replies are trained on.
 func TestBeginning(t *testing.T) {
 	t.Parallel()
 	events := rollout()

@@ -61,7 +61,7 @@ func rollout() []trajectory.Event {
 	return events
 }
 
-// nativeRollout is one with native calls, as careless servers return them: one id for two calls, and broken arguments.
+// nativeRollout has native calls as careless servers return them: one id for two calls, and broken arguments.
 func nativeRollout() []trajectory.Event {
 	answer := func(call, id, content string) trajectory.Event {
 		return trajectory.ObservationEvent(trajectory.Observation{

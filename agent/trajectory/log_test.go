@@ -17,7 +17,7 @@ import (
 	"deepswe/agent/trajectory"
 )
 
-// sent compares what a log keeps with what was given to it: the writer numbers events and versions the header.
+// sent compares what a log holds with what was written: the writer numbers events and adds the header's version.
 var sent = cmp.Options{
 	cmpopts.IgnoreFields(trajectory.Event{}, "Seq", "Time"),
 	cmpopts.IgnoreFields(trajectory.Header{}, "Version", "Extra"),
@@ -78,7 +78,7 @@ func TestLogIsCutAnywhere(t *testing.T) {
 		if diff := cmp.Diff(events[:whole], got, sent); diff != "" {
 			t.Fatalf("cut at %d (-logged +read):\n%s", size, diff)
 		}
-		// A resumed writer waits for the disk, so it goes on from a few cuts of each line only.
+		// A resumed writer syncs to the disk, so only a few cuts of each line are resumed.
 		if next := size + 1; size > 0 && data[size-1] != '\n' && (next == len(data) || data[next] != '\n') && size%499 != 0 {
 			continue
 		}
@@ -170,7 +170,7 @@ func TestWriterRefuses(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
-	// What was refused left no trace.
+	// A refused event leaves no trace.
 	if err := w.Append(events[0]); err != nil {
 		t.Error(err)
 	}
@@ -188,7 +188,7 @@ func TestWriterRefuses(t *testing.T) {
 	}
 }
 
-// TestKilledWriterLosesNothing kills a process in the middle of its work and reads what it left.
+// TestKilledWriterLosesNothing kills a process in the middle of its work, and reads what it has left.
 func TestKilledWriterLosesNothing(t *testing.T) {
 	t.Parallel()
 	if path := os.Getenv("TRAJECTORY_TEST_KILL"); path != "" {
@@ -204,7 +204,7 @@ func TestKilledWriterLosesNothing(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	told := make([]byte, 200) // one byte for each event that Append has taken
+	told := make([]byte, 200) // one byte for each event that Append has accepted
 	n, _ := readFull(out, told)
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestTokensSurviveTheLog(t *testing.T) {
 		events := []trajectory.Event{trajectory.HeaderEvent(trajectory.Header{Agent: "a"})}
 		var full []int32
 		for range rapid.IntRange(1, 6).Draw(t, "turns") {
-			// A prompt extends the last sequence, cuts it, or has nothing to do with it.
+			// A prompt extends the last sequence, keeps a part of it, or is unrelated.
 			keep := rapid.IntRange(0, len(full)).Draw(t, "keep")
 			prompt := append(append([]int32(nil), full[:keep]...), ids.Draw(t, "prompt")...)
 			completion := ids.Draw(t, "completion")
@@ -297,7 +297,7 @@ func TestTokensSurviveTheLog(t *testing.T) {
 		if diff := cmp.Diff(events, got, sent); diff != "" {
 			t.Fatal(diff)
 		}
-		// The events that Resume returned are nobody else's: the writer went on and did not touch them.
+		// The events that Resume returned belong to the caller: the writer did not change them later.
 		if diff := cmp.Diff(events[:cut], before, sent); diff != "" {
 			t.Fatal(diff)
 		}

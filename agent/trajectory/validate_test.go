@@ -72,7 +72,7 @@ func validate(d *trajectory.Document) error {
 	return errors.Join(p.errs...)
 }
 
-// problems collects what is wrong, each with its place in the document.
+// problems collects the broken rules, each with its place in the document.
 type problems struct{ errs []error }
 
 func (p *problems) check(ok bool, at, format string, args ...any) {
@@ -146,7 +146,7 @@ func (p *problems) metrics(at string, m *trajectory.Metrics) {
 	p.check(m.PromptTokens == nil || *m.PromptTokens >= 0, at+"prompt_tokens", "is negative")
 	p.check(m.CompletionTokens == nil || *m.CompletionTokens >= 0, at+"completion_tokens", "is negative")
 	p.check(m.CachedTokens == nil || *m.CachedTokens >= 0, at+"cached_tokens", "is negative")
-	// The format says that the two align; training depends on it.
+	// The format requires the two to align, and training relies on it.
 	aligned := len(m.Logprobs) == len(m.CompletionTokenIDs)
 	p.check(aligned || len(m.Logprobs) == 0 || len(m.CompletionTokenIDs) == 0, at+"logprobs",
 		"has %d entries for %d completion tokens", len(m.Logprobs), len(m.CompletionTokenIDs))

@@ -22,7 +22,7 @@ func post(t testing.TB, h http.Handler, body string) (status int, answer string)
 	return rec.Code, rec.Body.String()
 }
 
-// A script answers in order; a function answers by what it is asked.
+// A script answers in order. A function can answer according to the request.
 func ExampleServer() {
 	fake := &llmtest.Server{Answer: func(r llmtest.Request) llmtest.Reply {
 		if strings.Contains(r.Last(), "tests pass") {
@@ -44,7 +44,7 @@ func ExampleServer() {
 	// Output: true <nil> 1
 }
 
-// The fake refuses what vLLM refuses, so that a test finds it before a user does.
+// The fake refuses what vLLM refuses, so that tests find such requests before users do.
 func TestRequestsThatAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		body   string
