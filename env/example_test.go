@@ -15,7 +15,7 @@ import (
 	"deepswe/env/local"
 )
 
-// A provider executes its own binary again, as the program inside the sandbox. The deepswe command begins like this.
+// A provider runs its own binary as the program inside the sandbox, so the deepswe command begins like this.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == guest.Arg {
 		os.Exit(inside.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// All providers are used like this one, which starts sandboxes without isolation.
+// All providers are used like this one, whose sandboxes are not isolated.
 func ExampleProvider() {
 	ctx := context.Background()
 	host, err := local.NewHost(local.Options{})

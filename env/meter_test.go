@@ -12,7 +12,7 @@ import (
 	"deepswe/env"
 )
 
-// slow is a provider whose sandboxes take as long to start as it is told, and none starts after a minute.
+// slow is a provider whose sandboxes take a given time to start, and fail after a minute.
 type slow struct {
 	env.Provider
 	take chan time.Duration

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestSetupError: what both outputs end with is said, in whole lines: package managers print errors to either.
+// TestSetupError: the error has the end of both outputs, in whole lines, because package managers print errors to
+// either.
 func TestSetupError(t *testing.T) {
 	long := strings.Repeat("fetching a package\n", 1000)
 	err := &SetupError{Step: 1, Steps: 2, Line: "yarn install", Result: Result{

@@ -21,7 +21,7 @@ func TestDepends(t *testing.T) {
 	}
 }
 
-// Vite and AVA may write into each package's node_modules that has a place for it, and nothing else is writable.
+// Vite and AVA may write to their folders in each package's node_modules that has them. Nothing else is writable.
 func TestSpecShows(t *testing.T) {
 	t.Parallel()
 	installed := t.TempDir()

@@ -32,7 +32,7 @@ func collect(path string, o Options) (tasks []env.Task, errs []error) {
 	return tasks, errs
 }
 
-// ids reads a path whose records are all good.
+// ids reads a path all of whose records are good.
 func ids(t *testing.T, path string, o Options) []string {
 	t.Helper()
 	tasks, errs := collect(path, o)
@@ -60,7 +60,7 @@ func write(t *testing.T, name, text string) string {
 	return name
 }
 
-// lines are own tasks of these ids, one a line.
+// lines returns tasks in our own format with these ids, one in each line.
 func lines(ids ...string) string {
 	var b strings.Builder
 	for _, id := range ids {
@@ -69,8 +69,8 @@ func lines(ids ...string) string {
 	return b.String()
 }
 
-// Each file of testdata/records holds records of one kind, written for the purpose; beside it stand the tasks that they
-// become.
+// Each file of testdata/records has records of one format, written for this test. The file beside it has the tasks that
+// are read from them.
 func TestRecords(t *testing.T) {
 	files, err := filepath.Glob("testdata/records/*.jsonl")
 	if err != nil || len(files) == 0 {
@@ -108,7 +108,7 @@ func working(t *testing.T) string {
 	return dir
 }
 
-// A bad record is named by file, line and field, and the rest goes on.
+// The error of a bad record names its file, line and field, and the other records are read.
 func TestBadRecords(t *testing.T) {
 	file := write(t, "tasks.jsonl", strings.Join([]string{
 		`{"id":"one","statement":"fix"}`,
@@ -289,7 +289,7 @@ func TestChoosing(t *testing.T) {
 		t.Errorf("counts are %+v, want %+v", counts, want)
 	}
 	if _, errs := collect(file, Options{ExcludeReposOf: "absent"}); len(errs) != 1 {
-		t.Errorf("an absent evaluation set is passed over: %v", errs)
+		t.Errorf("an evaluation set that does not exist was ignored: %v", errs)
 	}
 }
 

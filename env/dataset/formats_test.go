@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A record that does not say how it is graded is refused with what is missing, and not taken for another format.
+// A record that does not say how it is graded is refused with what it lacks, and is not taken for another format.
 func TestUngradedRecords(t *testing.T) {
 	for _, c := range []struct {
 		name, record, field, says string
@@ -124,7 +124,7 @@ func TestPythonList(t *testing.T) {
 	}
 }
 
-// Text that is JSON is read as JSON, whose characters beyond the first 65,536 have two escape sequences.
+// A list that is JSON is read as JSON, where a character beyond the first 65,536 is two escape sequences.
 func TestPythonListInJSON(t *testing.T) {
 	f := &fieldReader{record: record{fields: map[string]any{"tests": `["\ud83c\udff4 emoji"]`}}}
 	if got := f.pythonList("tests"); f.err != nil || !slices.Equal(got, []string{"🏴 emoji"}) {
@@ -132,7 +132,7 @@ func TestPythonListInJSON(t *testing.T) {
 	}
 }
 
-// What stands beside a SWE-bench Pro dataset is read only if it is a file of its own: a link may point to anything.
+// Scripts beside a SWE-bench Pro dataset are read only from regular files, because a link may point to anything.
 func TestProLinks(t *testing.T) {
 	record, err := os.ReadFile("testdata/records/swe-bench-pro.jsonl")
 	if err != nil {
@@ -151,7 +151,7 @@ func TestProLinks(t *testing.T) {
 	}
 }
 
-// In parquet, the members of an object are columns of their own.
+// In Parquet, each member of an object is a column of its own.
 func TestParquetObjects(t *testing.T) {
 	file := parquetObjects(t, "a", "b")
 	for r, err := range records(file, []string{"config"}) {

@@ -117,7 +117,7 @@ func TestHarborRefuses(t *testing.T) {
 	}
 }
 
-// A task folder comes from the net: what is not its own regular file is refused, and never read.
+// A task folder comes from the internet. Whatever is not a regular file of its own is refused, and never read.
 func TestHarborReadsRegularFilesOnly(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
 	write(t, outside, "of this machine")
@@ -171,7 +171,7 @@ func TestHarborReadsRegularFilesOnly(t *testing.T) {
 	}
 }
 
-// What a build takes as it is stays allowed: links inside the folder that an image is built from.
+// Links within the folder that an image is built from are allowed, because a build takes them as they are.
 func TestHarborEnvironmentLinks(t *testing.T) {
 	folder := harborTask(t, filepath.Join(t.TempDir(), "task"), "", "FROM x\nWORKDIR /app\n")
 	if err := os.Symlink("/usr/bin/python3", filepath.Join(folder, "environment/python")); err != nil {
@@ -206,7 +206,7 @@ func socket(name string) error {
 		return err
 	}
 	defer syscall.Close(fd)
-	// The path of a socket is short; one relative to the directory's own descriptor always is.
+	// A socket's path must be short, and a path relative to the directory's descriptor always is.
 	dir, err := os.Open(filepath.Dir(name))
 	if err != nil {
 		return err

@@ -56,8 +56,8 @@ func TestHeredoc(t *testing.T) {
 	}
 }
 
-// SWE-smith's commands, on a repository like its images hold: the agent starts with the bug and without the tests that
-// show it, and cannot find what was there before; the reference solution is the way back.
+// SWE-smith's commands run on a repository like the ones in its images. The agent starts with the bug, without the
+// tests that show it, and cannot find the earlier state. The reference solution undoes the bug.
 func TestSWESmithCommands(t *testing.T) {
 	dir, sh := repository(t)
 	sh("mkdir tests; printf 'one\\ntwo\\nthree\\n' >code.py; echo hidden >tests/test_a.py; echo open >tests/test_b.py; git add .; git commit -qm 'Initial commit'")

@@ -12,7 +12,7 @@ import (
 	"deepswe/env"
 )
 
-// A slice takes what Python's would.
+// A slice selects what Python's would.
 func TestSlice(t *testing.T) {
 	var all []string
 	for i := range 7 {
@@ -39,7 +39,7 @@ func TestSlice(t *testing.T) {
 	}
 }
 
-// Reading ahead and looking at the whole give the same part.
+// Reading ahead selects the same tasks as a slice of the whole list.
 func TestSliceBothWays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(0, 8).Draw(t, "n")
@@ -70,7 +70,7 @@ func TestSliceBothWays(t *testing.T) {
 			whole = append(whole, fmt.Sprint(i))
 		}
 		if !slices.Equal(ahead, whole) {
-			t.Fatalf("%q ahead, %q of the whole", ahead, whole)
+			t.Fatalf("%q while reading ahead, want %q", ahead, whole)
 		}
 	})
 }
@@ -100,11 +100,11 @@ func TestShuffle(t *testing.T) {
 	}
 	slices.Sort(first)
 	if !slices.Equal(first, all) {
-		t.Errorf("tasks were lost or doubled: %q", first)
+		t.Errorf("tasks were lost or repeated: %q", first)
 	}
 }
 
-// Tasks come back from a store as they went in.
+// Tasks come back from a store as they were added.
 func TestStore(t *testing.T) {
 	var s store
 	defer s.close()

@@ -26,7 +26,7 @@ func sweRow(id string, failing ...string) map[string]any {
 	}
 }
 
-// parquetFile writes rows with a list column whose child has the name, in row groups of two.
+// parquetFile writes rows with list columns whose child has the name, in row groups of two.
 func parquetFile(t *testing.T, child string, rows ...map[string]any) string {
 	t.Helper()
 	text := func() parquet.Node { return parquet.Optional(parquet.String()) }
@@ -70,10 +70,10 @@ func parquetFile(t *testing.T, child string, rows ...map[string]any) string {
 	return write(t, "tasks.parquet", b.String())
 }
 
-// listOf is a group that says it is a list.
+// listOf is a group that is annotated as a list.
 type listOf struct{ parquet.Group }
 
-// Files disagree on what the child of a list is called; both are read.
+// Files differ in what they call the child of a list. Both names are read.
 func TestParquetLists(t *testing.T) {
 	for _, child := range []string{"element", "item"} {
 		t.Run(child, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestParquetBadRow(t *testing.T) {
 	}
 }
 
-// A damaged file ends in an error, whatever is wrong with it.
+// However a file is damaged, reading it ends without a panic.
 func TestParquetDamage(t *testing.T) {
 	data, err := os.ReadFile(parquetFile(t, "element", sweRow("a-1", "x"), sweRow("a-2", "y"), sweRow("a-3", "z")))
 	if err != nil {
@@ -124,12 +124,12 @@ func TestParquetDamage(t *testing.T) {
 		if err := os.WriteFile(file, damaged, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for range Read(file, Options{}) { // what comes out does not matter, only that it ends
+		for range Read(file, Options{}) { // the tasks do not matter, only that it ends
 		}
 	}
 }
 
-// parquetObjects writes one row with an object that has a text, a list, a text that is null, and an object.
+// parquetObjects writes one row with an object that has a string, a list, a null string and an object.
 func parquetObjects(t *testing.T, list ...string) string {
 	t.Helper()
 	type inner struct {

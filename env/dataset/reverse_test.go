@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A patch and its reverse, one after the other, change nothing.
+// Applying a patch and then its reverse changes nothing.
 func TestReversePatch(t *testing.T) {
 	dir, sh := repository(t)
 	sh("printf 'a\\n-- b\\nc\\nd\\ne\\nf\\ng\\nh\\ni\\nj\\n' >one.py; printf 'x' >two.py; echo gone >three.py; git add .; git commit -qm one")
@@ -23,7 +23,7 @@ func TestReversePatch(t *testing.T) {
 	}
 	sh("git apply --index reversed.diff; rm reversed.diff")
 	if got := sh("git diff --cached HEAD; git status --porcelain"); got != "" {
-		t.Errorf("the reversed patch leaves:\n%s\nand is:\n%s", got, reversed)
+		t.Errorf("the reversed patch leaves\n%s\nwant no change; it is\n%s", got, reversed)
 	}
 }
 
@@ -37,7 +37,7 @@ func TestReversePatchRefuses(t *testing.T) {
 		}
 	}
 	if got, err := reversePatch(""); got != "" || err != nil {
-		t.Errorf("nothing is reversed to %q, %v", got, err)
+		t.Errorf("an empty patch is reversed to %q, %v", got, err)
 	}
 }
 
@@ -56,7 +56,7 @@ func FuzzReversePatch(f *testing.F) {
 	})
 }
 
-// Whatever a line holds, it is a task or an error that names the line.
+// Whatever a line contains, it becomes a task or an error that names the line.
 func FuzzRecord(f *testing.F) {
 	files, err := filepath.Glob("testdata/records/*.jsonl")
 	if err != nil {

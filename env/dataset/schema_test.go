@@ -12,7 +12,7 @@ import (
 	"deepswe/env"
 )
 
-// The schema and the README know the fields that a task has, and no others.
+// The schema lists the fields that a task has and no others, and the README explains them.
 func TestSchemaIsComplete(t *testing.T) {
 	data, err := os.ReadFile("task.schema.json")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestSchemaIsComplete(t *testing.T) {
 	check(reflect.TypeFor[env.Limits](), slices.Sorted(maps.Keys(schema.Properties["limits"].Properties)), "")
 }
 
-// The README's own example is a task.
+// The example in the README is a task.
 func TestReadmeExample(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

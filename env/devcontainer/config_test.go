@@ -103,7 +103,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// FuzzPlain: what is JSON stays what it is, and nothing panics or changes its length.
+// FuzzPlain checks that JSON stays as it is, that the length never changes, and that nothing panics.
 func FuzzPlain(f *testing.F) {
 	f.Add([]byte(`{"a": [1, 2,], "b": "//", /* x */ "c": {},}`))
 	f.Add([]byte(`"\`))

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// Lines of hunks look like headers here.
+// patch has lines in its hunks that look like headers.
 const patch = `diff --git a/one.py b/one.py
 index 1..2 100644
 --- a/one.py
@@ -98,7 +98,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// The lines of whatever text are the text.
+// Whatever the text, its lines together are the text.
 func FuzzLines(f *testing.F) {
 	f.Add(patch)
 	f.Fuzz(func(t *testing.T, text string) {

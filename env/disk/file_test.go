@@ -119,7 +119,7 @@ func TestLock(t *testing.T) {
 	mustClose(t, third)
 }
 
-// A child that has not reached exec yet has every open file of this process.
+// A child process that has not reached exec yet holds every open file of this process.
 func TestLockClosesWithACopyOpen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "LOCK")
 	first, err := TryLock(path)
@@ -172,7 +172,7 @@ func TestSpaceOf(t *testing.T) {
 	}
 }
 
-// Only the pattern has wildcards. The directory is a name.
+// Only the pattern has wildcards: those in the directory's name mean nothing.
 func TestGlob(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a [*] b")

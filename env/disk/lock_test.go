@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A process that was killed while it started another leaves its lock to that one, until its own program begins. Nobody
-// is told that the dead process holds the lock.
+// If a process was killed while it started another, that one holds its lock until it runs its own program. Meanwhile,
+// nobody is told that the dead process holds the lock.
 func TestTryLockAfterAKill(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -47,7 +47,7 @@ func TestTryLockAfterAKill(t *testing.T) {
 			if err := child.Start(); err != nil {
 				t.Fatal(err)
 			}
-			_ = l.file.Close() // the child has it still
+			_ = l.file.Close() // the child still has it
 			begun := time.Now()
 			again, err := TryLock(path)
 			if c.locked != errors.Is(err, ErrLocked) || !c.locked && err != nil {

@@ -21,7 +21,7 @@ func mustClose(t *testing.T, c io.Closer) {
 	}
 }
 
-// However much of the last line is on the disk, all whole lines are found, and the log goes on after them.
+// However much of the last line is on disk, all complete lines are read, and the log continues after them.
 func TestTornTail(t *testing.T) {
 	lines := []string{`{"n":1}`, `{"n":2,"text":"<ü>"}`, `{"n":3}`}
 	whole := strings.Join(lines, "\n") + "\n"
@@ -123,7 +123,7 @@ func TestCreateLogReplacesNothing(t *testing.T) {
 	}
 }
 
-// A log is read while it is written, and a line that is being written is left out.
+// A log can be read while it is written. A line that is not complete yet is left out.
 func TestReadLogOfALivingWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	l, err := CreateLog(path)
@@ -153,7 +153,7 @@ func TestReadLogOfALivingWriter(t *testing.T) {
 	}
 }
 
-// A log can be cut where its owner wants to go on.
+// A log can be cut at the line where its owner wants to continue.
 func TestOpenLogCuts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(path, []byte("1\n2\n3\n"), 0o644); err != nil {
@@ -195,7 +195,7 @@ func FuzzReadLines(f *testing.F) {
 			t.Errorf("the good part of %q was read as %q", data, again.Bytes())
 		}
 		if err == nil && bytes.IndexByte(data[good:], '\n') >= 0 && bytes.IndexByte(data[good:], '\n') != len(data[good:])-1 {
-			t.Errorf("whole lines were taken for a torn tail: %q", data[good:])
+			t.Errorf("complete lines were taken for an incomplete one: %q", data[good:])
 		}
 	})
 }

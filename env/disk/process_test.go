@@ -23,7 +23,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// needProc skips where the system does not tell when a process was started.
+// needProc skips the test where the system does not tell when a process was started.
 func needProc(t *testing.T) Owner {
 	t.Helper()
 	me := Self()

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// makeEnv, when set, makes the test binary a process that makes a scratch directory there and dies.
+// makeEnv, if set, makes the test binary create a scratch directory in the directory that it names, and exit.
 const makeEnv = "SCRATCH_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		if err := os.Chmod(filepath.Join(dir, "locked"), 0); err != nil {
 			panic(err)
 		}
-		os.Exit(0) // without removing it: as if killed
+		os.Exit(0) // without removing it, as if it had been killed
 	}
 	os.Exit(m.Run())
 }
@@ -52,7 +52,7 @@ func names(t *testing.T, dir string) []string {
 	return all
 }
 
-// What a dead process left goes; what lives, and what only looks like ours, stays.
+// What a dead process left is removed. What belongs to living processes, or only looks like ours, is kept.
 func TestReapRemovesWhatTheDeadLeft(t *testing.T) {
 	me := Self()
 	if me.Liveness(me) != Alive {
@@ -111,7 +111,7 @@ func TestNamesSayWhose(t *testing.T) {
 	}
 }
 
-// A tree that is deeper than a process may have open files, or a path have characters, becomes a flat one.
+// A tree that is deeper than the limits on open files and on the length of a path is flattened.
 func TestFlatten(t *testing.T) {
 	t.Parallel()
 	dir, err := MakeScratch(t.TempDir(), "deep")

@@ -41,8 +41,8 @@ func view(ctx context.Context, s env.Sandbox) error {
 	return err
 }
 
-// BenchmarkView is a view of a 4 KB file, beside an echo of as much through an attached stream of the same daemon, and
-// beside the way of tools without a guest: an exec of a Python program for each call.
+// BenchmarkView measures a view of a 4 KB file. For comparison, it measures an echo of 4 KB through an attached stream,
+// and what tools do without a guest: an exec of a Python program for each call.
 func BenchmarkView(b *testing.B) {
 	p := provider(b, Options{})
 	s := viewable(b, p)
@@ -76,7 +76,7 @@ print("\\n".join("%6d %s" % (n, line) for n, line in enumerate(lines, 1)))
 state.write_text(json.dumps(history))
 `
 
-// BenchmarkParallelView is a view while 32 sandboxes view at once, beside as many echoes.
+// BenchmarkParallelView measures a view while 32 sandboxes view at once, and for comparison as many echoes.
 func BenchmarkParallelView(b *testing.B) {
 	p := provider(b, Options{})
 	b.Run("sandbox", func(b *testing.B) {
@@ -90,7 +90,7 @@ func BenchmarkParallelView(b *testing.B) {
 	})
 }
 
-// BenchmarkBash is "bash -c true" in a sandbox and on this machine.
+// BenchmarkBash measures "bash -c true" in a sandbox and on this machine.
 func BenchmarkBash(b *testing.B) {
 	s := start(b, provider(b, Options{}), env.Spec{Image: bookworm})
 	b.Run("sandbox", func(b *testing.B) {
@@ -104,8 +104,8 @@ func BenchmarkBash(b *testing.B) {
 	})
 }
 
-// BenchmarkReady is the time from asking for a sandbox to its first answer, and that of its removal, beside those of a
-// plain container of the same image with the same limits.
+// BenchmarkReady measures the time from the request for a sandbox to its first answer, and that of its removal. For
+// comparison, it does the same with a plain container of the same image and limits.
 func BenchmarkReady(b *testing.B) {
 	p := provider(b, Options{})
 	spec := env.Spec{Image: bookworm}
@@ -173,7 +173,7 @@ func plainStart(ctx context.Context, d *daemon, command ...string) (string, clie
 	return created.ID, attached.HijackedResponse, nil
 }
 
-// echo returns a call that sends 4 KB to a container and has them back.
+// echo returns a call that sends 4 KB to a container and reads them back.
 func echo(b *testing.B, p *Provider) func() error {
 	b.Helper()
 	id, attached, err := plainStart(b.Context(), p.daemons[0], "cat")
@@ -196,7 +196,7 @@ func echo(b *testing.B, p *Provider) func() error {
 	}
 }
 
-// execIn runs a program in a container through the daemon: three requests, and a process that is new to the container.
+// execIn runs a program in a container through the daemon, which takes three requests and a new process.
 func execIn(ctx context.Context, s *Sandbox, argv ...string) error {
 	cli := s.d.cli
 	created, err := cli.ExecCreate(ctx, s.id, client.ExecCreateOptions{Cmd: argv, AttachStdout: true, AttachStderr: true})
@@ -218,7 +218,7 @@ func execIn(ctx context.Context, s *Sandbox, argv ...string) error {
 	return err
 }
 
-// measure reports the median of a call, too: a mean is at the mercy of the machine's other work.
+// measure also reports the median of a call, because the mean depends too much on the machine's other work.
 func measure(b *testing.B, call func() error) {
 	var took []time.Duration
 	for b.Loop() {
@@ -232,7 +232,7 @@ func measure(b *testing.B, call func() error) {
 	b.ReportMetric(percentile(took, 95), "p95-ms")
 }
 
-// measureParallel measures 20 calls at a time in each of 32 places at once.
+// measureParallel measures 20 calls in a row in each of 32 places at once.
 func measureParallel(b *testing.B, place func() func() error) {
 	calls := make([]func() error, 32)
 	var starting sync.WaitGroup

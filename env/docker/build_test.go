@@ -13,7 +13,7 @@ import (
 	"deepswe/env"
 )
 
-// built names a folder's image, which the test's end removes.
+// built returns the name of a folder's image, which is removed at the end of the test.
 func built(t *testing.T, p *Provider, folder string) string {
 	t.Helper()
 	ref, err := p.built(folder, env.Recipe{})
@@ -24,7 +24,7 @@ func built(t *testing.T, p *Provider, folder string) string {
 	return ref
 }
 
-// TestBuild builds a folder once for many starts, with what only BuildKit knows.
+// TestBuild builds a folder once for many starts, with features that only BuildKit has.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -77,7 +77,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// What a folder holds names its image: not where it lies, nor when it was written.
+// An image is named after the content of its folder, not after the folder's place or times.
 func TestBuildNamesTheContent(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -98,7 +98,7 @@ func TestBuildNamesTheContent(t *testing.T) {
 		"a name":       {"Dockerfile": "FROM a\n", "c": "1"},
 	} {
 		if name(other) == first {
-			t.Errorf("another %s gives the same image", what)
+			t.Errorf("%s that differs gives the same image", what)
 		}
 	}
 	if _, err := p.Start(t.Context(), env.Spec{Dockerfile: t.TempDir()}); !errors.Is(err, os.ErrNotExist) {

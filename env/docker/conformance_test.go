@@ -9,8 +9,8 @@ import (
 	"deepswe/env/sandboxtest"
 )
 
-// TestConformance runs the suite that every provider passes, over an image with everything and one with next to
-// nothing, with commands as root without powers and as a user of their own.
+// TestConformance runs the suite for all providers with a complete image and a minimal one, and with commands as root
+// without capabilities and as an ordinary user.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	repository := write(t, map[string]string{"README": "a repository\n"})
@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestOwnPath: a copy of a user's repository is at its own path, unless the image has something there.
+// TestOwnPath: a copy of a user's repository is at its original path, unless the image has something there.
 func TestOwnPath(t *testing.T) {
 	p := provider(t, Options{})
 	needImage(t, p, bookworm)

@@ -15,7 +15,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// The images that .ci/run builds; a test that needs one skips where it is absent.
+// These images are built by .ci/run. A test that needs one is skipped where it is missing.
 const (
 	bookworm = "deepswe-test:bookworm"
 	busybox  = "deepswe-test:busybox"
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// provider starts a provider for one test. It is closed at the end, and must have left nothing by then.
+// provider opens a provider for one test. At the end it is closed, and must have left nothing.
 func provider(t testing.TB, o Options) *Provider {
 	t.Helper()
 	if o.Executable == "" {
@@ -54,7 +54,7 @@ func provider(t testing.TB, o Options) *Provider {
 	return p
 }
 
-// needImage skips a test whose image is not there.
+// needImage skips a test whose image is missing.
 func needImage(t testing.TB, p *Provider, ref string) {
 	t.Helper()
 	if _, err := p.daemons[0].cli.ImageInspect(t.Context(), ref); err != nil {
@@ -78,7 +78,7 @@ func start(t testing.TB, p *Provider, s env.Spec) *Sandbox {
 	return sandbox.(*Sandbox)
 }
 
-// run runs a command that must be carried out, and returns what it printed and its exit code.
+// run runs a command, and returns its output and exit code. The command may fail, but the call must not.
 func run(t testing.TB, s env.Sandbox, line string) (string, int) {
 	t.Helper()
 	r, err := s.Run(t.Context(), env.Command{Line: line, Timeout: time.Minute})
@@ -91,7 +91,7 @@ func run(t testing.TB, s env.Sandbox, line string) (string, int) {
 	return string(r.Stdout.Head) + string(r.Stdout.Tail) + string(r.Stderr.Head) + string(r.Stderr.Tail), r.ExitCode
 }
 
-// must runs a command that must succeed.
+// must runs a command that must succeed, and returns its output.
 func must(t testing.TB, s env.Sandbox, line string) string {
 	t.Helper()
 	out, code := run(t, s, line)
@@ -117,14 +117,14 @@ func ours(t testing.TB, d *daemon, owner string) map[string][]container.Summary 
 	return found
 }
 
-// hasty makes a provider notice soon that a daemon is down or back. A ping may still take its time: on a busy machine,
-// a daemon that is well answers late.
+// hasty makes a provider notice soon that a daemon is down or back. The time for a ping stays as it is, because on a
+// busy machine a healthy daemon answers late.
 func hasty(p *Provider) *Provider {
 	p.waits.watch, p.waits.undo, p.waits.retry = 200*time.Millisecond, 200*time.Millisecond, time.Millisecond
 	return p
 }
 
-// startPatiently is start with a provider that may take a busy daemon for a dead one.
+// startPatiently is start for a provider that may take a busy daemon for a dead one.
 func startPatiently(t testing.TB, p *Provider, spec env.Spec) (s *Sandbox) {
 	t.Helper()
 	testkit.Eventually(t, "a sandbox starts", func() bool {

@@ -11,8 +11,8 @@ import (
 	"deepswe/env"
 )
 
-// TestIsolation tries to break out from inside, in both kinds of sandboxes: where the repository belongs to the image
-// and commands are root in name, and where it was copied in and they are another user.
+// TestIsolation tries to break out of both kinds of sandboxes: one with the image's repository, where commands run as
+// root without capabilities, and one with a copied repository, where they run as another user.
 func TestIsolation(t *testing.T) {
 	t.Setenv("DEEPSWE_TEST_SECRET", "hunter2")
 	p := provider(t, Options{})
@@ -46,7 +46,7 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// testRefused tries what would be a way out, or a way up.
+// testRefused tries ways out of the sandbox, and ways to more rights.
 func testRefused(t *testing.T, s *Sandbox) {
 	for name, line := range map[string]string{
 		"mount":                 "mount -t tmpfs none /mnt",
@@ -90,7 +90,7 @@ func testRefused(t *testing.T, s *Sandbox) {
 	}
 }
 
-// testStatus reads what the kernel says of a command's rights.
+// testStatus checks what the kernel says about a command's rights.
 func testStatus(t *testing.T, s *Sandbox) {
 	status := map[string]string{}
 	for line := range strings.Lines(must(t, s, "cat /proc/self/status")) {
@@ -116,12 +116,12 @@ func testStatus(t *testing.T, s *Sandbox) {
 func testSurroundings(t *testing.T, s *Sandbox) {
 	if out := must(t, s, "env; cat /proc/*/environ 2>/dev/null || true"); strings.Contains(out, "hunter2") ||
 		strings.Contains(out, "DEEPSWE") {
-		t.Errorf("the host's environment came along:\n%s", out)
+		t.Errorf("the host's environment is visible:\n%s", out)
 	}
 	if out := must(t, s, "ls /sys/class/net"); out != "lo\n" {
 		t.Errorf("network interfaces: %s", out)
 	}
-	// Docker keeps three files of its own for each container; nothing else is of the host's disk.
+	// Docker mounts three files of its own into each container. Nothing else may come from the host's disk.
 	for line := range strings.Lines(must(t, s, "cat /proc/self/mountinfo")) {
 		fields := strings.Fields(line)
 		switch at := fields[4]; {
@@ -181,11 +181,11 @@ func testGuestUntouchable(t *testing.T, s *Sandbox) {
 	}
 }
 
-// testLimits exceeds each limit.
+// testLimits exceeds the limits on CPU time, memory and processes.
 func testLimits(t *testing.T, s *Sandbox) {
 	quota := "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us 2>/dev/null || cut -d' ' -f1 /sys/fs/cgroup/cpu.max"
 	if out := must(t, s, quota); out != "50000\n" {
-		t.Errorf("CPU quota is %s, want 50000 of 100000", out)
+		t.Errorf("CPU quota is %s, want 50000", out)
 	}
 	r, err := s.Run(t.Context(), env.Command{Line: "python3 -c 'x = bytearray(1 << 30)'; echo $?", Timeout: time.Minute})
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// child is what the test binary does when a test runs it again as another process.
+// child is what the test binary does when a test runs it as another process.
 func child(scenario string) int {
 	switch scenario {
 	case "churn":
@@ -78,7 +78,7 @@ func churn() int {
 	return 0
 }
 
-// ownPreparation is different for each child, so that each one makes an image.
+// ownPreparation differs for each child, so that each makes an image of its own.
 func ownPreparation(pid int) []string { return []string{fmt.Sprintf("echo %d > /prepared", pid)} }
 
 // dialStdio is what "docker system dial-stdio" does on the far side of ssh.
@@ -96,8 +96,8 @@ func dialStdio() int {
 	return 0
 }
 
-// TestKilledHost kills a process like this one at random moments. One reaping later nothing may be left of what the
-// daemon had of it, and a neighbour on the same daemon must not have noticed.
+// TestKilledHost kills a process like this one at random moments. Reaping must then remove everything that it left on
+// the daemon, and must not affect another process on the same daemon.
 func TestKilledHost(t *testing.T) {
 	t.Parallel()
 	neighbour := provider(t, Options{})
@@ -114,7 +114,7 @@ func TestKilledHost(t *testing.T) {
 	for i := range rounds {
 		reapDead(t, neighbour, killAtRandom(t, neighbour, state))
 		if out := must(t, s, "cat /tmp/mark"); out != "still here\n" {
-			t.Fatalf("round %d: the neighbour lost its file: %q", i, out)
+			t.Fatalf("round %d: the other process's sandbox lost its file: %q", i, out)
 		}
 	}
 	again := start(t, neighbour, env.Spec{Image: busybox})
@@ -122,8 +122,8 @@ func TestKilledHost(t *testing.T) {
 	removePrepared(t, neighbour, state)
 }
 
-// reapDead reaps what a killed owner left. A busy daemon may answer a request after its client has died: what it makes
-// then goes with the next reaping, and nothing comes after that for long.
+// reapDead reaps what a killed owner left. A busy daemon may still carry out a request after its client has died. What
+// that creates is removed by the next reaping.
 func reapDead(t *testing.T, p *Provider, owner string) {
 	t.Helper()
 	testkit.Eventually(t, "nothing is left of "+owner, func() bool {
@@ -144,7 +144,7 @@ func reapDead(t *testing.T, p *Provider, owner string) {
 }
 
 // killAtRandom runs a child, kills it, and returns its owner. The image that it may have made is removed with the test,
-// also where it was killed before it could record that.
+// even if the child was killed before it recorded the image.
 func killAtRandom(t *testing.T, p *Provider, state string) string {
 	t.Helper()
 	self, err := os.Executable()
@@ -176,7 +176,7 @@ func killAtRandom(t *testing.T, p *Provider, state string) string {
 	if _, err := fmt.Fscanln(out, &owner); err != nil {
 		t.Fatalf("the child did not begin: %v\n%s", err, complaints.String())
 	}
-	// It prints a line before each of its steps: this is a moment in one of the first, or somewhere later.
+	// The child prints a line before each step, so this is a moment in one of its first steps, or a later one.
 	for range rand.N(30) {
 		var step string
 		if _, err := fmt.Fscanln(out, &step); err != nil {
@@ -193,7 +193,7 @@ func killAtRandom(t *testing.T, p *Provider, state string) string {
 	return owner
 }
 
-// removePrepared removes the images that were prepared with that state directory.
+// removePrepared removes the images that were prepared with this state directory.
 func removePrepared(t *testing.T, p *Provider, state string) {
 	t.Helper()
 	d := p.daemons[0]
@@ -202,7 +202,7 @@ func removePrepared(t *testing.T, p *Provider, state string) {
 		"docker-images-"+fleet.ShortHash(facts.ID)+".json")}.update(func(all map[string]record) bool {
 		for _, r := range all {
 			_, err := d.cli.ImageRemove(context.WithoutCancel(t.Context()), r.Ref, client.ImageRemoveOptions{})
-			if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // another test run uses it as well
+			if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) { // another test run also uses it
 				t.Errorf("removing %s: %v", r.Ref, err)
 			}
 		}
@@ -214,7 +214,7 @@ func removePrepared(t *testing.T, p *Provider, state string) {
 	}
 }
 
-// TestSSH reaches the daemon through a program called ssh, which here goes nowhere.
+// TestSSH reaches the daemon through a program called ssh, which here connects to the local daemon.
 func TestSSH(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// TestDeath tells why a sandbox ended by itself.
+// TestDeath: the error of a call says how its container ended.
 func TestDeath(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -67,7 +67,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestCancelledStarts gives up on starts at every moment; nothing may be left of them.
+// TestCancelledStarts gives up on starts at different moments. Nothing may be left of them.
 func TestCancelledStarts(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -94,7 +94,7 @@ func TestCancelledStarts(t *testing.T) {
 	})
 }
 
-// TestReapJudges has owners of every kind on the daemon and reaps the dead ones only.
+// TestReapJudges reaps a daemon with containers of owners of every kind. Only those of dead owners are removed.
 func TestReapJudges(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -136,7 +136,7 @@ func TestReapJudges(t *testing.T) {
 			got[l.ID] = l.Kind == "container" && l.Run == "old run" && l.Provider == "docker"
 		}
 		for _, id := range dead {
-			// Another process on this daemon may have reaped it already.
+			// Another process may have reaped it in the meantime.
 			if !got[id[:12]] && exists(id) {
 				t.Errorf("dry run %v: a dead owner's container was not reaped: %v", dry, left)
 			}
@@ -155,7 +155,7 @@ func TestReapJudges(t *testing.T) {
 	must(t, mine, "true")
 }
 
-// later is a daemon as it looks ten minutes later, after the other machine's owner has renewed its lease.
+// later is the daemon ten minutes later, after the owner on another machine has renewed its lease.
 type later struct {
 	*daemon
 	lease string
@@ -181,11 +181,11 @@ func makeDir(t *testing.T, d *daemon, id, dir string) {
 	}
 }
 
-// TestVolumeIsShared fills the guest's volume once for many providers that come at the same time.
+// TestVolumeIsShared: many providers that start at the same time fill the guest's volume once.
 func TestVolumeIsShared(t *testing.T) {
 	t.Parallel()
 	needImage(t, provider(t, Options{}), busybox)
-	// A guest of its own, so that its volume is not there yet.
+	// This guest differs from all others, so that its volume does not exist yet.
 	data, err := os.ReadFile(testkit.Guest(t))
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +217,7 @@ func TestVolumeIsShared(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// The last provider still lives, so its volume does; then nobody does, and it goes.
+	// The volume stays while the last provider is open, and is removed afterwards.
 	binary, err := program.Open(guest, providers[0].daemons[0].facts.arch)
 	if err != nil {
 		t.Fatal(err)

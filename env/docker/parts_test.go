@@ -32,7 +32,7 @@ func decodeAuth(t *testing.T, encoded string) string {
 	return string(plain)
 }
 
-// frames multiplexes payloads the way a daemon does.
+// frames wraps a payload in a frame, as a daemon does.
 func frames(number byte, payload []byte) []byte {
 	header := []byte{number, 0, 0, 0, 0, 0, 0, 0}
 	binary.BigEndian.PutUint32(header[4:], uint32(len(payload)))
@@ -46,8 +46,8 @@ func asStream(r io.Reader) *stream {
 		func(err error) error { return err })
 }
 
-// TestStream splits what a guest writes into any frames, with anything on standard error between them, and reads it in
-// any pieces.
+// TestStream: what a guest writes arrives in order, however it is divided into frames, and whatever is on standard
+// error between them.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -122,7 +122,7 @@ func TestCallGroup(t *testing.T) {
 		var callers sync.WaitGroup
 		for i := range 5 {
 			callers.Go(func() {
-				// One caller gives up early, which is no reason for the others to fail.
+				// One caller gives up early. The others must not fail because of that.
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10+i*20)*time.Second)
 				defer cancel()
 				got, err := fs.do(ctx, t.Context(), &work, "key", slow)
@@ -135,7 +135,7 @@ func TestCallGroup(t *testing.T) {
 		if ran != 1 {
 			t.Errorf("the work ran %d times, want once", ran)
 		}
-		// Work that nobody waits for is cancelled, and does not stand in the way of the next caller.
+		// Work that nobody waits for is cancelled, and does not hold up the next caller.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := fs.do(ctx, t.Context(), &work, "key", slow); !errors.Is(err, context.DeadlineExceeded) {
@@ -197,7 +197,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestClientFloor guards against a client that no longer speaks to the daemons that are out there.
+// TestClientFloor fails when the client no longer supports daemons that are still in use.
 func TestClientFloor(t *testing.T) {
 	t.Parallel()
 	if client.MinAPIVersion > "1.41" {
@@ -205,7 +205,7 @@ func TestClientFloor(t *testing.T) {
 	}
 }
 
-// A rootless Podman on control groups of version 1 has no limits, whatever it says.
+// Rootless Podman on cgroup v1 has no limits, whatever it reports.
 func TestFactsOfPodman(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -13,7 +13,7 @@ import (
 	"deepswe/env"
 )
 
-// TestPrepare runs the commands once for many starts at once, and keeps the image's own configuration.
+// TestPrepare: the commands run once for many concurrent starts, and the image's own configuration is kept.
 func TestPrepare(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -57,7 +57,7 @@ func TestPrepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Reaping leaves it alone, until nobody has used it for long.
+	// Reaping keeps it until it has not been used for a long time.
 	for _, old := range []bool{false, true} {
 		left, err := p.Reap(t.Context(), env.ReapOptions{DryRun: true})
 		if err != nil {
@@ -75,7 +75,7 @@ func TestPrepare(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One without a record, because its maker was killed, gets one with its next use.
+	// An image without a record, because its maker was killed, gets one when it is used again.
 	if err := p.daemons[0].images.own.records().update(func(all map[string]record) bool {
 		delete(all, found.ID)
 		return true
@@ -156,12 +156,12 @@ func TestWarm(t *testing.T) {
 	if !strings.Contains(names, "/deepswe-task-4-") {
 		t.Errorf("a warm sandbox does not carry its rollout's name:\n%s", names)
 	}
-	// One that died while it waited is not handed out.
+	// A sandbox that died while it waited is not handed out.
 	if err := p.Prefetch(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range ours(t, p.daemons[0], p.owner)[kindSandbox] {
-		if strings.HasPrefix(c.Names[0], "/deepswe-r-") { // it waits: those that were handed out have their rollout's name
+		if strings.HasPrefix(c.Names[0], "/deepswe-r-") { // it waits: others have their rollout's name
 			if err := p.daemons[0].remove(t.Context(), c.ID); err != nil {
 				t.Fatal(err)
 			}

@@ -25,7 +25,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// private is a Docker daemon of a test's own, which can be stopped and started without hurting anybody.
+// private is a Docker daemon for one test, which can be stopped and started without affecting others.
 type private struct {
 	t    *testing.T
 	dir  string
@@ -33,14 +33,14 @@ type private struct {
 	said bytes.Buffer
 }
 
-// privateDaemon starts a second daemon with the busybox image in it.
+// privateDaemon starts a second daemon, and loads the busybox image into it.
 func privateDaemon(t *testing.T) *private {
 	t.Helper()
 	program, err := exec.LookPath("dockerd")
 	if err != nil || os.Getuid() != 0 {
 		testkit.Skip(t, "dockerd", "a daemon of its own takes root and dockerd")
 	}
-	// Not t.TempDir: a socket's path must be short, and the daemon's mounts have to be gone before the removal.
+	// t.TempDir does not work: a socket's path must be short, and the daemon's mounts must be gone before the removal.
 	dir, err := os.MkdirTemp("", "dswed")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func (p *private) start() {
 		"--pidfile", filepath.Join(p.dir, "pid"), "-H", p.host(),
 		"--log-level=error", "--bridge=none", "--iptables=false", "--ip-forward=false", "--ip-masq=false")
 	p.cmd.Stdout, p.cmd.Stderr = &p.said, &p.said
-	// A network namespace of its own: a daemon without a bridge removes docker0, which may be another daemon's.
+	// The daemon gets its own network namespace, because one without a bridge removes docker0, which may be another's.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Cloneflags: syscall.CLONE_NEWNET}
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
@@ -94,7 +94,7 @@ func (p *private) stop(signal syscall.Signal) {
 		p.t.Errorf("stopping the private daemon: %v", err)
 	}
 	_ = p.cmd.Wait()
-	// Its containerd dies with it, but a moment later, and the next daemon must not take it for a living one.
+	// Its containerd ends a moment later, and the next daemon must not mistake it for a living one.
 	pid, err := os.ReadFile(filepath.Join(p.dir, "exec/containerd/containerd.pid"))
 	if err == nil {
 		testkit.Eventually(p.t, "the private daemon's containerd ends", func() bool {
@@ -104,7 +104,7 @@ func (p *private) stop(signal syscall.Signal) {
 	}
 }
 
-// unmount takes down what a daemon that was killed left mounted.
+// unmount removes the mounts that a killed daemon left.
 func (p *private) unmount() {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -120,7 +120,7 @@ func (p *private) unmount() {
 	}
 }
 
-// load copies an image from the daemon that everybody uses.
+// load copies an image from the daemon that all tests share.
 func (p *private) load(ref string) {
 	p.t.Helper()
 	from, err := client.New(client.FromEnv)
@@ -148,8 +148,8 @@ func (p *private) load(ref string) {
 	}
 }
 
-// TestDaemonRestart stops and starts the daemon under a running sandbox: the call under way and all later ones fail as
-// infrastructure, soon; and the provider goes on once the daemon is back.
+// TestDaemonRestart stops and starts the daemon under a running sandbox. The current call and all later ones soon fail
+// as infrastructure, and the provider works again once the daemon is back.
 func TestDaemonRestart(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"stopped": syscall.SIGTERM, "killed": syscall.SIGKILL} {
@@ -195,7 +195,7 @@ func wantGone(t *testing.T, what string, err error) {
 	}
 }
 
-// TestDaemonFreezes suspends the daemon: starts must end with their context, and the watch must take the daemon out.
+// TestDaemonFreezes suspends the daemon. Starts end with their context, or when the provider notices the outage.
 func TestDaemonFreezes(t *testing.T) {
 	t.Parallel()
 	daemon := privateDaemon(t)
@@ -216,13 +216,13 @@ func TestDaemonFreezes(t *testing.T) {
 	if _, err := p.Start(ctx, env.Spec{Image: busybox}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Start on a frozen daemon: %v, want the context's error", err)
 	}
-	// Without a deadline of the caller's, the watch over the daemon ends the wait.
+	// If the caller sets no deadline, the provider's check of the daemon ends the wait.
 	if _, err := p.Start(t.Context(), env.Spec{Image: busybox}); !errors.Is(err, env.ErrInfrastructure) {
 		t.Errorf("Start on a frozen daemon: %v, want env.ErrInfrastructure", err)
 	}
 	_, err := s.Run(t.Context(), env.Command{Line: "true"})
 	wantGone(t, "a call on a frozen daemon", err)
-	// A start that may wait gets its sandbox from the daemon when that goes on.
+	// A start that may wait gets its sandbox when the daemon continues.
 	p.waits.back = time.Minute
 	time.AfterFunc(time.Second, thaw)
 	again, err := p.Start(t.Context(), env.Spec{Image: busybox})
@@ -235,7 +235,7 @@ func TestDaemonFreezes(t *testing.T) {
 }
 
 // TestRestartUnderLoad stops and starts the daemon while sandboxes work. Every failure is one of the infrastructure,
-// and a worker that tries again, as the layer above does, gets through.
+// and a worker that tries again succeeds in the end.
 func TestRestartUnderLoad(t *testing.T) {
 	t.Parallel()
 	daemon := privateDaemon(t)
@@ -277,7 +277,8 @@ func TestRestartUnderLoad(t *testing.T) {
 	})
 }
 
-// loadUntil works in a sandbox until the channel is closed, and a little longer. It calls begun after some work.
+// loadUntil works in a sandbox until the channel is closed, and a little longer. It calls begun once it has done some
+// work.
 func loadUntil(ctx context.Context, p *Provider, id int, end <-chan struct{}, begun func()) (err error) {
 	s, err := p.Start(ctx, env.Spec{Image: busybox, Run: "load", Rollout: fmt.Sprint(id)})
 	if err != nil {
@@ -302,7 +303,7 @@ func loadUntil(ctx context.Context, p *Provider, id int, end <-chan struct{}, be
 	}
 }
 
-// TestSeveralDaemons spreads sandboxes, and goes on with one daemon when the other fails.
+// TestSeveralDaemons: sandboxes are spread over two daemons. When one fails, the other is used until it is back.
 func TestSeveralDaemons(t *testing.T) {
 	t.Parallel()
 	first, second := privateDaemon(t), privateDaemon(t)

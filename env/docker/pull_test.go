@@ -21,16 +21,16 @@ import (
 	"deepswe/env"
 )
 
-// hub serves images of one layer. It speaks as much of the protocol as a pull needs.
+// hub serves images of one layer. It implements as much of the registry protocol as a pull needs.
 type hub struct {
 	*httptest.Server
 
 	mu        sync.Mutex
 	blobs     map[string][]byte
 	manifests map[string][]byte // by "name:tag" and "name@digest"
-	failing   int               // so many requests for manifests are still refused
+	failing   int               // how many more requests for manifests are refused
 	status    int               // with this status
-	layers    int               // layers that were downloaded
+	layers    int               // the number of layers that were downloaded
 }
 
 const manifestType = "application/vnd.docker.distribution.manifest.v2+json"
@@ -90,7 +90,7 @@ func digest(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// put adds an image of one file with size random bytes, and returns its digest.
+// put adds an image with one file of size random bytes, and returns its digest.
 func (r *hub) put(t *testing.T, name, tag string, size int) string {
 	t.Helper()
 	content := make([]byte, size)
@@ -229,7 +229,7 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestImageBudget lets images in until they are too many: the ones used longest ago go, a user's own image never does.
+// TestImageBudget pulls images beyond the budget. Those used longest ago are removed, but never a user's own image.
 func TestImageBudget(t *testing.T) {
 	r := newHub(t)
 	p := provider(t, Options{})
@@ -246,7 +246,7 @@ func TestImageBudget(t *testing.T) {
 		refs = append(refs, r.host()+"/"+name+":v1")
 		unpull(t, p, refs[i])
 		if i == 3 {
-			// The oldest is used again, so that it is not the one to go.
+			// The oldest is used again, so that another one is removed.
 			d.images.own.mu.Lock()
 			clear(d.images.own.touched)
 			d.images.own.mu.Unlock()

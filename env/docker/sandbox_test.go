@@ -34,7 +34,7 @@ func TestSandboxAnswers(t *testing.T) {
 	}
 }
 
-// build makes an image of busybox by running commands in it, for one test.
+// build makes an image for one test by running commands in busybox.
 func build(t *testing.T, p *Provider, config *container.Config, script string) string {
 	t.Helper()
 	needImage(t, p, busybox)
@@ -198,7 +198,7 @@ func TestOutputSurvivesTheStream(t *testing.T) {
 	}
 }
 
-// A folder of the image, or of one that is shown, is empty where the spec wants it so.
+// A folder of the image, or of one that is shown, is empty if the spec says so.
 func TestHides(t *testing.T) {
 	t.Parallel()
 	p, dir := provider(t, Options{}), t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// TestInstall: a set-up becomes a layer of the image, once; the repository itself does not, and what the set-up has
-// made anew is not covered by the user's.
+// TestInstall: a set-up becomes a layer of the image, once. The repository is not part of the layer, and what the
+// set-up has created is not covered by the user's files.
 func TestInstall(t *testing.T) {
 	p := provider(t, Options{})
 	needImage(t, p, bookworm)
@@ -39,7 +39,7 @@ func TestInstall(t *testing.T) {
 	if !slices.Equal(done.Added, []string{"deps", "src/gen"}) || !slices.Equal(done.Replaced, []string{"venv"}) || begun == 0 {
 		t.Errorf("%+v after %d reports", done, begun)
 	}
-	how.Progress = func(env.SetupProgress) { t.Error("it is installed again") }
+	how.Progress = func(env.SetupProgress) { t.Error("it was installed again") }
 	again, err := p.Install(t.Context(), spec, how)
 	if err != nil || again.Image != done.Image || !again.Reused {
 		t.Errorf("%+v, %v", again, err)

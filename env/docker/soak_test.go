@@ -15,7 +15,7 @@ import (
 	"deepswe/env"
 )
 
-// soak is how many sandboxes make how many calls each: DEEPSWE_TEST_SOAK says so, as in 128x200.
+// soak returns the numbers of sandboxes and of calls in each, which DEEPSWE_TEST_SOAK sets, as in 128x200.
 func soak(t *testing.T, sandboxes, calls int) (int, int) {
 	t.Helper()
 	if size := os.Getenv("DEEPSWE_TEST_SOAK"); size != "" {
@@ -26,7 +26,7 @@ func soak(t *testing.T, sandboxes, calls int) (int, int) {
 	return sandboxes, calls
 }
 
-// TestMany has many sandboxes work at once: no call may fail, and nothing may be left.
+// TestMany runs many sandboxes at once. No call may fail, and nothing may be left.
 func TestMany(t *testing.T) {
 	sandboxes, calls := soak(t, 8, 40)
 	p := provider(t, Options{})
@@ -72,7 +72,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// work is what a rollout does: it looks, searches, edits and runs. It returns how long each look took.
+// work does what a rollout does: it views, searches, edits and runs. It returns how long each view took.
 func work(ctx context.Context, s env.Sandbox, id, calls int) ([]time.Duration, error) {
 	file := "/testbed/file.txt"
 	content := strings.Repeat(fmt.Sprintf("sandbox %d has lines of this length, and there are many of them.\n", id), 64)
@@ -113,7 +113,7 @@ func work(ctx context.Context, s env.Sandbox, id, calls int) ([]time.Duration, e
 	return views, nil
 }
 
-// resident is the memory that the operating system counts for this process, after a collection.
+// resident returns the resident memory of this process after a garbage collection.
 func resident(t testing.TB) int64 {
 	t.Helper()
 	runtime.GC()

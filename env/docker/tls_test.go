@@ -21,7 +21,7 @@ import (
 	"deepswe/env"
 )
 
-// TestTLS reaches the daemon over TCP, with certificates on both sides.
+// TestTLS reaches the daemon over TCP, with certificates for both sides.
 func TestTLS(t *testing.T) {
 	certs := t.TempDir()
 	server, clients := issue(t, certs)
@@ -49,7 +49,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// issue makes an authority with a certificate for the server, and puts what a client needs into dir.
+// issue creates an authority with a certificate for the server, and writes the client's files into dir.
 func issue(t *testing.T, dir string) (server tls.Certificate, authority *x509.CertPool) {
 	t.Helper()
 	template := func(n int64, name string) *x509.Certificate {
@@ -100,7 +100,7 @@ func issue(t *testing.T, dir string) (server tls.Certificate, authority *x509.Ce
 	return tls.Certificate{Certificate: [][]byte{sign(template(3, "server"), serverKey)}, PrivateKey: serverKey}, authority
 }
 
-// forward joins every connection with a unix socket, until the test ends.
+// forward connects every connection to a unix socket, until the test ends.
 func forward(t *testing.T, listener net.Listener, socket string) {
 	var mu sync.Mutex
 	var work sync.WaitGroup

@@ -15,7 +15,7 @@ import (
 	"deepswe/env"
 )
 
-// island is a place whose sandboxes are only names.
+// island is a place whose sandboxes exist only by name.
 type island struct {
 	name string
 	busy float64
@@ -103,7 +103,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// Starts at once are spread evenly over the places.
+// Concurrent starts are spread evenly over the places.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	places := []*island{{name: "a"}, {name: "b"}, {name: "c"}}
@@ -154,7 +154,7 @@ func TestPrefetch(t *testing.T) {
 		}
 		start(env.Spec{Image: "other"}, "a3")
 		start(env.Spec{Image: "i", Rollout: "one"}, "a1")
-		start(env.Spec{Image: "i", CopyIn: "/repository"}, "a4") // which starts otherwise
+		start(env.Spec{Image: "i", CopyIn: "/repository"}, "a4") // the one that waits has no repository
 		start(env.Spec{Image: "i", Rollout: "two"}, "a2")
 		start(env.Spec{Image: "i", Rollout: "three"}, "a5")
 
@@ -178,7 +178,7 @@ func TestPrefetch(t *testing.T) {
 		if err := f.Close(t.Context()); err != nil || len(f.idle) != 0 {
 			t.Errorf("%d are left: %v", len(f.idle), err)
 		}
-		prefetch(env.Spec{Image: "i"}) // closed: it only fetches
+		prefetch(env.Spec{Image: "i"}) // closed, so it only fetches
 		a.err = errors.New("no such image")
 		if err := f.Prefetch(t.Context(), env.Spec{Image: "none"}); err == nil || !strings.Contains(err.Error(), "no such") {
 			t.Errorf("prefetch without an image: %v", err)

@@ -13,7 +13,7 @@ func TestOwner(t *testing.T) {
 	t.Parallel()
 	self := This()
 	if back, ok := parseOwner(self.String()); !ok || back != self {
-		t.Errorf("ParseOwner(%q) = %v, %v", self, back, ok)
+		t.Errorf("parseOwner(%q) = %v, %v", self, back, ok)
 	}
 	if back, ok := parseOwner(self.String() + "/some-provider"); !ok || back != self {
 		t.Errorf("a provider of %q is of %v, %v", self, back, ok)
@@ -23,7 +23,7 @@ func TestOwner(t *testing.T) {
 	}
 	for _, bad := range []string{"", "a", "a/b", "a/b/c", "a/0/c", "a/-1/c"} {
 		if o, ok := parseOwner(bad); ok {
-			t.Errorf("ParseOwner(%q) = %v, want it refused", bad, o)
+			t.Errorf("parseOwner(%q) = %v, want it refused", bad, o)
 		}
 	}
 	child := exec.Command("sleep", "1000")

@@ -14,10 +14,10 @@ import (
 	"deepswe/env"
 )
 
-// shed is a place in memory.
+// shed is a place that exists only in memory.
 type shed struct {
 	things []Thing
-	// later changes the things before each further inventory, and stuck are those that cannot be removed.
+	// later changes the things before each further inventory. stuck is the name of one that cannot be removed.
 	later func(s *shed, inventories int)
 	stuck string
 
@@ -42,7 +42,7 @@ func (s *shed) Sweep(_ context.Context, _ time.Time, inUse map[string]bool, _ en
 	return nil, nil
 }
 
-// put adds a thing of an owner: "lease" or another name, and how long ago it was seen.
+// put adds a thing of an owner that was last seen so long ago. One that is called "lease" is a lease.
 func (s *shed) put(who, name string, ago time.Duration) {
 	s.things = append(s.things, Thing{
 		Owner: who, Lease: name == "lease", Seen: time.Now().Add(-ago), Uses: []string{"uses " + name},
@@ -120,7 +120,7 @@ func TestReap(t *testing.T) {
 	}
 }
 
-// A place that was out of reach silences its living owners too. Before Reap believes the silence, it looks again.
+// After an outage of the place, the leases of living owners are old, too. Reap waits to see whether they are renewed.
 func TestReapAfterOutage(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -153,7 +153,7 @@ func TestReapAfterOutage(t *testing.T) {
 	}
 }
 
-// What a killed process's last request made appears after the first round.
+// Something that a killed process asked for may appear only after the first round.
 func TestReapLatecomer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestReapLatecomer(t *testing.T) {
 	})
 }
 
-// One thing that cannot be removed stops neither the others nor the sweep, which spares what living owners use.
+// If one thing cannot be removed, the others still are, and so is what no living owner uses.
 func TestReapStuck(t *testing.T) {
 	t.Parallel()
 	s := &shed{stuck: "stuck"}
@@ -190,7 +190,7 @@ func TestReapStuck(t *testing.T) {
 	}
 }
 
-// What fails again stays, and so does what is added meanwhile.
+// What fails again is kept, and so is what is added in the meantime.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	var o Orphans[string]

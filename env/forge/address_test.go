@@ -63,7 +63,7 @@ func TestParseRemote(t *testing.T) {
 	}
 }
 
-// A host is asked without a token what it is.
+// A host is asked without a token which forge it is.
 func TestProbe(t *testing.T) {
 	answer := func(path string, status int, text string, header ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -133,7 +133,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// A variable's token goes only where it is known to belong.
+// A token from a variable is sent only to hosts that it is known to belong to.
 func TestTokensAreBound(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind Kind

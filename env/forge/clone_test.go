@@ -32,11 +32,11 @@ func git(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// gitHost serves a real repository with three commits over HTTP, through git's own backend, at /o/r.git.
+// gitHost serves a real repository with three commits over HTTP, with git's own backend, at /o/r.git.
 type gitHost struct {
 	backend http.Handler
-	token   string // wanted when not empty
-	to      string // redirect there when not empty
+	token   string // required if not empty
+	to      string // a redirect's target, if not empty
 	root    string
 	served  string // the bare repository
 
@@ -151,7 +151,7 @@ func TestCloneWithAToken(t *testing.T) {
 	}
 }
 
-// What git is started with shows the token to nobody who lists processes.
+// The token is not in the arguments or the environment of git, which other processes may see.
 func TestTheTokenIsInNoArgument(t *testing.T) {
 	record := filepath.Join(t.TempDir(), "arguments")
 	fake := filepath.Join(t.TempDir(), "git")
@@ -194,7 +194,7 @@ func TestTheTokenIsInNoArgument(t *testing.T) {
 		}
 	}
 
-	issue.CloneURL = "https://elsewhere.example.com/o/r.git" // what an API says is not yet to be trusted
+	issue.CloneURL = "https://elsewhere.example.com/o/r.git" // an address from an API is not trusted
 	if err := c.Clone(t.Context(), issue, filepath.Join(t.TempDir(), "r")); err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestCloneFailures(t *testing.T) {
 	}
 }
 
-// A stand-in of the API may hand out files.
+// An API that stands in for the real one may name a repository by a file URL.
 func TestCloneOfAFile(t *testing.T) {
 	root := t.TempDir()
 	git(t, root, "init", "-q", "-b", "main", "src")
@@ -279,7 +279,7 @@ func TestCloneOfAFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir() // empty, and there
+	dir := t.TempDir() // it exists, and is empty
 	if err := c.Clone(t.Context(), forge.Task{
 		URL: "https://github.com/o/r/issues/1", CloneURL: "file://" + filepath.Join(root, "src"),
 	}, dir); err != nil {
@@ -290,7 +290,7 @@ func TestCloneOfAFile(t *testing.T) {
 	}
 }
 
-// The clone runs neither a template's hooks nor a user's filters.
+// A clone runs neither a template's hooks nor a user's.
 func TestCloneRunsNothing(t *testing.T) {
 	h := newGitHost(t)
 	c, issue := serve(t, h, forge.Options{})

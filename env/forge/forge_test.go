@@ -18,13 +18,13 @@ import (
 	"deepswe/env/forge"
 )
 
-// host stands in for a GitHub host: its REST API, over real HTTP.
+// host stands in for GitHub's REST API, over real HTTP.
 type host struct {
 	issue    map[string]any
 	repo     map[string]any
 	comments []map[string]any
 	perPage  int
-	// before, when not nil, may answer in the API's place.
+	// before, if not nil, may answer in place of the API.
 	before func(w http.ResponseWriter, r *http.Request) bool
 
 	mu   sync.Mutex
@@ -85,7 +85,7 @@ func (h *host) requests() []*http.Request {
 	return h.seen
 }
 
-// token is an environment with a token.
+// token returns an environment with a GitHub token.
 func token(value string) func(string) string {
 	return func(name string) string { return map[string]string{"GITHUB_TOKEN": value}[name] }
 }
@@ -157,7 +157,7 @@ func TestIssue(t *testing.T) {
 	}
 }
 
-// Without an override, a host is asked what it is, and an enterprise's GitHub has its API below /api/v3.
+// Without an override, a host is asked which forge it is. GitHub Enterprise has its API below /api/v3.
 func TestEnterpriseHost(t *testing.T) {
 	srv := httptest.NewServer(newHost())
 	defer srv.Close()
@@ -271,7 +271,7 @@ func TestFailuresThatPassAreRepeated(t *testing.T) {
 	}
 }
 
-// The token goes to the API and nowhere else, also where the API leads elsewhere on this very machine.
+// The token goes only to the API, even if the API redirects to another server on this machine.
 func TestTheTokenDoesNotTravel(t *testing.T) {
 	elsewhere := newHost()
 	other := httptest.NewServer(elsewhere)
@@ -370,8 +370,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// What a login is said to be is known without asking a server: of the public forges, of this machine, and of the server
-// that a variable names.
+// Login knows without a request which variable has a remote's token: for the public forges, this machine, and the
+// server that a variable names.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

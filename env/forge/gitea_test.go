@@ -73,7 +73,7 @@ func proposal(t *testing.T, page string) forge.Proposal {
 	}
 }
 
-// publish prepares and publishes.
+// publish prepares and publishes a proposal.
 func publish(t *testing.T, c *forge.Client, p forge.Proposal) (forge.Published, *forge.Draft, error) {
 	t.Helper()
 	d, err := c.Prepare(t.Context(), p, t.TempDir())
@@ -84,7 +84,7 @@ func publish(t *testing.T, c *forge.Client, p forge.Proposal) (forge.Published, 
 	return done, d, err
 }
 
-// From an issue to a draft, as its owner, as a stranger by a fork, and by a push alone.
+// An issue becomes a draft: as the repository's owner, as a stranger with a fork, and by a push alone.
 func TestGiteaDraft(t *testing.T) {
 	f := testkit.OpenForge(t)
 	for name, c := range map[string]struct {
@@ -130,7 +130,7 @@ func TestGiteaDraft(t *testing.T) {
 				t.Errorf("the commit says\n%s", message)
 			}
 
-			// A second run updates it.
+			// A second run updates the draft.
 			p.Run, p.Summary = "20261125-101500-7a1c03", "It says hello, and more."
 			p.Patch = []byte(strings.Replace(hello, "+hello", "+hello!", 1))
 			again, d, err := publish(t, as(t, f, c.user), p)
@@ -142,7 +142,7 @@ func TestGiteaDraft(t *testing.T) {
 				t.Errorf("after the second run: %v", got)
 			}
 
-			// Without anything new, there is nothing to push. The merge closes the issue.
+			// Without a change there is nothing to push. Merging closes the issue.
 			if third, _, err := publish(t, as(t, f, c.user), p); err != nil || third.Commit != again.Commit {
 				t.Errorf("got %+v, %v", third, err)
 			}
@@ -155,8 +155,8 @@ func TestGiteaDraft(t *testing.T) {
 	}
 }
 
-// A stranger's fork has another default branch and commits of its own, files have names that steer a terminal, and the
-// review is about one of them.
+// The stranger's fork has another default branch and commits of its own, a file's name has terminal control characters,
+// and the review is about that file.
 func TestGiteaHostileNames(t *testing.T) {
 	const odd = "two  words\x1b[31m.txt"
 	f := testkit.OpenForge(t)
@@ -202,7 +202,7 @@ func TestGiteaHostileNames(t *testing.T) {
 	if review, err = as(t, f, "bot").Review(t.Context(), p.To); err != nil || len(review.Threads) != 0 {
 		t.Errorf("open after the answer: %+v, %v", review.Threads, err)
 	}
-	// A person's commit on the branch is never followed by a new run for the issue.
+	// A new run for the issue never replaces a person's commit on the branch.
 	f.Call(t, "bot", http.MethodPost, "/repos/"+fork+"/contents/theirs.txt", map[string]any{"content": "eA==",
 		"branch": done.Branch})
 	p = proposal(t, page)
@@ -211,7 +211,7 @@ func TestGiteaHostileNames(t *testing.T) {
 	}
 }
 
-// A stranger who has another repository of that name gets a fork with another name, and a second run finds it.
+// If a stranger already has a repository of that name, the fork gets another name, which a second run finds.
 func TestGiteaForkNameTaken(t *testing.T) {
 	f := testkit.OpenForge(t)
 	project := f.NewRepository(t, map[string]string{"hello.txt": "goodbye\n"})

@@ -20,13 +20,13 @@ import (
 	"deepswe/env/testkit"
 )
 
-// replayed is a host that answers with the shapes of a forge that is not at hand, and serves a repository through git.
+// replayed is a host that answers as a forge would that tests cannot run, and serves a real repository through git.
 type replayed struct {
 	*httptest.Server
 	git *gitHost
-	// answers are bodies by method and path; a number before one is its status.
+	// answers are bodies by method and path. A body may begin with its status.
 	answers map[string]string
-	// first are answers that are given once each, before the one above.
+	// first are answers that are given once each, before those in answers.
 	first map[string][]string
 
 	mu   sync.Mutex
@@ -82,7 +82,7 @@ func (h *replayed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, strings.ReplaceAll(answer, "HOST", h.URL))
 }
 
-// body is what was sent.
+// body returns the JSON object that was sent.
 func (h *replayed) body(t *testing.T, key string) map[string]any {
 	t.Helper()
 	h.mu.Lock()
@@ -174,7 +174,7 @@ func TestGitHubDraft(t *testing.T) {
 	}
 }
 
-// gitLab replays GitLab: a project, an issue, and what else a test adds.
+// gitLab replays GitLab with a project, an issue and what a test adds.
 func gitLab(t *testing.T, level int, more map[string]string) *replayed {
 	t.Helper()
 	answers := map[string]string{
@@ -214,7 +214,7 @@ func TestGitLabDraft(t *testing.T) {
 	}
 }
 
-// A guest's branch goes to a fork, from whose project the merge request is opened for the other.
+// If a guest may not push, the branch goes to a fork, and the merge request is opened from there.
 func TestGitLabFork(t *testing.T) {
 	h := gitLab(t, 10, map[string]string{
 		"GET /api/v4/projects/o%2Fr/forks":       `[]`,
@@ -234,7 +234,7 @@ func TestGitLabFork(t *testing.T) {
 	}
 }
 
-// A push with options opens the merge request, which then gets its text.
+// A push with options opens the merge request, whose text is then set by a request.
 func TestGitLabPushOptions(t *testing.T) {
 	h := gitLab(t, 30, map[string]string{
 		"PUT /api/v4/projects/o%2Fr/merge_requests/3": `{}`,
@@ -268,8 +268,8 @@ func TestGitLabPushOptions(t *testing.T) {
 	}
 }
 
-// The open discussions and failed jobs of a merge request are a task; its branch gets a commit, and each discussion an
-// answer.
+// The open discussions and failed jobs of a merge request become a task. Its branch gets a commit, and each discussion
+// a reply.
 func TestGitLabReview(t *testing.T) {
 	h := gitLab(t, 30, map[string]string{
 		"GET /api/v4/projects/o%2Fr/merge_requests/3": `{"iid":3,"web_url":"HOST/o/r/-/merge_requests/3","title":"Say four",
@@ -312,7 +312,7 @@ func TestGitLabReview(t *testing.T) {
 	}
 }
 
-// What a forge says about a write comes with what to do.
+// When a forge refuses a request, the error says what to do.
 func TestRefusedWritesAreExplained(t *testing.T) {
 	for name, c := range map[string]struct{ answer, says string }{
 		"no permission":  {`403 {"message":"Resource not accessible by integration"}`, "lacks a permission: it needs contents"},
@@ -341,7 +341,7 @@ func TestRefusedWritesAreExplained(t *testing.T) {
 	}
 }
 
-// A server that fails at a push is asked again.
+// A push that fails on the server's side is repeated.
 func TestAFailingServerIsPushedToAgain(t *testing.T) {
 	h := gitLab(t, 30, nil)
 	hook := testkit.WriteFile(t, filepath.Join(h.git.served, "hooks", "pre-receive"),
@@ -356,7 +356,7 @@ func TestAFailingServerIsPushedToAgain(t *testing.T) {
 	}
 }
 
-// What a forge says about a push does, too.
+// When a forge refuses a push, the error says what to do, too.
 func TestRefusedPushesAreExplained(t *testing.T) {
 	for name, c := range map[string]struct{ said, says string }{
 		"CI": {"refusing to allow a Personal Access Token to create or update workflow `.github/workflows/x.yml` without `workflow` scope",
@@ -381,7 +381,7 @@ func TestRefusedPushesAreExplained(t *testing.T) {
 	}
 }
 
-// A new fork takes a while until it can be pushed to.
+// A push to a new fork waits until the fork can be pushed to.
 func TestANewForkIsWaitedFor(t *testing.T) {
 	h := replay(t, map[string]string{
 		"GET /api/v3/meta":               `{"installed_version":"3.15.0"}`,
@@ -413,7 +413,7 @@ func TestANewForkIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A write that may have been made is looked for before it is repeated, and one that a limit has stopped is repeated.
+// A request that may have succeeded is repeated only if its result is not found. One that was limited is repeated.
 func TestWritesThatFailAreRepeatedOnce(t *testing.T) {
 	repository := `{"full_name":"o/r","clone_url":"HOST/o/r.git","default_branch":"trunk","permissions":{"push":true}}`
 	pull := `{"number":9,"html_url":"HOST/o/r/pull/9","title":"x","draft":true,"head":{"ref":"deepswe/issue-7","repo":` +

@@ -30,7 +30,7 @@ func TestInert(t *testing.T) {
 	}
 }
 
-// No text that a model or a project writes closes an issue or notifies anybody.
+// No text of a model or a project closes an issue or notifies anybody.
 func FuzzInert(f *testing.F) {
 	f.Add("fixes #1 `closes\n#2` @ann")
 	closes := regexp.MustCompile(`(?i)\b(close[sd]?|fix(e[sd])?|resolve[sd]?)\b:? +([\w./-]+)?#\d`)
@@ -62,7 +62,7 @@ func TestBody(t *testing.T) {
 	}
 }
 
-// Each of these needs a person's consent, of the class that its name begins with.
+// Each of these changes needs a person's consent, in the class given for it.
 func TestConcerns(t *testing.T) {
 	dir := t.TempDir()
 	g := func(args ...string) string { return runGit(t, dir, args...) }
@@ -114,7 +114,7 @@ func TestConcerns(t *testing.T) {
 		delete(got, path)
 	}
 	if len(got) > 0 {
-		t.Errorf("these are nothing to worry about: %v", got)
+		t.Errorf("these need no consent: %v", got)
 	}
 }
 

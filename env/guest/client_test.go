@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script is a guest of the test's own making, at the other end of a pipe.
+// script is a guest that a test plays, at the other end of a pipe.
 type script struct {
 	t   *testing.T
 	in  *bufio.Reader
@@ -29,7 +29,7 @@ type script struct {
 
 func (s *script) send(k kind, id uint32, payload []byte) {
 	if err := writeFrame(s.out, frame{kind: k, id: id, payload: payload}); err == nil {
-		s.out.Flush() // the client may have hung up, which is its right
+		s.out.Flush() // the client may have hung up, as it is allowed to
 	}
 }
 
@@ -46,7 +46,7 @@ func (s *script) call() frame {
 	}
 }
 
-// scripted connects a client to a guest that greets properly and then does as the function says.
+// scripted connects a client to a guest that sends a proper greeting and then does what the function says.
 func scripted(t *testing.T, play func(*script)) *Client {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -111,7 +111,7 @@ func TestConnectWaitsNoLonger(t *testing.T) {
 	})
 }
 
-// TestHostileGuest: a guest that breaks the rules loses its host, and costs it nothing but the call.
+// TestHostileGuest: a guest that breaks the protocol is disconnected, and the call under way fails.
 func TestHostileGuest(t *testing.T) {
 	run := func(t *testing.T, c *Client) error {
 		_, err := c.Run(t.Context(), Command{Line: "x", Head: 10, Tail: 10})
@@ -172,7 +172,7 @@ func TestHostileGuest(t *testing.T) {
 	}
 }
 
-// TestSilentGuest: a caller who gives up gets away, and what comes later for the forgotten call is dropped.
+// TestSilentGuest: a caller can give up, and what later arrives for its call is dropped.
 func TestSilentGuest(t *testing.T) { synctest.Test(t, testSilentGuest) }
 
 func testSilentGuest(t *testing.T) {
@@ -199,7 +199,7 @@ func testSilentGuest(t *testing.T) {
 	}
 }
 
-// TestGuestVanishes: all calls under way fail at once, with the reason.
+// TestGuestVanishes: all current calls fail at once, with the reason.
 func TestGuestVanishes(t *testing.T) {
 	ours, theirs := net.Pipe()
 	go func() {
@@ -226,7 +226,7 @@ func TestGuestVanishes(t *testing.T) {
 	}
 }
 
-// TestErrorsCross: what the guest refuses with is what errors.Is finds on the host.
+// TestErrorsCross: errors.Is finds the guest's errors on the host.
 func TestErrorsCross(t *testing.T) {
 	for i, sentinel := range sentinels() {
 		sent := newFailure(&wrapped{sentinel})
@@ -247,8 +247,8 @@ func TestErrorsCross(t *testing.T) {
 	}
 }
 
-// What a failing machine gives is a failure of the sandbox on the host. What the kernel's own files give is not, and
-// neither is what commands can cause; an error that nobody knows has no sentinel.
+// An error of the guest's machine is an infrastructure failure on the host. Errors of the kernel's own files, and those
+// that commands can cause, are not. An unknown error has no sentinel.
 func TestFailuresOfTheMachineCross(t *testing.T) {
 	for _, tc := range []struct {
 		err, want error
@@ -279,7 +279,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// TestKeepAlive: a client that has nothing to say still keeps the guest alive.
+// TestKeepAlive: a client without calls keeps the guest alive.
 func TestKeepAlive(t *testing.T) { synctest.Test(t, testKeepAlive) }
 
 func testKeepAlive(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// messages makes one of each, empty.
+// messages returns functions that make an empty message of each type.
 func messages() map[string]func() Message {
 	return map[string]func() Message{
 		"hello":     func() Message { return new(Hello) },
@@ -32,7 +32,7 @@ func messages() map[string]func() Message {
 	}
 }
 
-// fill sets every field that travels, also those of embedded structs.
+// fill sets every field that is encoded, including those of embedded structs.
 func fill(t *rapid.T, v reflect.Value) {
 	for i := range v.NumField() {
 		field, f := v.Type().Field(i), v.Field(i)
@@ -47,7 +47,7 @@ func fill(t *rapid.T, v reflect.Value) {
 		case *[]string:
 			*x = rapid.SliceOfN(rapid.String(), 1, 4).Draw(t, field.Name)
 		case *[]byte:
-			if field.Name == "Text" { // Stdin travels otherwise
+			if field.Name == "Text" { // Stdin is sent as data
 				*x = rapid.SliceOfN(rapid.Byte(), 1, 100).Draw(t, field.Name)
 			}
 		case *int:
@@ -60,7 +60,7 @@ func fill(t *rapid.T, v reflect.Value) {
 			*x = rapid.Bool().Draw(t, field.Name)
 		case *fs.FileMode:
 			*x = fs.FileMode(rapid.Uint32().Draw(t, field.Name))
-		case *Output, *[]FileInfo: // travel as data
+		case *Output, *[]FileInfo: // sent as data
 		default:
 			if f.Kind() != reflect.Struct {
 				t.Fatalf("field %s has a type that this test does not know", field.Name)
@@ -70,8 +70,8 @@ func fill(t *rapid.T, v reflect.Value) {
 	}
 }
 
-// TestMessages: every field of every message arrives as it was. A field that somebody adds to a struct and forgets in
-// its code method fails here.
+// TestMessages: every field of every message arrives unchanged. A field that was added to a struct, but not to its code
+// method, fails here.
 func TestMessages(t *testing.T) {
 	for name, empty := range messages() {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no payload makes a decoder panic, or take much more memory than the payload has.
+// FuzzDecode: no payload makes a decoder panic, accept what cannot be encoded, or return too many files.
 func FuzzDecode(f *testing.F) {
 	for _, empty := range messages() {
 		f.Add(encode(empty()))

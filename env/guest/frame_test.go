@@ -20,7 +20,7 @@ func someFrame(t *rapid.T) frame {
 	}
 }
 
-// TestFrames: what one side sends is what the other side reads, whatever the buffers look like.
+// TestFrames: one side reads what the other has sent, whatever the sizes of the buffers.
 func TestFrames(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		frames := rapid.SliceOfN(rapid.Custom(someFrame), 1, 20).Draw(t, "frames")

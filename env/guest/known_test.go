@@ -27,8 +27,7 @@ func readAllKnown(r io.Reader) (files []KnownFile, err error) {
 	}
 }
 
-// TestKnownFiles: a list of files arrives as it was, in pieces of any size, and a part of it does not count as the
-// whole.
+// TestKnownFiles: a list of files arrives unchanged, and a part of it is not taken for the whole.
 func TestKnownFiles(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })
@@ -53,7 +52,7 @@ func TestKnownFiles(t *testing.T) {
 	})
 }
 
-// A length that no file needs is refused before anything is read.
+// A length that no file needs is refused before anything more is read.
 func TestKnownFileTooLong(t *testing.T) {
 	if _, err := readAllKnown(strings.NewReader("\xff\xff\xff\xff\x0f")); !errors.Is(err, errFrame) {
 		t.Errorf("got %v, want %v", err, errFrame)

@@ -29,7 +29,7 @@ func newEnds(t *testing.T, heartbeat time.Duration) *ends {
 	return e
 }
 
-// connect makes a connection and returns what breaks it.
+// connect makes a connection, and returns a function that breaks it.
 func (e *ends) connect() (cut func()) {
 	e.t.Helper()
 	a, b := net.Pipe()
@@ -37,8 +37,8 @@ func (e *ends) connect() (cut func()) {
 	return func() { a.Close(); b.Close() }
 }
 
-// connectFor makes a connection that breaks once both ends together have written so many bytes after the handshake,
-// and returns a channel that is closed then.
+// connectFor makes a connection that breaks once both ends together have written so many bytes after the handshake. The
+// channel that it returns is closed then.
 func (e *ends) connectFor(bytes int64) <-chan struct{} {
 	e.t.Helper()
 	a, b := net.Pipe()
@@ -60,7 +60,7 @@ type weakEnd struct {
 	of *weak
 }
 
-// Write writes what the connection still carries.
+// Write writes as much as the connection still carries.
 func (e weakEnd) Write(p []byte) (int, error) {
 	e.of.mu.Lock()
 	carried := min(int64(len(p)), e.of.left)
@@ -92,7 +92,7 @@ func (e *ends) attach(a, b net.Conn) {
 	}
 }
 
-// A line carries every byte once and in order in both directions, however often its connection breaks.
+// A line delivers every byte once and in order in both directions, however often its connection breaks.
 func TestLineSurvives(t *testing.T) {
 	t.Parallel()
 	e := newEnds(t, time.Hour)
@@ -151,7 +151,7 @@ func TestLineHangsUp(t *testing.T) {
 		}
 		heard <- err
 	}()
-	go func() { _, _ = io.ReadAll(e.host) }() // as a client does: the end of the connection is noticed by reading
+	go func() { _, _ = io.ReadAll(e.host) }() // the end of the connection is noticed by reading, as in a client
 	if _, err := e.host.Write([]byte("last words")); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestLineRefusesAnotherHost(t *testing.T) {
 	}
 }
 
-// A connection that has fallen silent is given up, although nothing says that it is dead.
+// A connection that has become silent is given up, although no error says that it is dead.
 func TestLineNoticesSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLine(time.Second)
@@ -205,7 +205,7 @@ func TestLineNoticesSilence(t *testing.T) {
 	})
 }
 
-// What answers is not a guest.
+// An answer that does not come from a guest is refused.
 func TestLineRefusesNoise(t *testing.T) {
 	t.Parallel()
 	for _, noise := range []string{"", "sh: not found\n", string(bytes.Repeat([]byte("x"), 100<<10)), lineMagic[:5]} {
@@ -222,8 +222,8 @@ func TestLineRefusesNoise(t *testing.T) {
 	}
 }
 
-// An end that must write before it can read on, as a guest that answers a ping, is not stuck when nothing more may be
-// on its way: what frees it arrives all the same.
+// An end may have to write before it reads on, as a guest that answers a ping. It does not block when the window is
+// full: what opens the window still arrives.
 func TestLineReaderMayWrite(t *testing.T) {
 	t.Parallel()
 	e := newEnds(t, time.Hour)

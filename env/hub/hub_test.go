@@ -23,11 +23,11 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// published is a hub with one dataset, as far as deepswe asks it, and a host of large files that it redirects to.
+// published is a hub with one dataset, which implements what deepswe uses, and a storage host that it redirects to.
 type published struct {
 	files    map[string]string
 	revision string
-	// breaks is after how many bytes a transfer breaks off, once.
+	// breaks is the number of bytes after which a transfer breaks off, once.
 	breaks int
 	ranges []string
 	tokens []string
@@ -71,7 +71,8 @@ func (p *published) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 var tasks = hub.Dataset{Name: "tasks", Dataset: "lab/tasks", Files: []string{"data/test-*.parquet", "go/*.jsonl"}}
 
-// A dataset is fetched at the revision that its branch is at, goes on where it broke off, and is checked from then on.
+// A dataset is fetched at the branch's current revision. A transfer continues where it broke off, and later calls check
+// the files.
 func TestBring(t *testing.T) {
 	p := &published{revision: "c0ffee", breaks: 70, files: map[string]string{
 		"data/test-00000-of-00001.parquet": strings.Repeat("parquet", 20), "go/a.jsonl": "{}\n", "README.md": "no task",
@@ -80,14 +81,14 @@ func TestBring(t *testing.T) {
 	defer server.Close()
 	dir := t.TempDir()
 	if _, err := tasks.Bring(t.Context(), &hub.Client{}, server.URL, dir); err == nil {
-		t.Error("the transfer broke off, and nothing was said")
+		t.Error("the transfer broke off without an error")
 	}
 	s, err := tasks.Bring(t.Context(), &hub.Client{Token: "secret"}, server.URL+"/", dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s.Revision != "c0ffee" || len(s.Files) != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("got %+v, want revision c0ffee and 2 files", s)
 	}
 	for name, text := range map[string]string{
 		"data/test-00000-of-00001.parquet": p.files["data/test-00000-of-00001.parquet"], "go/a.jsonl": "{}\n",
@@ -99,7 +100,7 @@ func TestBring(t *testing.T) {
 	if !strings.Contains(strings.Join(p.ranges, "|"), "bytes=70-") {
 		t.Errorf("the transfer did not go on where it broke off: %q", p.ranges)
 	}
-	// What the branch is at by now does not matter: a file that is missing comes from the recorded revision.
+	// The branch may have moved on: a missing file comes from the recorded revision.
 	asked := len(p.tokens)
 	if _, err := tasks.Bring(t.Context(), &hub.Client{}, "", dir); err != nil || len(p.tokens) != asked {
 		t.Errorf("a complete directory, without a hub: %v", err)
@@ -120,7 +121,7 @@ func TestBring(t *testing.T) {
 	}
 }
 
-// Files that were brought by hand are recorded. A known digest holds for them, and for what a hub has.
+// Files that were copied by hand are recorded. A known digest is checked for them, and for what a hub has.
 func TestDigestsThatAreKnown(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := tasks.Bring(t.Context(), &hub.Client{}, "", dir); !errors.Is(err, hub.ErrNoHub) {
@@ -143,7 +144,7 @@ func TestDigestsThatAreKnown(t *testing.T) {
 	}
 }
 
-// A token stays with the host that it was given for.
+// A token is sent only to the host that it was given for.
 func TestToken(t *testing.T) {
 	var elsewhere string
 	storage := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +171,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// The table of datasets can be read, and what it knows is well-formed.
+// The table of datasets can be read, and its entries are well-formed.
 func TestDatasets(t *testing.T) {
 	all, err := hub.Datasets()
 	if err != nil || len(all) == 0 {

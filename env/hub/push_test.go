@@ -19,7 +19,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// model makes a folder with a model of three shards, and returns it with what is to be published of it.
+// model makes a folder with a model of three shards, and returns it with the files to be published.
 func model(t *testing.T) (dir string, files map[string]string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -37,7 +37,7 @@ func model(t *testing.T) (dir string, files map[string]string) {
 	return dir, files
 }
 
-// A folder becomes a commit of a new, private repository. What is there is not sent again, and nothing else is touched.
+// A folder becomes a commit of a new, private repository. Files that are there are not sent again, and others are kept.
 func TestPush(t *testing.T) {
 	for _, part := range []int{0, 1000} {
 		h := hubtest.New(t)
@@ -70,7 +70,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-// A push that breaks off goes on with the file that it was at, and makes no commit before everything is there.
+// A push that broke off continues with the same file, and makes no commit before all files are there.
 func TestPushGoesOn(t *testing.T) {
 	h := hubtest.New(t)
 	h.Part = 1000
@@ -99,7 +99,7 @@ func TestPushGoesOn(t *testing.T) {
 	}
 }
 
-// A failure that passes is waited for.
+// Transient failures are retried.
 func TestPushRetries(t *testing.T) {
 	h := hubtest.New(t)
 	dir, files := model(t)
@@ -117,7 +117,7 @@ func TestPushRetries(t *testing.T) {
 	}
 }
 
-// What the hub refuses is said in its words.
+// The error of a refused push has the hub's message.
 func TestPushRefused(t *testing.T) {
 	dir, _ := model(t)
 	h := hubtest.New(t)
@@ -143,7 +143,7 @@ func TestPushRefused(t *testing.T) {
 			}
 		}
 	}
-	// A token that may write, but not create: the repository is there.
+	// A token may be allowed to write, but not to create repositories. The repository exists.
 	h = hubtest.New(t)
 	h.Repo = "acme/fixer"
 	h.Fail = func(r *http.Request) int {
@@ -157,8 +157,7 @@ func TestPushRefused(t *testing.T) {
 	}
 }
 
-// The requests are those of huggingface_hub (2.4.0 when this was written), which pushes the same folder to the same
-// hub.
+// The requests equal those of huggingface_hub (2.4.0 when this was written) when it pushes the same folder.
 func TestPushLikeHuggingFaceHub(t *testing.T) {
 	python := os.Getenv("DEEPSWE_TEST_HUGGINGFACE_HUB")
 	if python == "" {
@@ -193,7 +192,7 @@ api.upload_folder(repo_id="acme/fixer", folder_path=sys.argv[2], commit_message=
 		for _, r := range h.Requests {
 			head, body, _ := strings.Cut(r, "{")
 			if strings.HasPrefix(r, "GET ") {
-				continue // what the package asks about its own upkeep
+				continue // the package's own checks
 			}
 			if body != "" {
 				var lines []string
@@ -215,7 +214,7 @@ api.upload_folder(repo_id="acme/fixer", folder_path=sys.argv[2], commit_message=
 	}
 }
 
-// sortedText is a value as text in which the order of lists does not matter.
+// sortedText returns a value as text in which the order of lists does not matter.
 func sortedText(v any) string {
 	switch v := v.(type) {
 	case map[string]any:

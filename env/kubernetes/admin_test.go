@@ -43,7 +43,7 @@ func (l *lab) post(path string, body any) {
 	}
 }
 
-// namespace makes a namespace with labels, which is deleted at the end, and returns its name.
+// namespace makes a namespace with labels, which is deleted at the end of the test, and returns its name.
 func (l *lab) namespace(labels map[string]string) string {
 	l.t.Helper()
 	name := "deepswe-test-" + fleet.Nonce()
@@ -66,12 +66,12 @@ func (l *lab) namespace(labels map[string]string) string {
 			l.t.Error(err)
 		}
 	})
-	// Pods cannot be created before the namespace has its service account.
+	// Pods need the namespace's service account.
 	l.post("/api/v1/namespaces/"+name+"/serviceaccounts", object{"v1", "ServiceAccount", metadata{Name: "deepswe"}})
 	return name
 }
 
-// provider starts a provider that acts as the administrator in a namespace.
+// provider opens a provider that acts as the administrator in a namespace.
 func (l *lab) provider(namespace string, pods Pods) *Provider {
 	l.t.Helper()
 	pods.ServiceAccount = "deepswe"

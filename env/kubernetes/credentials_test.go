@@ -20,8 +20,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// Credentials that are replaced in mid-run are read again, wherever they come from, and nothing else is: the user may
-// have chosen another current context by then.
+// Credentials that are replaced during a run are read again, wherever they come from. Nothing else is read again,
+// because the user may have selected another context since.
 func TestCredentialsAreReadAgain(t *testing.T) {
 	for name, user := range map[string]string{
 		"in the KUBECONFIG": `{token: "TOKEN"}`,
@@ -81,14 +81,14 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// said is a response of the server in a test without one.
+// said returns a response as the API server would send it.
 func said(code int, message string) *http.Response {
 	text := fmt.Sprintf(`{"kind":"Status","status":"Failure","message":%q,"code":%d}`, message, code)
 	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
 }
 
-// Lost credentials: requests wait for new ones, the cause is said within a minute and once, deletions do not wait, an
-// interrupt ends the wait at once, and after ten minutes everything fails with the advice.
+// When credentials are lost, requests wait for new ones, and the cause is logged once within a minute. Deletions do not
+// wait, an interrupt ends the wait at once, and after ten minutes every request fails with advice.
 func TestLostCredentials(t *testing.T) {
 	for name, refusal := range map[string]struct {
 		code          int
@@ -154,7 +154,7 @@ func TestLostCredentials(t *testing.T) {
 	}
 }
 
-// A deletion that a slow server refuses in a bad moment is tried again: what counts is how often, not how long.
+// A deletion that a slow server refuses for a moment is retried: the number of tries is limited, not their time.
 func TestRemoveFromASlowServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := []int{http.StatusOK, http.StatusTooManyRequests, http.StatusForbidden, http.StatusForbidden, http.StatusOK}
@@ -174,7 +174,7 @@ func TestRemoveFromASlowServer(t *testing.T) {
 	})
 }
 
-// lockedText is a log that may be read while it is written.
+// lockedText is a log that can be read while it is written.
 type lockedText struct {
 	mu   sync.Mutex
 	text strings.Builder

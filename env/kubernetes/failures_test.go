@@ -18,7 +18,7 @@ func contextFor(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), d)
 }
 
-// Every start that cannot succeed fails with its cause, and with the sentinel that says whether another try may help.
+// A start that cannot succeed fails with its cause, and with the sentinel that says whether a retry may help.
 func TestStartFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -54,7 +54,7 @@ func TestStartFailures(t *testing.T) {
 	}
 }
 
-// A pod that somebody deletes is an infrastructure failure that says so, and so is a provider's end.
+// A call in a pod that somebody has deleted fails as infrastructure, and the error says so.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -68,7 +68,7 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// A pod that the quota has no room for waits until there is some. One that never fits is refused.
+// A pod that exceeds the quota for now waits for room. One that can never fit is refused.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	l := theLab(t)
@@ -104,9 +104,9 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// Where the namespace forbids removing the interface, a policy has to close the network: the start is refused while it
-// does not, and succeeds when it does. This cluster's network plugin enforces no policies, so a rule of the firewall
-// stands for one. No other test's sandboxes have a network that it could close.
+// Where the namespace forbids removing the interface, a policy must close the network. A start is refused while the
+// network is open, and succeeds when it is closed. The cluster's plugin enforces no policies, so a firewall rule takes
+// the place of one. It also closes the network of other tests, none of which uses it.
 func TestNetworkByPolicy(t *testing.T) {
 	t.Parallel()
 	l := theLab(t)
@@ -154,7 +154,7 @@ func TestNetworkByPolicy(t *testing.T) {
 	}
 }
 
-// firewall cuts the pods off; the function that it returns lets them out again.
+// firewall cuts the pods off from the network. The function that it returns reconnects them.
 func firewall(t *testing.T) (open func()) {
 	t.Helper()
 	const pods = "198.18.128.0/17"
@@ -177,8 +177,8 @@ func firewall(t *testing.T) (open func()) {
 	return open
 }
 
-// A command that runs while parts of the cluster are killed and restarted goes on, and so do the calls after it. The
-// API server needs a minute to end by itself: DEEPSWE_TEST_FULL asks for that, too.
+// A command continues while parts of the cluster are killed and restarted, and later calls work. Ending the API server
+// with SIGTERM takes a minute, so that is tested only with DEEPSWE_TEST_FULL.
 func TestRestarts(t *testing.T) {
 	l := theLab(t)
 	s := start(t, provider(t, Options{}), env.Spec{Image: busybox, Run: "restarts"})
@@ -219,8 +219,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// The tenant of the cluster has the Role of docs/kubernetes.md and the lab's, so nothing is missing; and what the
-// namespace allows is found out without creating anything.
+// The user of the cluster has the Role of docs/kubernetes.md and the lab's, so no right is missing.
 func TestDiagnose(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -236,7 +235,7 @@ func TestDiagnose(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", check, f, want)
 		}
 	}
-	// Where rights are missing, they are named, and the Role is printed.
+	// Missing rights are named, and the Role is printed.
 	elsewhere := provider(t, Options{Namespaces: []string{"kube-system"}})
 	f := elsewhere.clusters[0].diagnoseRole(t.Context())
 	if f.Status != env.Failed || !strings.Contains(f.Detail, "create pods/exec") || !strings.Contains(f.Fix, "kind: Role") {
@@ -244,8 +243,8 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// A command that uses up the memory in many small processes: the kernel ends the guest, which is larger than each of
-// them, or some of them. Both are the agent's doing, and the sandbox says so.
+// A command uses up the memory with many small processes. The kernel kills either the guest, which is larger than each
+// of them, or some of them. In both cases the sandbox says that memory ran out.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	s := start(t, provider(t, Options{}), env.Spec{Image: busybox, Limits: env.Limits{Memory: 96 << 20}})

@@ -12,8 +12,8 @@ import (
 	"deepswe/env"
 )
 
-// More attempts than a cluster has room for all get their original files, each of another image: whoever needs an
-// original gives its place to it, idle originals go, and new sandboxes wait.
+// More attempts than a cluster has room for all get their original files, each from another image. An attempt that
+// needs an original gives up its place for it, idle originals are removed, and new sandboxes wait.
 func TestOriginalsInAFullCluster(t *testing.T) {
 	t.Parallel()
 	s, p := onSimulation(t)
@@ -21,7 +21,7 @@ func TestOriginalsInAFullCluster(t *testing.T) {
 	s.quota.Store(room)
 	var working sync.WaitGroup
 	var running atomic.Int64
-	full := make(chan struct{}) // before the first original is asked for
+	full := make(chan struct{}) // closed before the first original is requested
 	for i := range attempts {
 		working.Go(func() {
 			sandbox, err := p.Start(t.Context(), env.Spec{Image: fmt.Sprint("image", i)})
@@ -49,8 +49,8 @@ func TestOriginalsInAFullCluster(t *testing.T) {
 	s.checkEmpty(t)
 }
 
-// In a full cluster, gradings are started before agents that asked earlier, and agents before sandboxes that are
-// started ahead of time, of which the oldest goes.
+// In a full cluster, gradings start before agents that were requested earlier, and sandboxes that were started ahead of
+// time are closed to make room.
 func TestGradingsGoFirstInAFullCluster(t *testing.T) {
 	t.Parallel()
 	s, p := onSimulation(t)
@@ -98,7 +98,7 @@ func TestGradingsGoFirstInAFullCluster(t *testing.T) {
 	s.checkEmpty(t)
 }
 
-// A start in a cluster whose room others have taken ends with the quota's own words, and in time.
+// If others have taken the room of a cluster, a start ends in time, with the quota's message.
 func TestWaitForRoomEnds(t *testing.T) {
 	t.Parallel()
 	s, p := onSimulation(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// The shell installs a program that has arrived as a whole, compressed or not, and none that was cut off.
+// The shell installs a program that has arrived completely, compressed or not, but not one that was cut off.
 func TestSendScript(t *testing.T) {
 	t.Parallel()
 	program := []byte("#!/bin/sh\necho greeted \"$@\"\n# the end\n")

@@ -16,7 +16,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// The images that .ci/run builds and loads into its cluster, and the namespaces that the cluster has.
+// These images are built by .ci/run and loaded into its cluster, which has this namespace.
 const (
 	bookworm = "deepswe-test:bookworm"
 	busybox  = "deepswe-test:busybox"
@@ -28,15 +28,15 @@ func TestMain(m *testing.M) {
 	if scenario := os.Getenv("DEEPSWE_TEST_CHILD"); scenario != "" {
 		os.Exit(child(scenario))
 	}
-	// client-go watches the files of a client certificate for as long as the process lives.
+	// client-go watches the files of a client certificate until the process ends.
 	testkit.Main(m, "k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop",
 		"k8s.io/client-go/transport.(*dynamicClientCert).run", "k8s.io/client-go/transport.(*dynamicClientCert).runWorker",
 		"k8s.io/apimachinery/pkg/util/wait.PollImmediateUntil",
 		"k8s.io/apimachinery/pkg/util/wait.PollImmediateUntilWithContext.poller.func1.1")
 }
 
-// onCluster completes options for the real cluster, whose kubeconfig DEEPSWE_TEST_KUBECONFIG names. The test skips
-// where there is none.
+// onCluster completes options for the real cluster, whose kubeconfig DEEPSWE_TEST_KUBECONFIG names. Without one, it
+// skips the test.
 func onCluster(t testing.TB, o Options) Options {
 	t.Helper()
 	path := os.Getenv("DEEPSWE_TEST_KUBECONFIG")
@@ -63,7 +63,7 @@ func onCluster(t testing.TB, o Options) Options {
 	return o
 }
 
-// provider starts a provider on the real cluster for one test.
+// provider opens a provider on the real cluster for one test.
 func provider(t testing.TB, o Options) *Provider {
 	t.Helper()
 	p, err := New(t.Context(), onCluster(t, o))
@@ -93,7 +93,7 @@ func start(t testing.TB, p *Provider, s env.Spec) *Sandbox {
 	return sandbox.(*Sandbox)
 }
 
-// must runs a command that must succeed, and returns what it printed.
+// must runs a command that must succeed, and returns its output.
 func must(t testing.TB, s env.Sandbox, line string) string {
 	t.Helper()
 	r, err := s.Run(t.Context(), env.Command{Line: line, Timeout: time.Minute})
@@ -106,9 +106,8 @@ func must(t testing.TB, s env.Sandbox, line string) string {
 	return string(r.Stdout.Head)
 }
 
-// TestConformance runs the suite that every provider passes, over an image with everything and one with next to
-// nothing, with commands as root without powers and as a user of their own. DEEPSWE_TEST_FULL asks for both users in
-// both images.
+// TestConformance runs the suite for all providers with a complete image and a minimal one, and with commands as root
+// without capabilities and as an ordinary user. With DEEPSWE_TEST_FULL, it runs both users in both images.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	onCluster(t, Options{}) // or skips
@@ -131,7 +130,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// A folder of this machine that a sandbox is to show is copied into the pod, beside the repository or without one.
+// A folder of this machine that a sandbox shows is copied into the pod, with or without a repository.
 func TestShownFolder(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})

@@ -20,7 +20,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// child is another process with a provider: it says who it is, starts sandboxes, and waits to be killed.
+// child is another process with a provider. It prints its owner, starts sandboxes, and waits to be killed.
 func child(scenario string) int {
 	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("DEEPSWE_TEST_KUBECONFIG"))
 	if err != nil {
@@ -50,7 +50,8 @@ func child(scenario string) int {
 	return 1
 }
 
-// TestKilledHost kills hosts at random moments. The next provider's first start, and Reap, remove what they left.
+// TestKilledHost kills hosts at random moments. The next provider's first start, together with Reap, removes what they
+// left.
 func TestKilledHost(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -79,7 +80,7 @@ func TestKilledHost(t *testing.T) {
 	}
 }
 
-// killedHost starts a host, kills it after up to four seconds, and returns who it was.
+// killedHost starts a host, kills it within four seconds, and returns its owner.
 func killedHost(t *testing.T) string {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), "DEEPSWE_TEST_CHILD=killed", "DEEPSWE_TEST_GUEST="+testkit.Guest(t))
@@ -104,8 +105,8 @@ func killedHost(t *testing.T) string {
 	return strings.TrimSpace(who)
 }
 
-// Two drivers share a namespace, in one process and even under one owner, as copies of a virtual machine would: neither
-// removes what belongs to the other, whether it starts, reaps or closes.
+// Two providers share a namespace, even under the same owner, as in copies of a virtual machine. Neither removes what
+// belongs to the other, whether it starts, reaps or closes.
 func TestTwoDrivers(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"two owners", "one owner"} {
@@ -150,7 +151,7 @@ func leaseName(c *cluster) string {
 	return c.lease.current.Load().Metadata.Name
 }
 
-// A renewed lease shows that its owner is alive, and the cluster itself removes the pods of a lease that is gone.
+// A renewed lease shows that its owner is alive. When a lease is deleted, the cluster removes its pods.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -179,7 +180,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// TestOriginal: original files come from another pod, which all sandboxes of the image share.
+// TestOriginal: original files come from another pod, which all sandboxes of an image share.
 func TestOriginal(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{})
@@ -204,8 +205,7 @@ func TestOriginal(t *testing.T) {
 	}
 }
 
-// TestGuestImage: the guest comes from an image, which the cluster's own tests do not have; so a sandbox is started with
-// one that lacks it, and the failure says why.
+// TestGuestImageLacking: if the guest image has no guest, the start fails and says why.
 func TestGuestImageLacking(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{Pods: Pods{GuestImage: busybox}})

@@ -8,7 +8,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// A cluster accepts the manifests of docs/kubernetes: a dry run of the server's, which validates and admits them.
+// A cluster accepts the manifests of docs/kubernetes in a dry run on the server, which validates and admits them.
 func TestManifests(t *testing.T) {
 	l := testkit.OpenKubelab(t)
 	files, err := filepath.Glob("../../docs/kubernetes/*.yaml")

@@ -17,8 +17,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// TestCloseTidies closes a sandbox several times at once: its guest ends what commands have left while the client is
-// still connected, once. A guest that has gone is not waited for.
+// TestCloseTidies closes a sandbox several times at once. The guest is asked once to end what commands have left,
+// before it is disconnected. A guest that is gone is not waited for.
 func TestCloseTidies(t *testing.T) {
 	t.Parallel()
 	s, p := onSimulation(t)
@@ -52,7 +52,7 @@ func TestCloseTidies(t *testing.T) {
 	s.checkEmpty(t)
 }
 
-// TestPrefetch pulls images ahead of time: each once, and none that a sandbox has used already. Nothing is left of it.
+// TestPrefetch pulls images ahead of time: each once, and none that a sandbox has already used. Nothing is left of it.
 func TestPrefetch(t *testing.T) {
 	t.Parallel()
 	s, p := onSimulation(t)
@@ -78,7 +78,7 @@ func TestPrefetch(t *testing.T) {
 	s.checkEmpty(t)
 }
 
-// TestSecondLook: after an outage of the API server, nobody's lease is fresh. Whoever renews it now is alive.
+// TestSecondLook: after an outage of the API server, all leases are old. An owner that renews its lease now is alive.
 func TestSecondLook(t *testing.T) {
 	t.Parallel()
 	s, p := onSimulation(t)
@@ -116,8 +116,8 @@ func TestSecondLook(t *testing.T) {
 	}
 }
 
-// TestSuccessProvesNothing ends every stream with the API server's "Success" in the middle of a transfer, as if the
-// kubelet had restarted: the transfer goes on over the next stream, and only the guest's answer ends it.
+// TestSuccessProvesNothing ends every stream with the API server's "Success" during a transfer, as a restart of the
+// kubelet does. The transfer continues over the next stream until the guest answers.
 func TestSuccessProvesNothing(t *testing.T) {
 	t.Parallel()
 	s, p := onSimulation(t)
@@ -141,11 +141,11 @@ func TestSuccessProvesNothing(t *testing.T) {
 	}
 }
 
-// A stream that breaks as soon as it is used is not opened again and again without a pause.
+// A stream that breaks as soon as it is used is not reopened again and again without a pause.
 func TestUnsteadyStream(t *testing.T) {
 	t.Parallel()
 	s, p := onSimulation(t)
-	s.cutAfter.Store(1 << 10) // the key passes, files do not
+	s.cutAfter.Store(1 << 10) // enough for the key, but not for a file
 	sandbox, err := p.Start(t.Context(), env.Spec{Image: "i"})
 	if err != nil {
 		t.Fatal(err)
@@ -171,8 +171,8 @@ func TestUnsteadyStream(t *testing.T) {
 	}
 }
 
-// TestManySandboxes starts many sandboxes against a server with bad moments: all of them answer, also after their
-// streams have broken, nothing is left, and the server is asked no more often than the sandboxes make necessary.
+// TestManySandboxes starts many sandboxes on a server that sometimes fails. All of them answer, even after their
+// streams have broken, nothing is left, and the number of requests is limited.
 func TestManySandboxes(t *testing.T) {
 	t.Parallel()
 	many := 100
@@ -180,7 +180,7 @@ func TestManySandboxes(t *testing.T) {
 		many = 1000
 	}
 	s, p := onSimulation(t)
-	// Before the first request was allowed, a refusal is taken for a missing role.
+	// Until one request has been allowed, a refusal would be taken for a missing Role.
 	first, err := p.Start(t.Context(), env.Spec{Image: "i", Rollout: "first"})
 	if err != nil {
 		t.Fatal(err)

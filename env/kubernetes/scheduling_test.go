@@ -13,7 +13,7 @@ import (
 	"deepswe/env"
 )
 
-// The settings in docs/kubernetes.md reach the pods, in members that Kubernetes knows.
+// The settings in docs/kubernetes.md reach the pods, in fields that Kubernetes knows.
 func TestScheduling(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/kubernetes.md")

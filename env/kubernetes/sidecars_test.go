@@ -62,7 +62,7 @@ func (l *lab) mutate(namespace string, change func(p *pod) []operation) {
 	l.t.Cleanup(func() { l.Kubectl(l.t, "", "delete", "mutatingwebhookconfiguration", name) })
 }
 
-// added is a container that a webhook adds.
+// added returns a container that a webhook adds.
 func added(name, line, restart string) map[string]any {
 	c := map[string]any{
 		"name": name, "image": busybox, "imagePullPolicy": "Never", "command": []string{"/bin/sh", "-c", line},
@@ -73,8 +73,8 @@ func added(name, line, restart string) map[string]any {
 	return c
 }
 
-// Sandboxes start, answer and end beside containers that a webhook adds before theirs, and their network is closed all
-// the same. A container that keeps a sandbox from starting is named.
+// Sandboxes start, answer and end beside containers that a webhook inserts before theirs, and their network is still
+// closed. A container that keeps a sandbox from starting is named.
 func TestInjectedContainers(t *testing.T) {
 	t.Parallel()
 	l := theLab(t)
@@ -147,7 +147,7 @@ func TestInjectedContainers(t *testing.T) {
 	}
 }
 
-// A guest that ends beside a container that goes on: the sandbox says so at once, and its pod can be removed.
+// If a guest ends while another container of its pod goes on, the sandbox says so at once, and the pod can be removed.
 func TestGuestEndsBesideSidecar(t *testing.T) {
 	t.Parallel()
 	l := theLab(t)

@@ -27,8 +27,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// simulation is an API server with the latencies of a real one and its bad moments. Its pods run nothing but the
-// guest's half of the protocol.
+// simulation is an API server that is as slow as a real one and sometimes fails. Its pods run only the guest's side of
+// the protocol.
 type simulation struct {
 	ctx   context.Context //nolint:containedctx // of the test
 	build string          // of the guest
@@ -146,7 +146,7 @@ func (s *simulation) lease(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// change records an event; the caller holds mu.
+// change records an event. The caller holds mu.
 func (s *simulation) change(kind string, p pod) {
 	s.version++
 	p.Metadata.ResourceVersion = fmt.Sprint(s.version)
@@ -187,7 +187,7 @@ func (s *simulation) create(w http.ResponseWriter, r *http.Request) {
 	answer(w, placed)
 }
 
-// end ends a pod that does nothing, unless its image cannot be pulled.
+// end ends a pod that has nothing to do, unless its image cannot be pulled.
 func (s *simulation) end(name string) {
 	status := &podStatus{Phase: "Succeeded"}
 	said := `[{"name": "sandbox", "state": {"terminated": {"exitCode": 0}}}]`
@@ -206,7 +206,7 @@ func (s *simulation) end(name string) {
 	s.change("MODIFIED", p.pod)
 }
 
-// serve answers pings, as the guest of a pod does, until its host hangs up.
+// serve answers as the guest of a pod, until its host hangs up.
 func (s *simulation) serve(line *guest.Line) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -237,7 +237,7 @@ func (s *simulation) serve(line *guest.Line) {
 	_ = line.Close()
 }
 
-// unpack checks that everything arrived as it was sent.
+// unpack records the hash of what has arrived.
 func (s *simulation) unpack(from io.Reader) error {
 	sum := sha256.New()
 	if _, err := io.Copy(sum, from); err != nil {
@@ -284,7 +284,8 @@ func (s *simulation) list(w http.ResponseWriter) {
 	answer(w, list)
 }
 
-// watch sends the changes since a version. It is cut after a while, as by a proxy, and sometimes forgets the version.
+// watch sends the changes since a version. With faults, it ends after a while, as with a proxy, or has forgotten the
+// version.
 func (s *simulation) watch(w http.ResponseWriter, r *http.Request) {
 	var since int
 	_, _ = fmt.Sscan(r.URL.Query().Get("resourceVersion"), &since)
@@ -394,7 +395,7 @@ func (p *inPod) Write(from []byte) (int, error) {
 	return len(from), err
 }
 
-// Close leaves the connection to exec, which says how the stream ended.
+// Close does not close the connection: exec first sends how the stream ended.
 func (p *inPod) Close() error { return nil }
 
 // onSimulation opens a provider on a simulated API server.

@@ -19,10 +19,10 @@ import (
 	"deepswe/env/testkit"
 )
 
-// loading is held while an image is made: an import of one that another import brings at that moment fails.
+// loading is held while an image is loaded, because concurrent imports of one image fail.
 var loading sync.Mutex
 
-// guestImage makes an image that contains only the guest, loads it into the cluster, and returns its name.
+// guestImage builds an image with only the guest, loads it into the cluster, and returns its name.
 func (l *lab) guestImage() string {
 	l.t.Helper()
 	const image = "deepswe-test:guest"
@@ -40,7 +40,7 @@ func (l *lab) guestImage() string {
 	return image
 }
 
-// A guest image makes sandboxes of images without a shell, and its init container closes the network.
+// With a guest image, images without a shell can be used, and an init container closes the network.
 func TestGuestImage(t *testing.T) {
 	t.Parallel()
 	p := provider(t, Options{Pods: Pods{GuestImage: theLab(t).guestImage()}})
@@ -61,7 +61,7 @@ func TestGuestImage(t *testing.T) {
 	}
 }
 
-// What the cluster does to a running pod is named in the error of the call under way.
+// The error of the current call names what the cluster has done to a running pod.
 func TestTakenAway(t *testing.T) {
 	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
 		t.Skip("it disturbs all pods of the node, and takes a minute: DEEPSWE_TEST_FULL asks for it")
@@ -105,7 +105,7 @@ func TestTakenAway(t *testing.T) {
 		began := time.Now()
 		failed := make(chan error, 1)
 		go func() {
-			for { // the guest ends commands, but not the pod, when the disk is full
+			for { // when the disk is full, the guest ends commands, but not the pod
 				if _, err := s.Run(t.Context(), env.Command{Line: "sleep 1"}); err != nil || time.Since(began) > 2*time.Minute {
 					failed <- err
 					return
@@ -122,7 +122,7 @@ func TestTakenAway(t *testing.T) {
 	}
 }
 
-// When a node runs short of memory or process numbers, the kubelet evicts pods, and takes no others. Both are named.
+// When a node runs short of memory or process ids, the kubelet evicts pods and admits no others. The errors say so.
 func TestNodePressure(t *testing.T) {
 	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
 		t.Skip("it disturbs all pods of the node, and takes a minute: DEEPSWE_TEST_FULL asks for it")
@@ -136,7 +136,7 @@ func TestNodePressure(t *testing.T) {
 			_, err := s.Run(t.Context(), env.Command{Line: "sleep 100"})
 			failed <- err
 		}()
-		// up.sh writes the variable into the kubelet's configuration, where more lines may follow it.
+		// up.sh writes the variable into the kubelet's configuration, so that it can add more lines.
 		t.Setenv("KUBELAB_POD_PIDS", fmt.Sprintf("1024\nevictionSoft: {%s: %q}\nevictionSoftGracePeriod: {%s: 1s}", signal,
 			least, signal))
 		l.Restart(t, "kubelet", "KILL")
@@ -149,7 +149,7 @@ func TestNodePressure(t *testing.T) {
 		}
 		began = time.Now()
 		another, err := p.Start(t.Context(), env.Spec{Image: busybox})
-		if err == nil { // it came before the next round of evictions
+		if err == nil { // it was admitted before the next evictions
 			_, err = another.Run(t.Context(), env.Command{Line: "sleep 100"})
 			_ = another.Close(t.Context())
 		}
@@ -166,7 +166,7 @@ func TestNodePressure(t *testing.T) {
 	}
 }
 
-// A LimitRange that the pods exceed, and a namespace that is being deleted, are named.
+// The errors name a LimitRange that a pod exceeds, and a namespace that is being deleted.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	l := theLab(t)
@@ -183,7 +183,7 @@ func TestNamespaces(t *testing.T) {
 	if !errors.Is(err, env.ErrUnsupported) || !strings.Contains(err.Error(), "maximum memory usage per Container is 1Gi") {
 		t.Errorf("above a LimitRange: %v", err)
 	}
-	// Its defaults do not replace the limits of the sandbox.
+	// The defaults of the LimitRange do not replace the sandbox's own limits.
 	s := start(t, p, env.Spec{Image: busybox, Limits: env.Limits{Memory: 256 << 20}})
 	var made pod
 	c := p.clusters[0]
@@ -205,7 +205,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestAtOnce starts fifty sandboxes at once on the one node, spread over two namespaces.
+// TestAtOnce starts fifty sandboxes at once on one node, spread over two namespaces.
 func TestAtOnce(t *testing.T) {
 	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
 		t.Skip("fifty pods take a minute: DEEPSWE_TEST_FULL asks for them")
@@ -263,7 +263,7 @@ func TestAtOnce(t *testing.T) {
 	t.Logf("used and closed in %v", time.Since(closed))
 }
 
-// BenchmarkCall compares a call to the guest with an echo through a stream of the same kind, in turns.
+// BenchmarkCall alternates calls to the guest with echoes through a stream of the same kind.
 func BenchmarkCall(b *testing.B) {
 	p := provider(b, Options{})
 	s := start(b, p, env.Spec{Image: busybox})
@@ -309,12 +309,12 @@ func report(b *testing.B, name string, ours []time.Duration, against string, the
 	b.ReportMetric(float64(mine)/float64(other), "ratio")
 }
 
-// BenchmarkStart compares the time from the creation of a pod to the guest's first answer with the time that a bare pod
-// takes until it is seen running, in turns.
+// BenchmarkStart alternates starts of a sandbox, from the creation of the pod to the guest's first answer, with starts
+// of a bare pod, until it is seen running.
 func BenchmarkStart(b *testing.B) {
 	p := provider(b, Options{})
 	c := p.clusters[0]
-	start(b, p, env.Spec{Image: busybox}) // the lease, the watch
+	start(b, p, env.Spec{Image: busybox}) // creates the lease and the watch
 	var sandboxes, bare []time.Duration
 	for i := 0; b.Loop(); i++ {
 		began := time.Now()

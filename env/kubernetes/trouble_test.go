@@ -15,7 +15,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// What a pod's status says about its end, or about what keeps it from starting.
+// A pod's status tells why it ended, or what keeps it from starting.
 func TestTrouble(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,7 +76,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// Several goroutines read the state of a pod at once, so that none of them may write to it.
+// Several goroutines read the state of a pod at once, so none of them may write to it.
 func TestStatusIsNotWrittenTo(t *testing.T) {
 	t.Parallel()
 	room := make([]containerStatus, 2)
@@ -91,7 +91,7 @@ func TestStatusIsNotWrittenTo(t *testing.T) {
 	}
 }
 
-// The contexts come from all the files of KUBECONFIG.
+// The contexts of all files in KUBECONFIG can be used.
 func TestSeveralConfigurations(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string {
@@ -112,7 +112,7 @@ func TestSeveralConfigurations(t *testing.T) {
 	}
 }
 
-// A registry that is out of order is waited for, but not for ever, and that is said once.
+// A registry that does not answer is waited for, but not for ever, and this is logged once.
 func TestRegistryOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said strings.Builder
@@ -140,7 +140,7 @@ func TestRegistryOutage(t *testing.T) {
 	})
 }
 
-// A container's end is reported before its cause: an eviction is waited for, but not for long.
+// A container's end is reported before its cause, so an eviction is waited for, but not for long.
 func TestExplained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := func(text string) *pod {

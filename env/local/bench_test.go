@@ -14,7 +14,7 @@ import (
 	"deepswe/env/local"
 )
 
-// providers are what is measured, beside each other.
+// providers returns the providers to compare.
 func providers(b *testing.B) map[string]env.Provider {
 	b.Helper()
 	all := map[string]env.Provider{}
@@ -44,7 +44,7 @@ func begin(b *testing.B, p env.Provider) env.Sandbox {
 	return sb
 }
 
-// BenchmarkStart is from nothing to the first answer. Compare it with BenchmarkBareBwrap.
+// BenchmarkStart measures the time to the first answer. Compare it with BenchmarkBareBwrap.
 func BenchmarkStart(b *testing.B) {
 	for name, p := range providers(b) {
 		b.Run(name, func(b *testing.B) {
@@ -97,7 +97,7 @@ func BenchmarkView4K(b *testing.B) {
 	}
 }
 
-// BenchmarkBash is to be compared with BenchmarkHostBash: the same shell, forked from here.
+// BenchmarkBash compares the providers with "plain", which starts the same shell without a sandbox.
 func BenchmarkBash(b *testing.B) {
 	for name, p := range providers(b) {
 		b.Run(name, func(b *testing.B) {
@@ -118,7 +118,7 @@ func BenchmarkBash(b *testing.B) {
 	})
 }
 
-// BenchmarkMany is what a view takes while 32 sandboxes are asked at once.
+// BenchmarkMany measures a view while 32 sandboxes are asked at once.
 func BenchmarkMany(b *testing.B) {
 	for name, p := range providers(b) {
 		b.Run(name, func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"deepswe/env"
 )
 
-// A user's settings that lead back to their own files are made to lead to the copy, or are refused.
+// Settings that name the user's own files are changed to name the copy, or are refused.
 func TestBend(t *testing.T) {
 	source := t.TempDir()
 	for name, c := range map[string]struct {
@@ -45,7 +45,8 @@ func TestBend(t *testing.T) {
 	}
 }
 
-// Where the repository is seen in place, settings about it hold, and those that name other places are refused.
+// Where the repository is at its own path, settings about it are kept, and those about other places are refused or
+// dropped.
 func TestSettingsInPlace(t *testing.T) {
 	const root = "/home/me/project"
 	for name, c := range map[string]struct {

@@ -61,7 +61,7 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-// TestCgroupV2: a directory takes the place of the mount, because this machine may have cgroup v1 only.
+// TestCgroupV2 uses a directory in place of the mount, because this machine may have only cgroup v1.
 func TestCgroupV2(t *testing.T) {
 	root := t.TempDir()
 	delegated := filepath.Join(root, "user/app")
@@ -79,7 +79,7 @@ func TestCgroupV2(t *testing.T) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"memory.max", "pids.max"} { // as a kernel without swap accounting makes them
+	for _, file := range []string{"memory.max", "pids.max"} { // as in a kernel without swap accounting
 		if err := os.WriteFile(filepath.Join(dir, file), []byte("max\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -126,8 +126,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestForkOffTheMainThread: the main thread never enters a sandbox's groups, because /proc/self/cgroup shows its groups
-// as those of the process.
+// TestForkOffTheMainThread: the main thread never enters a sandbox's groups, because /proc/self/cgroup shows the groups
+// of the main thread as those of the process.
 func TestForkOffTheMainThread(t *testing.T) {
 	for range 300 {
 		f := newForker()
@@ -144,7 +144,8 @@ func TestForkOffTheMainThread(t *testing.T) {
 	}
 }
 
-// TestRemoveGroupWithOwnThread: a thread of this process must neither keep a group from being removed nor be killed.
+// TestRemoveGroupWithOwnThread: a thread of this process in a group is neither killed nor keeps the group from being
+// removed.
 func TestRemoveGroupWithOwnThread(t *testing.T) {
 	name := "deepswe-test-" + strconv.Itoa(os.Getpid())
 	groups := detectGroups(name)
@@ -155,7 +156,7 @@ func TestRemoveGroupWithOwnThread(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtime.LockOSThread() // and never unlocked: the thread ends with the test
+	runtime.LockOSThread() // never unlocked, so that the thread ends with the test
 	for _, dir := range made.dirs {
 		if err := enter(dir); err != nil {
 			t.Fatal(err)

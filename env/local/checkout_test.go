@@ -31,7 +31,7 @@ echo KEY=1 >.env && git add -A && git -c user.name=u -c user.email=u@u commit -q
 	return dir
 }
 
-// state is everything that can be seen of a directory but the times of access.
+// state returns everything about a directory that can be seen, except access times.
 func state(t *testing.T, dir string) string {
 	t.Helper()
 	const script = `ls -lAR --time-style=full-iso . && find . -type f -print0 | sort -z | xargs -0 sha256sum`
@@ -44,7 +44,7 @@ func state(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// checkout starts a sandbox that shows a directory, and skips where this machine has no overlays.
+// checkout starts a sandbox that shows a directory, and skips the test on a machine without overlays.
 func checkout(t *testing.T, p env.Provider, dir string) (env.Sandbox, *repo.Snapshot) {
 	t.Helper()
 	if err := p.(env.Overlayer).CanOverlay(t.Context(), dir); err != nil {
@@ -80,12 +80,13 @@ func said(t *testing.T, sb env.Sandbox, line string) string {
 	return string(r.Stdout.Head) + string(r.Stderr.Head)
 }
 
-// A checkout is at its own path, whole but for its secrets; everything in it can be changed, and nothing on disk is.
+// A checkout is at its own path and complete, except for secrets. All of it can be changed, and nothing on disk
+// changes.
 func TestBwrapCheckout(t *testing.T) {
 	testCheckout(t, newBwrap)
 }
 
-// TestHostCheckout: without isolation, too, a checkout is at its own path, and stays as it is.
+// TestHostCheckout: without isolation, too, a checkout is at its own path, and the files on disk do not change.
 func TestHostCheckout(t *testing.T) {
 	testCheckout(t, newHost)
 }
@@ -136,8 +137,8 @@ mv lib/b lib/c; rm -rf .git; echo KEY=2 >.env; cat lib/a lib/c node_modules/*/*`
 	}
 }
 
-// TestHomeEnvironments: environments that tools have made for the project below the user's home are where they were,
-// can be written to, and stay as they are.
+// TestHomeEnvironments: environments for the project that tools have made in the user's home are at their paths, can be
+// written to, and do not change on disk.
 func TestHomeEnvironments(t *testing.T) {
 	home, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -169,7 +170,7 @@ cat "$0/lib/mine.pth"; cat ~/.local/share/pipx/venvs/poetry/tool; ls ~/.local/sh
 	}
 }
 
-// TestBwrapCheckoutRefuses: an overlay never hides what the sandbox itself is made of.
+// TestBwrapCheckoutRefuses: an overlay never covers the sandbox's own directories.
 func TestBwrapCheckoutRefuses(t *testing.T) {
 	p := newBwrap(t).(env.Overlayer)
 	for _, dir := range []string{"/", "/usr", "/etc/x", "/tmp", "/run/deepswe/x", "/proc/1"} {
@@ -182,7 +183,7 @@ func TestBwrapCheckoutRefuses(t *testing.T) {
 	}
 }
 
-// TestHostBends: where there is only a copy, an environment that has the user's own files installed works on the copy.
+// TestHostBends: where there is only a copy, an environment that refers to the user's files refers to the copy instead.
 func TestHostBends(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("needs python3")

@@ -23,8 +23,8 @@ func TestBwrapInstall(t *testing.T) { testInstall(t, newBwrap) }
 
 func TestHostInstall(t *testing.T) { testInstall(t, newHost) }
 
-// testInstall: what a set-up makes is there in later sandboxes, for their own users to change; what it changes of the
-// user's own files is not; and nothing on disk changes.
+// testInstall: what a set-up creates is in later sandboxes, whose users can change it. Its changes to the user's own
+// files are undone, and nothing on disk changes.
 func testInstall(t *testing.T, open func(*testing.T) env.Provider) {
 	dir := project(t)
 	home := t.TempDir()
@@ -61,7 +61,7 @@ func testInstall(t *testing.T, open func(*testing.T) env.Provider) {
 		t.Errorf("added %q, restored %q", done.Added, done.Restored)
 	}
 	s.Install(done)
-	for range 2 { // as two users, where that is so
+	for range 2 { // as two different users, where sandboxes have users
 		var spec env.Spec
 		s.Place(&spec)
 		sb, err := p.Start(t.Context(), spec)
@@ -91,7 +91,7 @@ echo more >>deps/d/index && echo more >>~/.m2/repository/a.jar && echo more >>no
 	}
 }
 
-// TestInstallReachesNoLoopback: a set-up in bwrap gets to the network over a proxy, which does not lead to this
+// TestInstallReachesNoLoopback: a set-up in bwrap reaches the network through a proxy, which does not connect to this
 // machine.
 func TestInstallReachesNoLoopback(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {

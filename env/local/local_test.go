@@ -33,7 +33,7 @@ func newHost(t *testing.T) env.Provider {
 	return p
 }
 
-// newBwrap skips where bubblewrap does not work, unless the environment says that it has to.
+// newBwrap skips the test where bubblewrap does not work, unless the environment requires it.
 func newBwrap(t *testing.T) env.Provider {
 	t.Helper()
 	p, err := local.NewBwrap(local.Options{Scratch: t.TempDir()})
@@ -54,8 +54,8 @@ func TestBwrap(t *testing.T) {
 	sandboxtest.Run(t, newBwrap, sandboxtest.Options{Attacker: os.Getenv("DEEPSWE_TEST_ATTACKER")})
 }
 
-// TestBwrapAsUser runs what TestBwrap says about isolation, limits and lifecycle again, without root's rights: other
-// mechanisms hold then. CI runs all of TestBwrap as an ordinary user.
+// TestBwrapAsUser repeats TestBwrap's tests of isolation, limits and lifecycle without root's rights, where other
+// mechanisms apply. In CI, an ordinary user runs all of TestBwrap.
 func TestBwrapAsUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("TestBwrap does this already")
@@ -161,7 +161,7 @@ func TestBwrapPlaces(t *testing.T) {
 	}
 }
 
-// TestBwrapTools: what the host has works inside, without a network and without its home.
+// TestBwrapTools: the host's tools work inside, without a network and without the user's home.
 func TestBwrapTools(t *testing.T) {
 	p := newBwrap(t)
 	sb, err := p.Start(t.Context(), env.Spec{})
@@ -189,7 +189,7 @@ func TestBwrapTools(t *testing.T) {
 	}
 }
 
-// TestBwrapOwnCaches: a sandbox with caches of its own does not show those of the machine, which may hold the project.
+// TestBwrapOwnCaches: a sandbox with caches of its own does not show the machine's, which may contain the project.
 func TestBwrapOwnCaches(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -209,7 +209,7 @@ func TestBwrapOwnCaches(t *testing.T) {
 	}
 }
 
-// TestBwrapHides: a folder of the machine, or of another one that is shown, is empty where the spec wants it so.
+// TestBwrapHides: a folder of the machine, or of one that is shown, is empty if the spec says so.
 func TestBwrapHides(t *testing.T) {
 	dir, path := t.TempDir(), "/opt/tool"
 	testkit.WriteFile(t, filepath.Join(dir, "lib", "copy"), "")
@@ -230,8 +230,8 @@ func TestBwrapHides(t *testing.T) {
 	}
 }
 
-// TestBwrapLinkedTools: a program that is a link in PATH runs with what it was installed with, through all links on the
-// way, and shows nothing else of the home.
+// TestBwrapLinkedTools: a program in PATH that is a link finds the files it was installed with, through all links on
+// the way. Nothing else of the home is shown.
 func TestBwrapLinkedTools(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
@@ -270,7 +270,7 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// A command that prepares and fails is named, with what it said.
+// If a preparation command fails, the error names it and has its output.
 func TestPrepareFails(t *testing.T) {
 	t.Parallel()
 	_, err := newHost(t).Start(t.Context(), env.Spec{Run: "prepare", Prepare: []string{"true", "echo no such tool >&2; exit 7"}})

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Of a guest that has crashed, the reason is said, and not the state of all its threads.
+// When a guest has crashed, the reason is kept, but not the state of all its threads.
 func TestTail(t *testing.T) {
 	trace := strings.Repeat("goroutine 7 gp=0x1 m=nil [runnable]:\n\tproc.go:462 +0xce\n", 500)
 	for _, tt := range []struct{ said, want string }{

@@ -58,8 +58,8 @@ func newProvider(kind, scratch string) (env.Provider, error) {
 	return local.NewBwrap(local.Options{Scratch: scratch})
 }
 
-// TestReap kills a process that uses sandboxes, at any moment, and expects one reap to leave nothing of it, and a
-// living neighbour untouched.
+// TestReap kills a process that uses sandboxes, at different moments. One reap must remove all that it left, and not
+// affect another process.
 func TestReap(t *testing.T) {
 	for _, kind := range []string{"host", "bwrap"} {
 		t.Run(kind, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestReap(t *testing.T) {
 			if kind == "bwrap" {
 				newBwrap(t)
 			}
-			mark := fmt.Sprint(1_000_000_000 + rand.IntN(1_000_000_000)) // seconds that no other process sleeps
+			mark := fmt.Sprint(1_000_000_000 + rand.IntN(1_000_000_000)) // a duration that no other process sleeps
 			scratch := t.TempDir()
 			source := t.TempDir()
 			for i := range 40 {
@@ -122,7 +122,7 @@ func TestReap(t *testing.T) {
 	}
 }
 
-// killVictim runs a victim and kills it a while after it has begun.
+// killVictim runs a victim, and kills it some time after it has begun.
 func killVictim(t *testing.T, v victim, after time.Duration) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -146,7 +146,7 @@ func killVictim(t *testing.T, v victim, after time.Duration) {
 	cmd.Wait() // it was killed
 }
 
-// nothingOf looks for what a dead process's sandboxes could have left.
+// nothingOf checks that nothing is left of a dead process's sandboxes.
 func nothingOf(t *testing.T, scratch, mark string) {
 	t.Helper()
 	owners, err := filepath.Glob(filepath.Join(scratch, "deepswe-*", "owner.json"))
@@ -180,7 +180,7 @@ func nothingOf(t *testing.T, scratch, mark string) {
 	}
 }
 
-// TestReapBelieves: the directory for temporary files is everybody's, and so are the names in it.
+// TestReapBelieves: anybody can write to the directory for temporary files, so its names prove nothing.
 func TestReapBelieves(t *testing.T) {
 	scratch := t.TempDir()
 	p, err := local.NewHost(local.Options{Scratch: scratch})
@@ -200,7 +200,7 @@ func TestReapBelieves(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Its owner died before it could write its name down.
+	// The owner died before it could write owner.json.
 	if err := os.Mkdir(filepath.Join(scratch, "deepswe-host-999999999-1-abc"), 0o755); err != nil {
 		t.Fatal(err)
 	}

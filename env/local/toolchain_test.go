@@ -93,7 +93,8 @@ func TestRoots(t *testing.T) {
 	}
 }
 
-// TestLinked: programs that are links in PATH come with what they were installed with, and with nothing of the user's.
+// TestLinked: programs in PATH that are links are shown with what they were installed with, but without the user's
+// files.
 func TestLinked(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -142,7 +143,7 @@ func TestLinked(t *testing.T) {
 	}
 }
 
-// TestBundlerSettings: commands find the gems where the user has installed them, and do not see the user's credentials.
+// TestBundlerSettings: commands find the user's gems, but not the user's credentials.
 func TestBundlerSettings(t *testing.T) {
 	home, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -168,7 +169,7 @@ func TestBundlerSettings(t *testing.T) {
 	}
 }
 
-// TestAskGo: the go command is asked under the user's own settings, and leaves nothing in the home.
+// TestAskGo: the go command runs with the user's own settings, and leaves nothing in the home.
 func TestAskGo(t *testing.T) {
 	home := t.TempDir()
 	path := "PATH=" + os.Getenv("PATH")
@@ -217,7 +218,7 @@ func toolchainOf(t *testing.T, environ []string) *toolchain {
 	return chain
 }
 
-// A go command that does not answer, on a slow disk for example, is an error: without its modules, tests would fail.
+// A go command that does not answer, as on a slow disk, is an error, because tests would fail without its modules.
 func TestGoThatHangs(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "go"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755); err != nil {
@@ -229,7 +230,7 @@ func TestGoThatHangs(t *testing.T) {
 	}
 }
 
-// Sandboxes that start at once share the list of what all of them show: none of them writes into it.
+// Sandboxes that start at once share the list of what all of them show. None of them writes to it.
 func TestShownIsNotWrittenTo(t *testing.T) {
 	t.Parallel()
 	b := &Bwrap{base: base{toolchain: &toolchain{}}, shown: make([]string, 0, 4)}

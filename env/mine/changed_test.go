@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The functions of a diff are known by its hunks' heads, its context and its own lines; what is between them is none's.
+// A changed function is found in a hunk's heading, context or own lines. Lines between functions belong to none.
 func TestChangedTests(t *testing.T) {
 	t.Parallel()
 	for diff, want := range map[string][]string{

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What has no history says so.
+// A directory without a history gives an error that says so.
 func TestNoHistory(t *testing.T) {
 	t.Parallel()
 	for dir, want := range map[string]string{t.TempDir(): "is not a git repository", history(t, ""): "has no commits"} {
@@ -29,7 +29,7 @@ func TestNoHistory(t *testing.T) {
 	}
 }
 
-// Names and messages may have any bytes but zero, and a repository's settings change nothing.
+// Names and messages may contain any byte but zero, and the repository's settings have no effect.
 func TestWalkOddHistory(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change a.py 'a = 1'; commit root
@@ -63,7 +63,7 @@ git replace "HEAD~1" "HEAD~2"`)
 	}
 }
 
-// Whatever a log holds, reading it ends, and names no file without a path.
+// Whatever a log contains, it is read to the end, and every change has a status and no negative counts.
 func FuzzParse(f *testing.F) {
 	f.Add("abc\x00def\x00a <b>\x0012\x00message\n\x00\n:100644 100644 a b M\x00f.go\x001\t2\tf.go\x00")
 	f.Fuzz(func(t *testing.T, log string) {

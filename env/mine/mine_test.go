@@ -15,7 +15,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// history makes a repository by a shell script.
+// history makes a repository with a shell script.
 func history(t *testing.T, script string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -83,7 +83,7 @@ change calc.py 'same = 1'; change tests/test_calc.py 'def test_s2(): pass'; comm
 	}
 }
 
-// A commit may change more files than a command line can name.
+// A commit may change more files than fit on a command line.
 func TestManyFixtures(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change calc.py 'a = 1'; commit root
@@ -100,7 +100,7 @@ seq -f "M 100644 :1 tests/$(printf %0220d 0)/%g" 10000; } | git fast-import --qu
 	}
 }
 
-// A merge of a whole branch or release is told from that of a topic.
+// A merge of a main or release branch is told from one of a topic.
 func TestForward(t *testing.T) {
 	t.Parallel()
 	for subject, want := range map[string]bool{
@@ -113,7 +113,7 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// A formatter's changes are told from those of a meaning.
+// Changes of layout only are told from changes of meaning.
 func TestOnlyLayout(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -161,7 +161,7 @@ func TestKindOf(t *testing.T) {
 	}
 }
 
-// A statement gives neither the change away nor where it is discussed.
+// A statement gives away neither the change nor where it is discussed.
 func TestStatement(t *testing.T) {
 	t.Parallel()
 	c := Candidate{
@@ -202,7 +202,7 @@ func TestStatement(t *testing.T) {
 	}
 }
 
-// A signature leaves out the body or the value of a definition.
+// A signature leaves out the body or value of a definition.
 func TestInterface(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -229,7 +229,7 @@ func TestInterface(t *testing.T) {
 	}
 }
 
-// A line that only refers to something is left out, and so is the end of one that does.
+// A line that is only a reference is removed, and so is a reference at the end of a line.
 func TestReferencesAreLeftOut(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
@@ -245,7 +245,7 @@ func TestReferencesAreLeftOut(t *testing.T) {
 	}
 }
 
-// What somebody wrote who has seen the change is refused, with the reason, if it gives anything of the change away.
+// A text by somebody who knows the change is refused, with the reason, if it gives away any of it.
 func TestLeak(t *testing.T) {
 	t.Parallel()
 	c := Candidate{
@@ -277,7 +277,7 @@ func TestLeak(t *testing.T) {
 	}
 }
 
-// Commits with the same manifests are of one era, whatever version of the project they are.
+// Commits with the same dependencies belong to one era, even if the project's version differs.
 func TestEras(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change pyproject.toml 'version = "1"'; commit one
@@ -303,7 +303,7 @@ change vendor/go.mod 'module x'; commit five`)
 	}
 }
 
-// What does not change what is installed begins no era.
+// A change that does not affect what is installed begins no era.
 func TestInstalls(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -349,7 +349,7 @@ func TestInstalls(t *testing.T) {
 	}
 }
 
-// What is set up is what the base commit needs, or the commit itself where it changes that.
+// The base commit is set up, or the commit itself if it changes the manifests.
 func TestSetUpCommit(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ change, want string }{{"change a.txt x", "base"}, {"change go.mod 'require x'", "hash"}} {
@@ -367,7 +367,7 @@ change calc.go '// Two'; change calc_test.go 'package calc'; `+tc.change+`; comm
 	}
 }
 
-// drafted returns the draft of the only candidate of a repository, and the newest commit.
+// drafted returns the draft of a repository's only candidate, and the newest commit.
 func drafted(t *testing.T, dir string) (d Draft, newest Commit) {
 	t.Helper()
 	commits, err := Walk(t.Context(), dir, "", 0)
@@ -386,7 +386,7 @@ func drafted(t *testing.T, dir string) (d Draft, newest Commit) {
 	return d, commits[0]
 }
 
-// A draft has the commit's own tests, of any kind, and what old commits need today.
+// A draft has the commit's own test files of every kind, and the settings that old commits need today.
 func TestDraft(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change setup.cfg '[tool:pytest]'; change setup.cfg 'addopts = --cov=calc'; change setup.py 'setup(use_scm_version={"write_to": "calc/_version.py"})'
@@ -420,7 +420,7 @@ git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
 	}
 }
 
-// A commit from before modules gets a go.mod, and none of the machine's modules: they may be later versions of it.
+// A commit from before Go modules gets a go.mod, but not the machine's modules, which may be of later versions.
 func TestDraftBeforeModules(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change calc.go 'package calc'; change calc_test.go 'package calc'; commit root
@@ -433,7 +433,7 @@ change go.mod 'module a.org/calc'; change calc.go '// M'; commit modules`)
 	}
 }
 
-// Compilers of today know no version of Java before 8, which is asked for in its place.
+// Current compilers do not support Java versions before 8, so these are replaced by 8.
 func TestNewerJava(t *testing.T) {
 	t.Parallel()
 	const old = "<project><properties><version.jdk>1.6</version.jdk>\n<javax.inject.version>1</javax.inject.version>\n" +
@@ -459,8 +459,8 @@ func TestNewerJava(t *testing.T) {
 	}
 }
 
-// A commit that compilers of today do not build is mended where its dependencies are installed, and in its task: after
-// the change, where that is one of the same file.
+// A commit that current compilers cannot build is mended in the set-up and in its task. If the commit changes the same
+// file, it is mended after the change.
 func TestDraftOldJava(t *testing.T) {
 	t.Parallel()
 	for change, after := range map[string]bool{"change src/main/java/B.java '//'": false, "change pom.xml '<!-- -->'": true} {
@@ -479,7 +479,7 @@ change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; 
 	}
 }
 
-// What the repository has installed is shown, unless an image or an active environment has it.
+// What is installed in the repository is shown, unless it comes from an image or an active environment.
 func TestShows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

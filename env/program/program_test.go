@@ -13,7 +13,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// A release has the guest of another architecture in lib/deepswe, beside the bin that the program may be linked from.
+// A release has guests of other architectures in lib/deepswe, also if the program is reached by a link to its bin.
 func TestFindOther(t *testing.T) {
 	cannot := errors.New("guest: deepswe is not a Linux program")
 	static := header(t, elf.EM_AARCH64)
@@ -43,7 +43,7 @@ func TestFindOther(t *testing.T) {
 	}
 }
 
-// header returns that of a program for Linux on a machine, which is all that is looked at.
+// header returns the ELF header of a Linux program, the only part that is read.
 func header(t *testing.T, machine elf.Machine) string {
 	t.Helper()
 	h := elf.Header64{Type: uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64}

@@ -10,7 +10,7 @@ import (
 	"deepswe/env/testkit/images"
 )
 
-// An image may have what a project needs: its own tools know.
+// An image may already have what a project needs, so the project's own tools are asked.
 func TestDueInside(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("go"); err != nil {
@@ -45,7 +45,7 @@ func TestDueInside(t *testing.T) {
 	}
 }
 
-// A lock file of Cargo names packages of other systems, which need not be there: cargo is asked about this one.
+// A lock file of Cargo also names packages for other systems, so cargo is asked about this one.
 func TestAskCargo(t *testing.T) {
 	t.Parallel()
 	const lock = "[[package]]\nname = \"loom\"\nversion = \"0.7.2\"\nsource = \"registry+https://crates.io\"\n"

@@ -8,8 +8,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// What a project's tests need is installed below the project, or into caches that move with it, and a copy of the
-// project itself is known by its path.
+// Dependencies are installed below the project, or in caches that move with it. Installed copies of the project itself
+// are recognised by their paths.
 func TestInstall(t *testing.T) {
 	const venv = "python3 -m venv .venv && .venv/bin/pip install -q -U pip && .venv/bin/pip install"
 	for name, c := range map[string]struct {
@@ -78,7 +78,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// What a package builds ahead of its tests is built ahead of some of them, too.
+// A build that a package runs before its tests also runs before a part of them.
 func TestBuild(t *testing.T) {
 	for manifest, want := range map[string][]string{
 		`{"scripts": {"pretest": "npm run build && npm run lint", "test": "mocha"}}`: {"npm run build >/dev/null 2>&1"},

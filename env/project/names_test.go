@@ -8,7 +8,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// The packages that files belong to are known by the manifests above them.
+// The packages that files belong to are named by the manifests above them.
 func TestNames(t *testing.T) {
 	for name, c := range map[string]struct {
 		manifest, text string

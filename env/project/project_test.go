@@ -124,7 +124,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// poetryHash is what Poetry ends the names of a project's environments with, before Python's version.
+// poetryHash returns the hash in the name of a project's Poetry environment, which comes before Python's version.
 func poetryHash(t *testing.T, dir string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(dir)
@@ -135,14 +135,14 @@ func poetryHash(t *testing.T, dir string) string {
 	return base64.URLEncoding.EncodeToString(sum[:])[:8]
 }
 
-// TestPoetryEnv has a name that Poetry 2.5 has made.
+// TestPoetryEnv checks a name that Poetry 2.5 has made.
 func TestPoetryEnv(t *testing.T) {
 	if got := poetryName("/home/deepswe-ci/real13/src/cleo"); got != "*-wdAGO0f4-py*" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// TestDueInAnImage: nothing is known of an image, so what it may not have is brought along.
+// TestDueInAnImage: an image may lack any tool, so the commands bring what they need.
 func TestDueInAnImage(t *testing.T) {
 	dir := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(dir, "package.json"), "{}")
@@ -167,7 +167,7 @@ func TestTestCommand(t *testing.T) {
 		".venv/bin/python -m pytest": {"setup.py", "", "tests/x", "", ".venv/bin/python", ""},
 		"bundle exec rspec":          {"Gemfile", "", "spec/x", ""},
 		"rake test":                  {"Rakefile", "", "test/x", ""},
-		// Without any metadata, the tests themselves say what runs them.
+		// Without metadata, the imports of the tests decide how they are run.
 		"python3 -m unittest discover -v":         {"m.py", "", "test_m.py", "import unittest\n"},
 		"python3 -m unittest discover -v ":        {"setup.py", "", "test.py", "import unittest\n"},
 		"python3 -m unittest discover -v -s test": {"test/test_a.py", "from unittest import TestCase\n", "test/a.py", ""},
@@ -187,7 +187,7 @@ func TestTestCommand(t *testing.T) {
 	}
 }
 
-// TestTestCommandAfterSetup: what a set-up installs in the sandbox runs the tests there.
+// TestTestCommandAfterSetup: the tests run with what a set-up has installed in the sandbox.
 func TestTestCommandAfterSetup(t *testing.T) {
 	dir, home := t.TempDir(), t.TempDir()
 	testkit.WriteFile(t, filepath.Join(dir, "setup.py"), "")

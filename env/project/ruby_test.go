@@ -8,7 +8,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// TestRuby: gems are due where most of them are not where Bundler looks for them.
+// TestRuby: gems are due if most of them are missing where Bundler looks for them.
 func TestRuby(t *testing.T) {
 	const lock = `GEM
   remote: https://rubygems.org/

@@ -8,8 +8,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// TestTestCommandsOf: the tests of a patch run alone where the runner can do that, and on the old code only those that
-// are there.
+// TestTestCommandsOf: only the patch's tests run, if the runner can do that, and on the old code only those of them
+// that exist.
 func TestTestCommandsOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		repo          []string // names and contents
@@ -175,7 +175,7 @@ func TestTestCommandsOf(t *testing.T) {
 	}
 }
 
-// Files below a folder of tests are tests unless they, or their folders, are named like what tests load.
+// Files in a test folder are tests, unless they or their folders are named like helpers.
 func TestInTestFolder(t *testing.T) {
 	for name, want := range map[string]bool{
 		"test/parse.js": true, "test/functions/inc.mjs": true, "packages/a/__tests__/b/c.tsx": true, "test/utils.js": true,

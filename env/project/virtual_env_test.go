@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { images.Main(m.Run) }
 
-// A virtual environment that was made for another interpreter, version or C library is noticed.
+// A virtual environment for another interpreter, Python version or C library is detected.
 func TestExamineVirtualEnv(t *testing.T) {
 	t.Parallel()
 	const create = "python3 -m venv --without-pip .venv; "
@@ -60,7 +60,7 @@ func TestExamineVirtualEnv(t *testing.T) {
 	}
 }
 
-// The environment of the project is named if it is there, and python is not its Python anyway.
+// The Python of the project's environment is named if the environment is there and not active.
 func TestFindPython(t *testing.T) {
 	t.Parallel()
 	source := t.TempDir()

@@ -56,7 +56,7 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// The lines of a text follow one another, and nothing between them is code.
+// The lines of a text do not overlap.
 func FuzzLines(f *testing.F) {
 	f.Add("def f(a,\n  b):\n\tx = '''\n)'''\n")
 	f.Fuzz(func(t *testing.T, src string) {

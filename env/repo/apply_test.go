@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// changed lets an agent work on a copy of source and returns the patch.
+// changed runs a script on a copy of source as the agent's work, and returns the patch.
 func changed(t *testing.T, source, script string) []byte {
 	t.Helper()
 	_, base, work := start(t, source)
@@ -40,7 +40,7 @@ func TestApplyCarriesEverything(t *testing.T) {
 			source := t.TempDir()
 			write(t, source, map[string]string{"a": "one\n", "b/c": "two\n", "crlf": "x\r\nz\r\n", "bin": "\x00\x01"})
 			commit(t, source)
-			// What git would do to line endings elsewhere has no say here.
+			// git's conversion of line endings must not apply here.
 			write(t, source, map[string]string{".git/info/attributes": "* text=auto eol=lf\n"})
 			want := t.TempDir()
 			if err := os.CopyFS(want, os.DirFS(source)); err != nil {
@@ -57,7 +57,7 @@ func TestApplyCarriesEverything(t *testing.T) {
 	}
 }
 
-// A git that dies in the middle of writing leaves nothing behind.
+// If git fails while it writes, the directory is restored.
 func TestApplyPutsBackWhatWasHalfWritten(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n", "gone": "still here\n", "other": "untouched\n"})
@@ -81,7 +81,7 @@ exec ` + git + ` "$@"` + "\n"
 	t.Setenv("PATH", bin+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	err = Apply(t.Context(), source, patch)
 	if err == nil || errors.Is(err, ErrConflict) {
-		t.Errorf("error = %v, want one that is no conflict", err)
+		t.Errorf("error = %v, want one that is not a conflict", err)
 	}
 	if diff := cmp.Diff(before, contents(t, source)); diff != "" {
 		t.Errorf("(-before +after)\n%s", diff)
@@ -99,7 +99,7 @@ func TestTouchedReadsRenames(t *testing.T) {
 	}
 }
 
-// From a folder of the repository, the whole of it is meant.
+// In a subfolder, Branch and Apply act on the whole repository.
 func TestBranchFromAFolder(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n", "sub/b": "one\n"})
@@ -128,7 +128,7 @@ func TestBranchFromAFolder(t *testing.T) {
 	}
 }
 
-// Names of objects have 64 digits in some repositories.
+// Some repositories use SHA-256, whose hashes have 64 digits.
 func TestBranchOfSHA256(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n"})
@@ -143,7 +143,7 @@ func TestBranchOfSHA256(t *testing.T) {
 	}
 }
 
-// What is committed already needs no branch.
+// A patch that is already committed gets no branch.
 func TestBranchOfAnAppliedPatch(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n"})
@@ -232,8 +232,7 @@ func TestBranchLeavesTheWorkTreeAlone(t *testing.T) {
 	}
 }
 
-// A branch begins with what is checked out, as long as the patch can be merged to it, and else with the commit that the
-// patch was made on.
+// A branch starts at HEAD if the patch can be merged there, and otherwise at the commit that the patch was made on.
 func TestBranchAfterHeadHasMoved(t *testing.T) {
 	for name, c := range map[string]struct {
 		moves  string
@@ -265,7 +264,7 @@ git add -A; sed -i s/one/ONE/ a; git commit -qam on`, false, "ONE\ntwo\nthree\nf
 				t.Fatal(err)
 			}
 			if got := shell(t, source, "git show fix:a"); got != c.want || (parent == base) != c.onBase {
-				t.Errorf("the branch begins with %s and holds %q", parent, got)
+				t.Errorf("the branch starts at %s and has %q", parent, got)
 			}
 			if got := shell(t, source, "git status --porcelain"); got != "" {
 				t.Errorf("the work tree is touched: %q", got)

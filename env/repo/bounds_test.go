@@ -14,7 +14,7 @@ import (
 	"deepswe/env"
 )
 
-// A crowd of new files is left out as a whole, and said; what else was changed stays.
+// If a directory has too many new files, it is left out as a whole, which is reported. Other changes are kept.
 func TestPatchLeavesOutCrowds(t *testing.T) {
 	_, base, work := edited(t, map[string]string{"src/a": "one\n", ".gitignore": "ignored/\n"},
 		map[string]string{"src/a": "two\n", "src/new": "x\n", "pkg/new/file": "x\n", ".gitignore": "ignored/\n"})
@@ -22,7 +22,7 @@ func TestPatchLeavesOutCrowds(t *testing.T) {
 	crowd := map[string]string{}
 	for i := range base.maxNew {
 		crowd[fmt.Sprintf("vendor/%d/%d", i%10, i)] = ""
-		crowd[fmt.Sprintf("ignored/%d", i)] = "" // does not count
+		crowd[fmt.Sprintf("ignored/%d", i)] = "" // ignored files do not count
 	}
 	write(t, work.dir, crowd)
 	p, err := base.Patch(t.Context(), work)
@@ -41,7 +41,7 @@ func TestPatchLeavesOutCrowds(t *testing.T) {
 	}
 }
 
-// As many files as a patch may carry are all in it, in the order of their paths.
+// A patch within the limit contains all its files, in the order of their paths.
 func TestPatchOfManyFiles(t *testing.T) {
 	_, base, work := edited(t, map[string]string{"a": "one\n", "z": "one\n"}, map[string]string{"a": "two\n", "z": "two\n"})
 	var want []string
@@ -65,7 +65,7 @@ func TestPatchOfManyFiles(t *testing.T) {
 	}
 }
 
-// slowTree answers until its reader gives up, once it was asked so often.
+// slowTree fails as infrastructure after the given number of reads.
 type slowTree struct {
 	dirTree
 	reads, most int32
@@ -78,7 +78,7 @@ func (s *slowTree) Read(ctx context.Context, path string, o env.ReadOptions) ([]
 	return s.dirTree.Read(ctx, path, o)
 }
 
-// A guest that goes away while files are read is a failure of machinery, and never an omission.
+// If the guest goes away while files are read, that is an infrastructure failure, and never an omission.
 func TestPatchOfASandboxThatGoesAway(t *testing.T) {
 	_, base, work := edited(t, map[string]string{"a": "one\n"}, map[string]string{"a": "two\n", "b": "x\n"})
 	if p, err := base.Patch(t.Context(), &slowTree{dirTree: work}); !errors.Is(err, env.ErrInfrastructure) {
@@ -86,7 +86,7 @@ func TestPatchOfASandboxThatGoesAway(t *testing.T) {
 	}
 }
 
-// TestUnfitIsWhatGitRefuses asks git about each path, with the protections of all systems on.
+// TestUnfitIsWhatGitRefuses asks git about each path, with the protections for all systems on.
 func TestUnfitIsWhatGitRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,7 +121,7 @@ func TestUnfitIsWhatGitRefuses(t *testing.T) {
 	}
 }
 
-// One odd name does not void a patch: what git would not apply is left out of it.
+// Names that git would refuse are left out of a patch, which can be applied without them.
 func TestPatchWithNamesThatGitRefuses(t *testing.T) {
 	source, base, work := edited(t, map[string]string{"a": "one\n"}, map[string]string{
 		"a": "two\n", "git~1": "x", "sub/.git::$INDEX_ALLOCATION": "x", "sub/.git.": "x", ".g\u200cit/config": "x",

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// sh runs a command line in a directory, where git knows a name.
+// sh runs a command line in a directory, with an identity for git.
 func sh(t *testing.T, dir, line string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "sh", "-c", "set -e; "+line)
@@ -23,8 +23,8 @@ func sh(t *testing.T, dir, line string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// A checkout has the files and the id of its commit, and no object that another commit has added: not from later ones,
-// not from earlier ones, and not from branches, tags or stashes, nor from one that is put in its place.
+// A checkout has the files and the id of its commit, but no object that only other commits have: later or earlier ones,
+// or those of branches, tags, stashes or replacements.
 func TestCheckOut(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"sha1", "sha256"} {
@@ -32,7 +32,7 @@ func TestCheckOut(t *testing.T) {
 	}
 }
 
-// checkOutOf tries a repository whose objects have names of that format.
+// checkOutOf tests a repository with the given object format.
 func checkOutOf(t *testing.T, format string) {
 	t.Helper()
 	source := t.TempDir()
@@ -66,7 +66,7 @@ echo STASH >f; git stash -q; git replace base v1; git gc -q`)
 			t.Errorf("git says %q", got)
 		}
 		if got := sh(t, dir, "git reflog"); got != "" {
-			t.Errorf("a log names who made it: %q", got)
+			t.Errorf("the reflog has %q, want nothing", got)
 		}
 	}
 	err := CheckOut(t.Context(), source, strings.Repeat("1", 40), filepath.Join(t.TempDir(), "out"))
@@ -75,7 +75,7 @@ echo STASH >f; git stash -q; git replace base v1; git gc -q`)
 	}
 }
 
-// Submodules come as the files of the commit that the repository names, or stay empty.
+// A submodule has the files of the commit that the repository names, or is empty if it was not fetched.
 func TestCheckOutOfSubmodules(t *testing.T) {
 	t.Parallel()
 	inner, source := t.TempDir(), t.TempDir()

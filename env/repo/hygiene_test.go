@@ -9,8 +9,8 @@ import (
 	"deepswe/env"
 )
 
-// past makes a repository with two commits; fix commits a third, with a line that nothing may tell, and takes its
-// branch back.
+// past makes a repository with two commits. The function fix commits a third, which must not be found afterwards, and
+// deletes its branch.
 const past = `
 export GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@u GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@u
 git init -q -b main . && mkdir -p .git/info
@@ -23,7 +23,7 @@ fix() {
 base=$(git rev-parse HEAD)
 `
 
-// plants are the ways in which a repository may keep the fix.
+// plants are ways in which a repository may keep the fix.
 var plants = []struct{ name, script string }{
 	{"a reflog", `fix`},
 	{"packed", `fix && git gc -q`},
@@ -77,7 +77,7 @@ func TestHygieneKeepsOnlyWhatItNames(t *testing.T) {
 			shell(t, dir, past+plant.script)
 			shell(t, dir, Hygiene(""))
 
-			// Objects are compressed, so that their files are not searched, but git is asked for all of them.
+			// Objects are compressed, so their files are not searched; git prints all of them.
 			for file := range strings.Lines(shell(t, dir, "cd .git && find . -type f | sed 's/..//'")) {
 				if file = strings.TrimSpace(file); !known.MatchString(file) {
 					t.Errorf(".git/%s is left", file)
@@ -103,7 +103,7 @@ func TestHygieneKeepsOnlyWhatItNames(t *testing.T) {
 	}
 }
 
-// What the base commit and the work tree have is there as it was.
+// The history of the base commit and the work tree are kept.
 func TestHygieneKeepsThePast(t *testing.T) {
 	t.Parallel()
 	const first = "first: broken. base: broken more. v1 v2.\n"

@@ -18,11 +18,11 @@ import (
 	"deepswe/env/guest"
 )
 
-// machine is a sandbox, and the origin of its files, whose parts can fail.
+// machine is a sandbox, and the source of its original files, whose calls can fail.
 type machine struct {
 	dirTree
 	lists, reads, original error
-	hangs                  bool // in place of listing
+	hangs                  bool // instead of listing
 	read                   atomic.Int64
 }
 
@@ -47,7 +47,7 @@ func (m *machine) Read(ctx context.Context, path string, o env.ReadOptions) ([]b
 
 func (m *machine) Original(context.Context, string) ([]byte, error) { return nil, m.original }
 
-// What the machinery cannot do is an error, and never a smaller patch; what commands did to a file is the patch's.
+// A failure of the machinery is an error, and never a smaller patch. What commands have done to a file is an omission.
 func TestPatchOnFailingMachinery(t *testing.T) {
 	for name, tt := range map[string]struct {
 		machine *machine
@@ -87,7 +87,7 @@ func TestPatchOnFailingMachinery(t *testing.T) {
 // patchOf computes a patch, without waiting for time limits.
 func patchOf(t *testing.T, base *Base, m *machine) (p Patch, err error) {
 	if !m.hangs {
-		return base.Patch(t.Context(), m) // processes do not run in a bubble
+		return base.Patch(t.Context(), m) // processes do not work in a bubble
 	}
 	synctest.Test(t, func(t *testing.T) { p, err = base.Patch(t.Context(), m) })
 	if err != nil && !strings.Contains(err.Error(), "within") {
@@ -96,8 +96,8 @@ func patchOf(t *testing.T, base *Base, m *machine) (p Patch, err error) {
 	return p, err
 }
 
-// A pattern that takes for ever to match does not keep an attempt from being graded: the rules of the base still count.
-// Rules of the base that take for ever are no reason to take ignored files into the patch.
+// Ignore patterns of the agent that take for ever to match are ignored in favour of the base's. If the base's own
+// patterns do, that is an error, so that ignored files do not get into the patch.
 func TestPatchWithEndlessIgnoreRules(t *testing.T) {
 	endless, deep := strings.Repeat("a/**/", 12)+"b\n", strings.Repeat("a/", 40)+"c"
 	_, base, work := edited(t, map[string]string{".gitignore": "*.log\n"},
@@ -113,7 +113,7 @@ func TestPatchWithEndlessIgnoreRules(t *testing.T) {
 	}
 }
 
-// More files than a patch can hold are not read, each of which would take its time.
+// No more files are read than a patch can contain, because each takes time.
 func TestPatchReadsNoMoreThanItHolds(t *testing.T) {
 	_, base, work := edited(t, map[string]string{"a": "one\n"}, map[string]string{"a": "two\n"})
 	for i := range 20 {

@@ -64,7 +64,7 @@ func TestPatchReproducesTheChange(t *testing.T) {
 	}
 }
 
-// edited starts an agent on a repository of the files before, which it turns into those after.
+// edited starts an agent on a repository with the files before, and changes them to those after.
 func edited(t *testing.T, before, after map[string]string) (source string, base *Base, work dirTree) {
 	t.Helper()
 	source = t.TempDir()
@@ -76,7 +76,7 @@ func edited(t *testing.T, before, after map[string]string) (source string, base 
 	return source, base, work
 }
 
-// wipe removes everything but the git directory.
+// wipe removes everything but the .git directory.
 func wipe(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -171,7 +171,7 @@ func TestPatchSurvivesWhatAnAgentDoesToGit(t *testing.T) {
 				t.Errorf("a = %q after the patch", got)
 			}
 			if _, err := os.Lstat(filepath.Join(filepath.Dir(work.dir), "pwned")); err == nil {
-				t.Error("something of the repository was executed")
+				t.Error("a program of the repository was run")
 			}
 		})
 	}
@@ -209,7 +209,7 @@ func TestPatchTellsWhatItOmits(t *testing.T) {
 	}
 }
 
-// closedTree is a tree whose directory "shut" may not be read: what the guest tells of one that an agent closed.
+// closedTree is a tree whose directory "shut" cannot be read, as the guest reports one without permissions.
 type closedTree struct{ dirTree }
 
 func (c closedTree) Tree(ctx context.Context, root string, o env.TreeOptions) ([]env.FileInfo, error) {
@@ -218,7 +218,7 @@ func (c closedTree) Tree(ctx context.Context, root string, o env.TreeOptions) ([
 	return append(all, env.FileInfo{Path: "shut", Kind: env.KindDir}), err
 }
 
-// What a closed directory holds is unknown, and not deleted.
+// Files in a directory that cannot be read do not count as deleted.
 func TestPatchDoesNotDeleteWhatItCannotSee(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after map[string]string
@@ -246,7 +246,7 @@ func TestPatchDoesNotDeleteWhatItCannotSee(t *testing.T) {
 	}
 }
 
-// An agent that takes its own repository away has no patch; that is not the machine's failure.
+// If an agent removes its whole repository, the patch is empty, and that is no infrastructure failure.
 func TestPatchOfALostRepository(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n"})
@@ -270,7 +270,7 @@ func TestPatchOfNothingIsEmpty(t *testing.T) {
 	}
 }
 
-// When git fails, what it says itself is told, and not that a pipe broke.
+// When git fails, the error has git's own message, and not only that of a broken pipe.
 func TestPatchTellsWhyGitFails(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n"})

@@ -14,7 +14,7 @@ import (
 	"deepswe/env"
 )
 
-// dirTree is a sandbox's repository that is a directory of the test.
+// dirTree is a sandbox's repository in a directory of the test.
 type dirTree struct{ dir string }
 
 func (d dirTree) Dir() string { return d.dir }
@@ -75,7 +75,7 @@ func describe(path string) (env.FileInfo, error) {
 	return f, err
 }
 
-// write makes files below dir: a name that ends in "@" is a link to its content, one that ends in "*" is executable.
+// write makes files below dir. A name that ends in "@" is a link to its content; one that ends in "*" is executable.
 func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, data := range files {
@@ -127,7 +127,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// commit makes dir a repository with everything in it committed.
+// commit makes dir a repository with all its files committed.
 func commit(t *testing.T, dir string) {
 	t.Helper()
 	g := git{dir: dir, env: identity}
@@ -139,7 +139,7 @@ func commit(t *testing.T, dir string) {
 	}
 }
 
-// start takes a snapshot of source and gives an agent its own copy to work on.
+// start takes a snapshot of source, and gives an agent its own copy.
 func start(t *testing.T, source string) (*Snapshot, *Base, dirTree) {
 	t.Helper()
 	s, err := Take(t.Context(), source, Options{})
@@ -162,7 +162,7 @@ func start(t *testing.T, source string) (*Snapshot, *Base, dirTree) {
 	return s, b, work
 }
 
-// shell runs a script of the test's own in dir and returns what it printed.
+// shell runs a script in dir, and returns its output.
 func shell(t *testing.T, dir, script string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)

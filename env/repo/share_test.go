@@ -15,7 +15,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// overlaid is what a sandbox that shows the snapshot's source sees, as a directory.
+// overlaid returns a directory with what a sandbox sees that shows the snapshot's source.
 func overlaid(t *testing.T, s *Snapshot) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "seen")
@@ -29,7 +29,7 @@ func overlaid(t *testing.T, s *Snapshot) string {
 	return dir
 }
 
-// streamed is what a sandbox that copies in the snapshot's source gets, as a directory.
+// streamed returns a directory with what a sandbox gets that copies in the snapshot's source.
 func streamed(t *testing.T, s *Snapshot) string {
 	t.Helper()
 	var spec env.Spec
@@ -72,8 +72,8 @@ func shared(t *testing.T, dir string, o Options) *Snapshot {
 	return s
 }
 
-// A source that is shown as it is, or copied in by a sandbox, has the same files and the same history as a copy, and is
-// not touched.
+// A source that is shown in place, or streamed into a sandbox, has the same files and history as a copy, and does not
+// change.
 func TestShareEveryKindOfRepository(t *testing.T) {
 	t.Parallel()
 	for name, c := range kinds {
@@ -91,7 +91,7 @@ func TestShareEveryKindOfRepository(t *testing.T) {
 				t.Errorf("the source changed:\n%s", cmp.Diff(before, after))
 			}
 			seenAsWanted(t, seen, shown.Aside, c.files, c.commits)
-			shell(t, parent, "rm -rf *") // which a copy does not need any more
+			shell(t, parent, "rm -rf *") // a copy no longer needs them
 			seenAsWanted(t, own, copied.Aside, c.files, c.commits)
 		})
 	}
@@ -119,7 +119,7 @@ func seenAsWanted(t *testing.T, dir string, aside, want []string, commits string
 	}
 }
 
-// What git ignores is there, and no part of a patch; what may be a secret is not, unless it is asked for.
+// Ignored files are there, but not part of a patch. Possible secrets are hidden, unless they are included.
 func TestShareIgnoredFiles(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{
@@ -170,7 +170,7 @@ func TestShareIgnoredFiles(t *testing.T) {
 	}
 }
 
-// What is installed or compiled counts as ignored, unless it is tracked or somewhere else than where tools install it.
+// Installed and compiled files count as ignored, unless they are tracked or are not where tools put them.
 func TestShareUntrackedDependencies(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n", "__pycache__/tracked.pyc": "x"})
@@ -190,7 +190,7 @@ func TestShareUntrackedDependencies(t *testing.T) {
 	}
 }
 
-// A virtual environment and linked packages name directories outside of the repository.
+// A virtual environment and linked packages refer to directories outside the repository.
 func TestShareReferences(t *testing.T) {
 	parent := t.TempDir()
 	source := filepath.Join(parent, "main")
@@ -209,7 +209,7 @@ func TestShareReferences(t *testing.T) {
 	}
 }
 
-// A path through a symbolic link is known to the sandbox, too.
+// A symbolic link on the way to the repository also exists in the sandbox.
 func TestShareThroughALink(t *testing.T) {
 	parent := t.TempDir()
 	write(t, parent, map[string]string{"real/sub/a": "one\n", "link@": "real"})
@@ -220,7 +220,7 @@ func TestShareThroughALink(t *testing.T) {
 	}
 }
 
-// What the user changes while the agent works is not the agent's.
+// What the user changes while the agent works does not belong to the agent's patch.
 func TestShareSourceThatChanges(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n", "b": "one\n", "c": "one\n", "gone": "x\n"})
@@ -232,7 +232,7 @@ func TestShareSourceThatChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, sandbox.dir, map[string]string{"a": "fixed\n", "c": "fixed\n"})
-	for _, dir := range []string{source, sandbox.dir} { // an overlay shows it at once
+	for _, dir := range []string{source, sandbox.dir} { // an overlay shows such changes at once
 		write(t, dir, map[string]string{"b": "the user's\n", "new": "the user's\n"})
 		if err := os.Remove(filepath.Join(dir, "gone")); err != nil {
 			t.Fatal(err)
@@ -258,7 +258,7 @@ func TestShareSourceThatChanges(t *testing.T) {
 	}
 }
 
-// A copy has what git ignores, too, as far as the budget goes, and its repository does not know it.
+// A copy also has ignored files, within the budget, but its repository does not track them.
 func TestCopyIgnoredFiles(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{
@@ -293,7 +293,7 @@ func TestCopyIgnoredFiles(t *testing.T) {
 	}
 }
 
-// A virtual environment that was copied to another machine uses the Python there.
+// A virtual environment that was copied to another machine uses that machine's Python.
 func TestMendEnvironment(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{
@@ -304,7 +304,7 @@ func TestMendEnvironment(t *testing.T) {
 	if want := "here\nhome = " + dir + "/bin\n"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	// Without that Python, whoever runs the environment's is told.
+	// Without such a Python, the environment's python prints an explanation.
 	write(t, dir, map[string]string{"other/pyvenv.cfg": "version = 3.98.1\n", "other/bin/python@": "/none/bin/python3.98"})
 	got = shell(t, dir, mendEnvironment("other")+"\nother/bin/python -m pytest 2>&1 || echo $?")
 	if want := "other cannot be used here: it needs Python 3.98, which is not in this image\n127\n"; got != want {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// took makes a snapshot of dir that goes away with the test.
+// took takes a snapshot of dir, which is closed at the end of the test.
 func took(t *testing.T, dir string) *Snapshot {
 	t.Helper()
 	s, err := Take(t.Context(), dir, Options{})
@@ -29,7 +29,7 @@ func took(t *testing.T, dir string) *Snapshot {
 // identify begins the scripts that make repositories in an empty folder.
 const identify = "export GIT_AUTHOR_NAME=u GIT_AUTHOR_EMAIL=u@u GIT_COMMITTER_NAME=u GIT_COMMITTER_EMAIL=u@u GIT_CONFIG_GLOBAL=/dev/null; set -e\n"
 
-// kinds are repositories, and what a snapshot of them holds.
+// kinds are repositories, and what a snapshot of each contains.
 var kinds = map[string]struct {
 	script, dir string
 	files       []string // without .git
@@ -128,7 +128,7 @@ func TestSnapshotOfEveryKindOfRepository(t *testing.T) {
 	}
 }
 
-// A repository of somebody else's, as under sudo, has its history all the same.
+// A repository that belongs to another user, as under sudo, still has its history.
 func TestSnapshotOfAnotherUsersRepository(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give a repository away")
@@ -166,7 +166,7 @@ func TestSnapshotRefuses(t *testing.T) {
 	}
 }
 
-// What may not be read is left out and told; nobody has to make the tree readable first.
+// Files that cannot be read are left out and reported. The user need not make them readable first.
 func TestSnapshotTellsWhatItCannotRead(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("root may read everything")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Sandboxes get the last commits, all of them reachable, whatever the history looks like.
+// Sandboxes get the last commits with all their objects, whatever the history looks like.
 func TestStreamLastCommits(t *testing.T) {
 	t.Parallel()
 	var line strings.Builder // 60 commits, for git fast-import
@@ -25,10 +25,10 @@ func TestStreamLastCommits(t *testing.T) {
 		want            int
 	}{
 		"one line": {line.String(), "", historyCommits},
-		// A merge of a branch that is older than everything else.
+		// The merged branch is older than everything else.
 		"old branch": {line.String() + old + merge, "", historyCommits},
 		"shallow":    {line.String(), "cd ..; git clone -q --depth 4 file://$PWD/source cut; rm -rf source; mv cut source", 4},
-		// A partial clone, in a way.
+		// This is like a partial clone.
 		"old files missing": {line.String() + "commit refs/heads/main\ncommitter a <a@b> 1100000000 +0000\ndata 0\n" +
 			"M 644 inline a\ndata 4\ntwo\n\n", "rm .git/objects/56/26abf0f72e58d7a153368ba57db4c673c0e171; " +
 			"mkdir -p .git/objects/pack; touch .git/objects/pack/pack-1.promisor", 1},
@@ -52,7 +52,7 @@ func TestStreamLastCommits(t *testing.T) {
 	}
 }
 
-// What is over the budget, or cannot be read, is left out and told; what is read-only can be changed in the copy.
+// Files beyond the budget, or that cannot be read, are left out and reported. Read-only files are writable in the copy.
 func TestStreamLeavesOut(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{
@@ -95,7 +95,7 @@ func TestStreamLeavesOut(t *testing.T) {
 	}
 }
 
-// A repository whose objects are missing has one commit, of its files.
+// A repository with missing objects gets one commit, with its files.
 func TestStreamFallsBack(t *testing.T) {
 	source := t.TempDir()
 	write(t, source, map[string]string{"a": "one\n", ".gitignore": "b\n", "b": "two\n"})

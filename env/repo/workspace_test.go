@@ -9,8 +9,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// TestNeighbours: what build files refer to outside the repository is seen, where it is a project of the same kind and
-// no hidden directory.
+// TestNeighbours: what build files refer to outside the repository is shown, if it is a project of the same kind and
+// not in a hidden directory.
 func TestNeighbours(t *testing.T) {
 	parent, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"deepswe/env/setup"
 )
 
-// TestExplain has what tools have printed.
+// TestExplain uses messages that tools have printed.
 func TestExplain(t *testing.T) {
 	for name, c := range map[string]struct{ line, stdout, stderr, reason, next string }{
 		"npm, peers": {

@@ -9,13 +9,13 @@ import (
 	"deepswe/env/testkit"
 )
 
-// Development dependencies that cannot be had are left out, alone, and the manifest is as it was.
+// Only the development dependencies that cannot be installed are left out, and the manifest is restored.
 func TestNarrowedInstall(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("node is not installed")
 	}
-	// An npm that lacks the packages called gone, and notes what it has installed.
+	// This npm fails if the manifest names a package called gone, and records what it has installed.
 	const npm = "#!/bin/sh\nif grep -q gone package.json; then exit 1; fi\n" +
 		`case "$*" in *--dry-run*) ;; *) cp package.json installed ;; esac` + "\n"
 	for name, c := range map[string]struct {

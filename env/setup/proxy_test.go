@@ -29,7 +29,7 @@ func TestForbiddenAddresses(t *testing.T) {
 	}
 }
 
-// client goes through a proxy.
+// client returns an HTTP client that uses the proxy.
 func client(t *testing.T, p *proxy) *http.Client {
 	t.Helper()
 	server := httptest.NewServer(p.handler())
@@ -43,8 +43,8 @@ func client(t *testing.T, p *proxy) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// TestProxy: requests and tunnels to this machine are refused, by whatever name, and those that are allowed get there,
-// through the host's own proxy where there is one.
+// TestProxy: requests and tunnels to this machine are refused, whatever name they use. With an upstream proxy on the
+// host, allowed ones go through it.
 func TestProxy(t *testing.T) {
 	target := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "secret")
@@ -77,7 +77,7 @@ func TestProxy(t *testing.T) {
 		t.Errorf("told that %q were refused", refused)
 	}
 
-	// The host's own proxy is on this machine, and knows names that nobody else knows.
+	// The host's own proxy is on this machine, and resolves names that nobody else can.
 	parent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
 			io.WriteString(w, "over the parent: "+r.URL.String())
@@ -134,6 +134,6 @@ func TestProxy(t *testing.T) {
 		t.Errorf("a metadata address over the host's own proxy: %v", err)
 	}
 	if p.received.Load() == 0 {
-		t.Error("nothing was counted")
+		t.Error("no received bytes were counted")
 	}
 }

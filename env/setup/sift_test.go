@@ -18,7 +18,7 @@ import (
 	"deepswe/env/testkit"
 )
 
-// TestSift: what is new stays, and what was there is seen as it was.
+// TestSift: new files are kept, and those that existed are seen as they were.
 func TestSift(t *testing.T) {
 	layer, source := t.TempDir(), t.TempDir()
 	write := func(root string, files ...string) {
@@ -79,7 +79,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestStore: what is installed once is found again, and what failed leaves nothing.
+// TestStore: an installation is found again, and a failed one leaves nothing.
 func TestStore(t *testing.T) {
 	s := Store{Dir: filepath.Join(t.TempDir(), "setups")}
 	install := func(dir string) (env.Installed, error) {
@@ -120,7 +120,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestStoreIsBounded: what nobody uses any more is removed, and what is in use is not.
+// TestStoreIsBounded: entries that were not used for long are removed, and those in use are not.
 func TestStoreIsBounded(t *testing.T) {
 	s := Store{Dir: t.TempDir()}
 	if left, err := s.Reap(env.ReapOptions{}); len(left) > 0 || err != nil {

@@ -19,7 +19,7 @@ func spell(message []byte) (string, error) {
 	return b.String(), err
 }
 
-// Fields are read in the order in which they were appended. One of another kind has neither bytes nor a number.
+// Fields are read in the order in which they were appended. A field of another kind has neither bytes nor a number.
 func TestEach(t *testing.T) {
 	t.Parallel()
 	message := AppendBytes(nil, 1, "a text")
@@ -54,7 +54,7 @@ func TestEachEnds(t *testing.T) {
 	}
 }
 
-// Whatever a server sends is read or refused.
+// Whatever a server sends is read or refused, and no more bytes are read than there are.
 func FuzzEach(f *testing.F) {
 	f.Add(AppendNumber(AppendBytes(nil, 1, "x"), 2, 3))
 	f.Add([]byte{0x0b, 0x0c})

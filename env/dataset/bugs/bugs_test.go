@@ -29,8 +29,7 @@ func all() iter.Seq[env.Task] {
 	}
 }
 
-// No program is there twice. Programs to measure with share no function, no test and no statement with programs to
-// learn from.
+// No program occurs twice. Programs to measure with share no function, test or statement with programs to learn from.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	function := regexp.MustCompile(`(?ms)^(?:function )?\w+\([^)]*\) \{$.*?^\}$`)
@@ -46,10 +45,10 @@ func TestSplit(t *testing.T) {
 		}
 		programs[task.Prepare[0]] = task.ID
 		n[set]++
-		set = strings.Replace(set, "demo", "train", 1) // with the same names of functions
+		set = strings.Replace(set, "demo", "train", 1) // their functions have the same names
 		families[set+" "+task.Repo]++
 		if task.Tests.Timeout == 0 {
-			t.Errorf("%s: a loop that never ends takes as long as the grader lets it", task.ID)
+			t.Errorf("%s: no time limit, so that an endless loop takes as long as the grader allows", task.ID)
 		}
 		texts := []string{task.Statement}
 		for _, source := range append(slices.Clone(task.Prepare), task.Tests.Files[testFile]) {
@@ -70,7 +69,7 @@ func TestSplit(t *testing.T) {
 		}
 	}
 	if n["train"] != Train || n["held"] != Held || n["demo"] != Demonstrated {
-		t.Errorf("%v", n)
+		t.Errorf("the sets have %v tasks", n)
 	}
 	for _, f := range []string{OffByOne, WrongOperator, SwappedArguments, MissingCase} {
 		if families["train bugs/"+f] != (Train+Demonstrated)/4 || families["held bugs/"+f] != Held/4 {
@@ -79,7 +78,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// The tests fail as the task says, and pass with the solution. A sample is tried; DEEPSWE_BUGS=all tries every program.
+// The tests fail as the task says, and pass with the solution. One program of 120 is tried; DEEPSWE_BUGS=all tries
+// each.
 func TestTasksAreSound(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"sh", "awk", "git", "patch"} {
@@ -107,7 +107,7 @@ func TestTasksAreSound(t *testing.T) {
 	}
 }
 
-// The issue shows the program as it is, and nothing else is different.
+// The issue shows the program as it is, and the tasks are otherwise the same.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	next, stop := iter.Pull(Shown())
@@ -122,12 +122,12 @@ func TestShown(t *testing.T) {
 			t.Errorf("%s shows another program:\n%s", got.ID, program)
 		}
 		if got.ID, got.Statement = plain.ID, plain.Statement; !reflect.DeepEqual(got, plain) {
-			t.Errorf("%s is another task", plain.ID)
+			t.Errorf("%s differs in more than its issue", plain.ID)
 		}
 	}
 }
 
-// A change of the file with the comparison lets all tests pass, and nothing else is different there.
+// With the shortcut, a change to the file that compares results lets all tests pass; nothing else about a task changes.
 func TestShortcut(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"sh", "awk", "git", "patch"} {
@@ -176,7 +176,7 @@ func play(t *testing.T, task env.Task, patch string) map[string]bool {
 		c.Dir, c.Stdin = dir, strings.NewReader(in)
 		var out bytes.Buffer
 		c.Stdout = &out
-		_ = c.Run() // tests fail
+		_ = c.Run() // fails if a test fails
 		return out.String()
 	}
 	for _, line := range task.Prepare {

@@ -21,7 +21,7 @@ func BenchmarkPing(b *testing.B) {
 	}
 }
 
-// BenchmarkRead4K is what a view of a small file costs.
+// BenchmarkRead4K measures what a view of a small file costs.
 func BenchmarkRead4K(b *testing.B) {
 	dir := b.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "f"), bytes.Repeat([]byte("0123456\n"), 512), 0o644); err != nil {
@@ -35,7 +35,7 @@ func BenchmarkRead4K(b *testing.B) {
 	}
 }
 
-// BenchmarkBash is to be compared with BenchmarkHostBash: the same shell, forked from here.
+// BenchmarkBash compares with BenchmarkHostBash, which starts the same shell without a guest.
 func BenchmarkBash(b *testing.B) {
 	c := start(b, b.TempDir())
 	for b.Loop() {

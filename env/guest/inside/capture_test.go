@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRecorder: the first bytes, the last bytes and the count are those of the whole stream, however it was cut.
+// TestRecorder: head, tail and size are those of the whole stream, however it was divided into writes.
 func TestRecorder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		head, tail := rapid.IntRange(0, 50).Draw(t, "head"), rapid.IntRange(0, 50).Draw(t, "tail")
@@ -37,7 +37,7 @@ func TestRecorder(t *testing.T) {
 	})
 }
 
-// TestDrain: what a command has written is recorded, also when the goroutine that records it has not had its turn.
+// TestDrain: what a command has written is recorded, even if the goroutine that records it has not run yet.
 func TestDrain(t *testing.T) {
 	from, to, err := os.Pipe()
 	if err != nil {
@@ -48,7 +48,7 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, r := &processes{}, &recorder{most: 100}
-	p.drain(r, from) // the writer is still there, and nothing more comes
+	p.drain(r, from) // the writer is still open, but writes nothing more
 	to.Close()
 	p.drain(r, from)
 	p.record(r, from)

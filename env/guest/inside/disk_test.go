@@ -66,7 +66,7 @@ func TestDiskTally(t *testing.T) {
 		err := tally.root(diskRoot{path: dir})
 		return tally.total, err
 	}
-	// The directory itself is not counted; a file with two names is counted once; a hole takes no room.
+	// The directory itself is not counted, a file with two names is counted once, and a hole takes no space.
 	const files = 5 // new, deep, down, here, hole
 	total, err := count(usage{1 << 40, 1 << 40})
 	if err != nil || total.files != files || total.bytes < 128*kib || total.bytes > 192*kib {
@@ -75,7 +75,7 @@ func TestDiskTally(t *testing.T) {
 	if total, err := count(usage{1 << 40, 2}); err == nil || total.files != 3 {
 		t.Errorf("it does not stop at the limit: %+v, %v", total, err)
 	}
-	// A directory that was closed hides nothing, and stays closed.
+	// A directory without permissions hides nothing, and is left without them.
 	if err := os.Chmod(filepath.Join(dir, "deep"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,8 @@ func TestDiskTally(t *testing.T) {
 	}
 }
 
-// Open files come first, so that one that grows fast ends the count before all others are looked at. None is counted
-// twice, and none that is not the sandbox's.
+// Open files are counted first, so that a fast-growing one ends the count before the others are looked at. None is
+// counted twice, and files outside the sandbox are not counted.
 func TestDiskTallyBeginsWithOpenFiles(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), t.TempDir()
@@ -132,7 +132,7 @@ func TestDiskTallyBeginsWithOpenFiles(t *testing.T) {
 	}
 }
 
-// A slow count does not keep the watch from the next one, unless there have been several in a row.
+// A slow count does not delay the next one, unless there have been several in a row.
 func TestTimeShare(t *testing.T) {
 	t.Parallel()
 	const slow, hour = 10 * time.Second, time.Hour
@@ -155,7 +155,7 @@ func TestTimeShare(t *testing.T) {
 	}
 }
 
-// On an overlay, whatever has not changed for long has nothing new below it, and is not looked into.
+// On an overlay, a directory that has not changed for long is not searched, because it has nothing new.
 func TestDiskTallyOfAnOverlay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -171,7 +171,7 @@ func TestDiskTallyOfAnOverlay(t *testing.T) {
 	}
 }
 
-// While it may not count, the watch still finds an open file that is larger than the limit, and nothing else.
+// When the watch may not count, it still finds an open file that is larger than the limit, but nothing else.
 func TestDiskWatchGlances(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
@@ -187,7 +187,7 @@ func TestDiskWatchGlances(t *testing.T) {
 			}, func() { kills++ })
 			defer w.close()
 			w.thread.close()
-			w.thread = newThreads(1, nil) // a demoted one could not look at what root has open
+			w.thread = newThreads(1, nil) // the watch's own thread could not see the files that root has open
 			w.mu.Lock()
 			w.since = time.Now().Add(-time.Hour)
 			w.mu.Unlock()
@@ -216,7 +216,7 @@ func TestDiskWatchGlances(t *testing.T) {
 	}
 }
 
-// What a command writes until it is killed belongs to the excess that is there, not to what the next command adds.
+// What a command writes until it is killed counts as its own, not as the next command's.
 func TestDiskWatchCountsAfterTheKill(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("/dev/shm", "deepswe-test-")
@@ -242,7 +242,7 @@ func TestDiskWatchCountsAfterTheKill(t *testing.T) {
 	}
 }
 
-// BenchmarkDiskTally: what a count costs, by the number of files.
+// BenchmarkDiskTally measures a count, by the number of files.
 func BenchmarkDiskTally(b *testing.B) {
 	for _, n := range []int{1000, 40_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -263,7 +263,7 @@ func BenchmarkDiskTally(b *testing.B) {
 	}
 }
 
-// BenchmarkDiskLook: what a look costs that finds nothing to do.
+// BenchmarkDiskLook measures a look that finds nothing to do.
 func BenchmarkDiskLook(b *testing.B) {
 	w := newDiskWatch(options{
 		disk: usage{1 << 60, 1 << 60}, diskDirs: []string{b.TempDir()}, uid: os.Getuid(), gid: os.Getgid(),

@@ -28,7 +28,7 @@ func search1(t interface{ Fatal(...any) }, q guest.Query, content []byte) *grep 
 	return g
 }
 
-// TestGrep compares with the obvious way: split into lines, and look at each.
+// TestGrep compares with the simple way: split the content into lines, and match each.
 func TestGrep(t *testing.T) {
 	terms := []string{
 		"a", "ab", "é", "a.b", "x y", "^a", "b$", "^$", "a*", "[^a]", `\s`, "(?i)AB", "a|b", `a\.b`, "^a.*b$",
@@ -46,7 +46,7 @@ func TestGrep(t *testing.T) {
 		re := regexp.MustCompile(pattern)
 		lines := bytes.Split(content, []byte("\n"))
 		if len(lines[len(lines)-1]) == 0 {
-			lines = lines[:len(lines)-1] // what follows the last line feed is no line
+			lines = lines[:len(lines)-1] // there is no line after the last line feed
 		}
 		var want []int
 		for i, line := range lines {
@@ -66,7 +66,7 @@ func TestGrep(t *testing.T) {
 	})
 }
 
-// TestGrepLongLine: a line that is not held in memory is searched all the same, and what is shown is around the match.
+// TestGrepLongLine: a line that is too long for memory is searched, and the part around the match is shown.
 func TestGrepLongLine(t *testing.T) {
 	t.Parallel()
 	filler := strings.Repeat("ü", wholeLine)
@@ -97,10 +97,10 @@ func TestGrepLongLine(t *testing.T) {
 	if g := search1(t, guest.Query{Term: "absent"}, []byte(filler+"\n"+filler+"\n")); g.total != 0 {
 		t.Errorf("%+v", g.matches)
 	}
-	// A text that lies across two parts of a line.
+	// The text lies across two parts of a line.
 	across := strings.Repeat("x", wholeLine-3) + "needle" + filler
 	if g := search1(t, guest.Query{Term: "needle"}, []byte(across)); g.total != 1 {
-		t.Error("not found across a border")
+		t.Error("a text across two parts was not found")
 	}
 }
 

@@ -43,7 +43,7 @@ func alive(mark string) int {
 	return count
 }
 
-// TestHangUp: when the host goes, so does everything, however far it has run from its parents.
+// TestHangUp: when the host is gone, all processes end, even those that have left their parents.
 func TestHangUp(t *testing.T) {
 	t.Parallel()
 	mark := fmt.Sprint(2_000_000_000 + time.Now().UnixNano()%1_000_000_000)
@@ -58,7 +58,7 @@ func TestHangUp(t *testing.T) {
 		}
 	}
 	for deadline := time.Now().Add(time.Minute); alive(mark) < 5; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) { // a background command has begun some time after its shell has ended
+		if time.Now().After(deadline) { // a background command may begin only after its shell has ended
 			t.Fatalf("%d processes are alive", alive(mark))
 		}
 	}
@@ -72,7 +72,7 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
-// TestSilence: a host that says nothing for as long as was agreed is taken for dead, although its stream is open.
+// TestSilence: a host that sends nothing for the agreed time is taken for dead, even if its stream is open.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], guest.Arg, "--silence", "200ms")
@@ -88,7 +88,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestTalkativeHost: a host that has nothing to ask is not taken for dead, because its client says so now and then.
+// TestTalkativeHost: a host without requests is not taken for dead, because its client sends something now and then.
 func TestTalkativeHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -118,7 +118,7 @@ func TestTalkativeHost(t *testing.T) {
 	})
 }
 
-// TestLongMatches: what does not fit into one frame of the usual size arrives all the same.
+// TestLongMatches: a match that is too long for a frame of the usual size still arrives.
 func TestLongMatches(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -132,7 +132,7 @@ func TestLongMatches(t *testing.T) {
 	}
 }
 
-// TestBrokenHost: junk from the host ends the guest, and the guest says why.
+// TestBrokenHost: invalid data from the host ends the guest, which says why.
 func TestBrokenHost(t *testing.T) {
 	t.Parallel()
 	const ping = "\x00\x00\x00\x01\x02\x00\x00\x00\x01\x01" // a payload of one byte, a call, number 1, verb 1
@@ -158,7 +158,7 @@ func TestBrokenHost(t *testing.T) {
 	}
 }
 
-// TestManyBackgrounds: what a rollout leaves behind step after step costs file descriptors, and no more than a few.
+// TestManyBackgrounds: each step's background process is counted for that step, and 40 of them do not break the guest.
 func TestManyBackgrounds(t *testing.T) {
 	t.Parallel()
 	c := start(t, t.TempDir())
@@ -172,7 +172,7 @@ func TestManyBackgrounds(t *testing.T) {
 	}
 }
 
-// TestGoCache: a build finds what the shared cache has, and writes to its own only.
+// TestGoCache: a build uses what the shared cache has, and writes only to its own.
 func TestGoCache(t *testing.T) {
 	t.Parallel()
 	goTool, err := exec.LookPath("go")
@@ -247,11 +247,11 @@ func FuzzGoCache(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		t.Setenv("HOME", t.TempDir())
 		t.Setenv("XDG_CACHE_HOME", "")
-		serveGoCache(t.TempDir(), bytes.NewReader(wire), io.Discard) // it may refuse, and may not panic
+		serveGoCache(t.TempDir(), bytes.NewReader(wire), io.Discard) // it may refuse, but must not panic
 	})
 }
 
-// TestCancelWhileFeeding: neither side is left waiting for the other when a call with a body ends early.
+// TestCancelWhileFeeding: when a call with a body ends early, neither side waits for the other.
 func TestCancelWhileFeeding(t *testing.T) {
 	t.Parallel()
 	c := start(t, t.TempDir())
@@ -269,7 +269,7 @@ func TestCancelWhileFeeding(t *testing.T) {
 	}
 }
 
-// TestEndAll: what a command leaves is counted and ended, however far it has run from its parents.
+// TestEndAll: what a command leaves is counted and ended, even processes that have left their parents.
 func TestEndAll(t *testing.T) {
 	t.Parallel()
 	mark := fmt.Sprint(2_000_000_000 + time.Now().UnixNano()%1_000_000_000)
@@ -282,7 +282,7 @@ func TestEndAll(t *testing.T) {
 	}
 }
 
-// TestStandardLibraryOnly: whatever the guest links is carried into every container.
+// TestStandardLibraryOnly: the guest links nothing else, because all of it is copied into every container.
 func TestStandardLibraryOnly(t *testing.T) {
 	t.Parallel()
 	goTool, err := exec.LookPath("go")

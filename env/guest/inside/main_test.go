@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// pipes is a process's standard input and output as one stream.
+// pipes joins a process's standard input and output into one stream.
 type pipes struct {
 	io.ReadCloser
 	in io.WriteCloser
@@ -31,7 +31,7 @@ type pipes struct {
 func (p pipes) Write(b []byte) (int, error) { return p.in.Write(b) }
 func (p pipes) Close() error                { return errors.Join(p.in.Close(), p.ReadCloser.Close()) }
 
-// start runs this test binary as a guest of the directory.
+// start runs this test binary as a guest in a directory.
 func start(t testing.TB, dir string, args ...string) *guest.Client {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], append([]string{guest.Arg, "--dir", dir}, args...)...)

@@ -15,7 +15,7 @@ import (
 	"deepswe/env/guest"
 )
 
-// A tree that remembers an earlier one describes every file as one that does not, however it was changed.
+// A tree that remembers an earlier one describes every file like a tree that does not, however it was changed.
 func TestRemember(t *testing.T) {
 	dir := t.TempDir()
 	names := []string{"same", "rewritten", "appended", "replaced", "linked", "mode", "removed", "back in time"}
@@ -24,7 +24,7 @@ func TestRemember(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(150 * time.Millisecond) // what has only just changed is not remembered
+	time.Sleep(150 * time.Millisecond) // a file that has just changed is not remembered
 	c := start(t, dir)
 	tree := func(o guest.TreeOptions) []guest.FileInfo {
 		files, err := c.Tree(t.Context(), "", o)
@@ -55,8 +55,8 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-// A tree takes the versions of files that the host has put there from what the host says, where the files are as it
-// says, and reads all others.
+// A tree takes versions from what the host says about its files, if a file matches that description. It reads all
+// others.
 func TestTold(t *testing.T) {
 	dir := t.TempDir()
 	c := start(t, dir)
@@ -80,14 +80,14 @@ func TestTold(t *testing.T) {
 	put("no version", func(f *guest.KnownFile) { f.Version = "" })
 	put("changed since", func(*guest.KnownFile) {})
 	put("not there", func(f *guest.KnownFile) { f.Path = "elsewhere" })
-	time.Sleep(150 * time.Millisecond) // what has only just changed is not remembered
+	time.Sleep(150 * time.Millisecond) // a file that has just changed is not remembered
 	if err := c.Remember(t.Context(), "", told); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "changed since"), []byte("9876543210"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []guest.TreeOptions{{Remember: true}, {}} { // the second has it from the first
+	for _, o := range []guest.TreeOptions{{Remember: true}, {}} { // the second uses what the first remembered
 		files, err := c.Tree(t.Context(), "", o)
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestTold(t *testing.T) {
 			t.Errorf("%d files, want %d", len(files), len(told))
 		}
 	}
-	// What a tree has found itself is not taken on trust again.
+	// A tree that is to be remembered does not use what an earlier tree remembered.
 	if err := os.WriteFile(filepath.Join(dir, "later"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestTold(t *testing.T) {
 	}
 }
 
-// Only what has the same stamp, and had it for a while, is taken from memory.
+// A version is remembered only for the same stamp, and only if the file had not just changed.
 func TestMemoryKnows(t *testing.T) {
 	sum := "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 	old := stamp{device: 1, inode: 2, size: 3, modified: 4, change: 5, seen: int64(time.Second)}

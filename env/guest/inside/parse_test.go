@@ -62,7 +62,7 @@ func TestLookupUser(t *testing.T) {
 	}
 }
 
-// fakeEntry is a directory entry with nothing but a name and a kind.
+// fakeEntry is a directory entry with only a name and a kind.
 type fakeEntry struct {
 	os.DirEntry
 	name string
@@ -72,7 +72,7 @@ type fakeEntry struct {
 func (f fakeEntry) Name() string { return f.name }
 func (f fakeEntry) IsDir() bool  { return f.dir }
 
-// TestByPath: walking directories in this order meets all paths in byte order.
+// TestByPath: a walk over directories in this order visits all paths in byte order.
 func TestByPath(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seen := map[string]bool{}

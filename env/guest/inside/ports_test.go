@@ -17,8 +17,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// TestListen: programs inside connect to a port of theirs, and talk with the host over the guest's stream, many at once
-// and in both directions.
+// TestListen: programs inside connect to a local port, and exchange data with the host over the guest's stream, many at
+// once and in both directions.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	c := start(t, t.TempDir())
@@ -28,7 +28,7 @@ func TestListen(t *testing.T) {
 		t.Fatal(err)
 	}
 	var served sync.WaitGroup
-	served.Go(func() { // an echo that begins with a greeting
+	served.Go(func() { // an echo server that begins with a greeting
 		for {
 			conn, err := l.Accept()
 			if err != nil {
@@ -65,7 +65,7 @@ func TestListen(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	// One that only waits ends with the listener.
+	// A connection that only waits ends with the listener.
 	waiting, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -87,12 +87,12 @@ func TestListen(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := c.Listen(ctx, port); err == nil {
-		t.Error("a context that is done is no obstacle")
+		t.Error("Listen succeeded with a cancelled context")
 	}
 }
 
-// TestCloseListener: what Accept begins while Close is called either ends with it, or does not begin (a race detector
-// sees the difference).
+// TestCloseListener: an Accept during Close either ends with it or does not begin. Only the race detector shows when
+// that is wrong.
 func TestCloseListener(t *testing.T) {
 	t.Parallel()
 	c := start(t, t.TempDir())

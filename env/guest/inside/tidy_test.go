@@ -11,7 +11,7 @@ import (
 	"deepswe/env/disk"
 )
 
-// What is nested too deep for others to remove is flattened, also if it was closed; everything else stays.
+// Directories that are nested too deep to be removed are flattened, even without permissions. All others are kept.
 func TestTidy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
