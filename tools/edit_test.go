@@ -13,7 +13,7 @@ import (
 	"deepswe/tools"
 )
 
-// TestEditsKeepBytes looks at what stands in the file, where TestObservations looks at what the model is told.
+// TestEditsKeepBytes checks the bytes of the file. What the model is told is checked by TestObservations.
 func TestEditsKeepBytes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -109,7 +109,7 @@ func TestCreateKeepsBytes(t *testing.T) {
 	}
 }
 
-// TestEditMeetsAnother changes the file between an edit's reading and its writing.
+// TestEditMeetsAnother changes the file between an edit's read and its write.
 func TestEditMeetsAnother(t *testing.T) {
 	t.Parallel()
 	sb := newSandbox(t, map[string]string{"f": "a\n"})
@@ -150,7 +150,7 @@ func TestUndoRefusesOtherFiles(t *testing.T) {
 	}
 }
 
-// text draws a file's content from the pieces that editors stumble over.
+// text draws a file's content from pieces that are difficult for editors.
 func text() *rapid.Generator[string] {
 	piece := rapid.SampledFrom([]string{"a", "b", "ab", " ", "\t", "\n", "\r\n", "\r", "é", "\xe9", "\uFEFF", `\xe9`,
 		"def f():", "    "})
@@ -160,8 +160,8 @@ func text() *rapid.Generator[string] {
 	})
 }
 
-// TestEditProperties states what holds for every file and every edit: a refused edit changes nothing, an edit that was
-// made is undone to the byte, and a replacement leaves alone what is before and after it.
+// For every file and every edit, a refused edit changes nothing, an edit is undone exactly, and a replacement changes
+// nothing before and after it.
 func TestEditProperties(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -217,7 +217,7 @@ func TestEditProperties(t *testing.T) {
 	})
 }
 
-// part draws a part of the file, as a model would: often exactly, now and then something else.
+// part draws a part of the file as a model would: usually exact, sometimes something else.
 func part(t *rapid.T, file string) string {
 	if rapid.IntRange(0, 3).Draw(t, "other") == 0 {
 		return text().Draw(t, "old_str")
@@ -230,7 +230,7 @@ func part(t *rapid.T, file string) string {
 	return old
 }
 
-// checkReplaced compares with the plain meaning of str_replace, but for line breaks.
+// checkReplaced compares the result with the plain meaning of str_replace, ignoring the kind of line breaks.
 func checkReplaced(t *rapid.T, was, old, new, is string, r tools.Result) {
 	plain := func(s string) string { return strings.ReplaceAll(s, "\r\n", "\n") }
 	once := func(s, part string) bool {
@@ -243,7 +243,7 @@ func checkReplaced(t *rapid.T, was, old, new, is string, r tools.Result) {
 		return
 	}
 	if strings.ContainsAny(plain(was+"."+old+"."+new), "\r\\") {
-		return // half a line break, or a byte by its name: TestEditsKeepBytes has examples
+		return // half a line break or an escaped byte: TestEditsKeepBytes has examples
 	}
 	from, what := was, old
 	if at := strings.Index(was, old); !once(was, old) || strings.HasPrefix(old, "\n") &&

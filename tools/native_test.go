@@ -26,7 +26,7 @@ func TestNativeSpecs(t *testing.T) {
 	testkit.Golden(t, "testdata/native-specs.golden", b.String())
 }
 
-// TestReplacements replaces more than one place in a call. What fails changes nothing.
+// One call can replace several places. A call that fails changes nothing.
 func TestReplacements(t *testing.T) {
 	t.Parallel()
 	const before = "one\ntwo\none\nthree\n"
@@ -88,7 +88,7 @@ func (s scratched) Write(
 	return env.FileInfo{Path: path}, nil
 }
 
-// TestNativeOutput bounds what a command prints by its characters alone, and keeps all of it in a file.
+// A command's output is limited only by its characters, and the whole output is kept in a file.
 func TestNativeOutput(t *testing.T) {
 	t.Parallel()
 	sb, set := scratched{newSandbox(t, nil), map[string]string{}}, native()
@@ -109,14 +109,14 @@ func TestNativeOutput(t *testing.T) {
 	if got := sb.tmp["/tmp/output-1.txt"]; got != strings.Repeat(wide, 300)+"careful\n" {
 		t.Errorf("the file holds %d bytes", len(got))
 	}
-	// The reference's set does neither.
+	// The reference's tools do neither.
 	out = call(t, tools.New(tools.Options{}), sb, "execute_bash", bash("make").args()).Output
 	if strings.Contains(out, "/tmp/output") || strings.Count(out, "\n") > 100 {
 		t.Errorf("told %d lines", strings.Count(out, "\n"))
 	}
 }
 
-// TestNativeSearch searches with regular expressions, and for names.
+// Native search takes regular expressions, and find_files takes patterns of names.
 func TestNativeSearch(t *testing.T) {
 	t.Parallel()
 	sb := newSandbox(t, map[string]string{
@@ -152,7 +152,7 @@ func TestNativeSearch(t *testing.T) {
 	}
 }
 
-// TestLenientParameters reads what models write in place of numbers and command lines.
+// What models write instead of numbers and command lines is understood.
 func TestLenientParameters(t *testing.T) {
 	t.Parallel()
 	for _, set := range []*tools.Set{tools.New(tools.Options{}), native()} {
@@ -179,7 +179,7 @@ func TestLenientParameters(t *testing.T) {
 	}
 }
 
-// FuzzGlob compares nothing: it looks for patterns that break.
+// FuzzGlob only looks for patterns that fail.
 func FuzzGlob(f *testing.F) {
 	sb := newSandbox(f, map[string]string{"a/b.go": "", "[x].go": ""})
 	for _, p := range []string{"*.go", "**/*", "{a,b}/?.go", "[x].go", "}{", "a//b", "\xff", "{,}", "((", `\`} {

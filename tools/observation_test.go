@@ -12,7 +12,7 @@ import (
 	"deepswe/tools"
 )
 
-// use is one call: a tool's name and its parameters as key, value, key, value.
+// use is one call: a tool's name, then its parameters as alternating keys and values.
 type use []string
 
 func view(path string, more ...string) use { return editor("view", path, more...) }
@@ -31,7 +31,7 @@ func (u use) args() map[string]string {
 	return args
 }
 
-// longPython is more than a view shows in full.
+// longPython returns a file that is too long to be shown in full.
 func longPython() string {
 	var b strings.Builder
 	b.WriteString("\"\"\"Shapes.\"\"\"\nimport math\n\n\nclass Shape:\n    \"\"\"What has an area.\n\n    Subclasses compute it.\n    \"\"\"\n\n    sides = 0\n\n")
@@ -42,7 +42,7 @@ func longPython() string {
 	return b.String()
 }
 
-// TestObservations shows what a model gets to read, call by call. Each case is a file of testdata/observations.
+// TestObservations shows what a model reads, call by call. Each case has a file in testdata/observations.
 func TestObservations(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{

@@ -74,7 +74,7 @@ func TestPythonFoldsRefuses(t *testing.T) {
 	}
 }
 
-// TestPythonFoldsAgreeWithPython compares with the language's own parser over its own library, where there is one.
+// TestPythonFoldsAgreeWithPython compares with Python's own parser on its standard library, if Python is installed.
 func TestPythonFoldsAgreeWithPython(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

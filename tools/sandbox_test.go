@@ -21,15 +21,15 @@ import (
 	"deepswe/tools"
 )
 
-// dirSandbox is a sandbox over a real directory, for tests. It is small, and follows the contract of env.Sandbox where
-// the tools rely on it.
+// dirSandbox is a small sandbox over a real directory, which follows the contract of env.Sandbox as far as the tools
+// rely on it.
 type dirSandbox struct {
 	dir string
-	// before is called with the path before a write looks at the file: somebody else's chance to change it.
+	// before is called with the path before a write looks at the file, which it may change.
 	before func(path string)
-	// broken, when not nil, is the error of every call.
+	// broken, if set, is the error of every call.
 	broken error
-	// result, when not nil, answers every command.
+	// result, if set, is the result of every command.
 	result *env.Result
 	ran    []env.Command
 }
@@ -96,7 +96,7 @@ func version(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// regular reads a regular file whole.
+// regular reads a whole regular file.
 func (s *dirSandbox) regular(path string) ([]byte, error) {
 	if s.broken != nil {
 		return nil, s.broken
@@ -267,7 +267,7 @@ func searchFile(m *env.Matches, q env.Query, path string, find func(line []byte)
 	return nil
 }
 
-// call runs a tool and fails the test where that is an error.
+// call runs a tool, and fails the test on an error.
 func call(t testing.TB, set *tools.Set, sb tools.Sandbox, tool string, args map[string]string) tools.Result {
 	t.Helper()
 	r, err := set.Run(t.Context(), sb, tools.Call{Name: tool, Args: args})

@@ -31,7 +31,7 @@ func TestSpecs(t *testing.T) {
 	testkit.Golden(t, "testdata/specs.golden", b.String())
 }
 
-// TestSchemas holds the schemas to the reference's names, which models were trained on.
+// TestSchemas compares the schemas with the reference's names, on which models were trained.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	want := map[string]map[string]string{
@@ -80,7 +80,7 @@ var everyCall = []use{
 	editor("insert", "f", "insert_line", "0", "new_str", "x"), {"search", "search_term", "x"}, bash("true"),
 }
 
-// TestMachineryIsNoObservation breaks the sandbox, and ends the rollout, under every call.
+// A broken sandbox and a cancelled rollout are errors of every call, never observations.
 func TestMachineryIsNoObservation(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []error{fmt.Errorf("read: %w", env.ErrInfrastructure), guest.ErrClosed, context.Canceled} {
@@ -103,7 +103,7 @@ func TestMachineryIsNoObservation(t *testing.T) {
 	}
 }
 
-// TestOtherErrorsAreTold has errors that a model can do something about.
+// Errors that a model can act on are observations.
 func TestOtherErrorsAreTold(t *testing.T) {
 	t.Parallel()
 	for _, u := range everyCall {
@@ -154,7 +154,7 @@ func TestBashVerdicts(t *testing.T) {
 	}
 }
 
-// TestTimeoutKeepsWhatWasPrinted runs a real command into its limit.
+// A command that times out keeps what it has printed.
 func TestTimeoutKeepsWhatWasPrinted(t *testing.T) {
 	t.Parallel()
 	sb := newSandbox(t, nil)
@@ -165,7 +165,7 @@ func TestTimeoutKeepsWhatWasPrinted(t *testing.T) {
 	}
 }
 
-// TestHugeFilesStayBounded looks at, searches and edits files that are far too long for a conversation.
+// Views, searches and edits of huge files give short results.
 func TestHugeFilesStayBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 17<<20)
@@ -189,7 +189,7 @@ func TestHugeFilesStayBounded(t *testing.T) {
 	}
 }
 
-// TestHugeDirectoryHidesNothingBesideIt has a directory whose entries would fill a view on their own.
+// A directory that would fill a view does not hide the entries beside it.
 func TestHugeDirectoryHidesNothingBesideIt(t *testing.T) {
 	t.Parallel()
 	sb := newSandbox(t, map[string]string{"zoo.py": ""})
@@ -210,7 +210,7 @@ func TestHugeDirectoryHidesNothingBesideIt(t *testing.T) {
 	}
 }
 
-// FuzzRun throws calls at the tools that no schema would let through.
+// FuzzRun makes calls that no schema would allow.
 func FuzzRun(f *testing.F) {
 	f.Add("file_editor", "command", "view", "path", "f.py", "view_range", "[1, 2]", "concise", "x")
 	f.Add("file_editor", "command", "str_replace", "path", "f.py", "old_str", "a\n", "new_str", "\xff")
@@ -226,7 +226,7 @@ func FuzzRun(f *testing.F) {
 		args := map[string]string{k1: v1, k2: v2, k3: v3, k4: v4}
 		delete(args, "")
 		if tool == "execute_bash" {
-			return // commands are not made up here: they would run
+			return // a made-up command would really be run
 		}
 		if p := args["path"]; (tool != "file_editor" || args["command"] != "view") &&
 			(strings.Contains(p, "..") || filepath.IsAbs(p)) {
@@ -245,7 +245,7 @@ func FuzzRun(f *testing.F) {
 	})
 }
 
-// BenchmarkView is what a view of a 4 KB file costs beside the sandbox's part of it.
+// BenchmarkView measures a view of a 4 KB file without the sandbox's part of it.
 func BenchmarkView(b *testing.B) {
 	var src strings.Builder
 	for i := 0; src.Len() < 4<<10; i++ {

@@ -55,8 +55,8 @@ func TestStreamClip(t *testing.T) {
 	}
 }
 
-// TestStreamClipProperties states what holds for all output and all limits: it is valid and bounded text, made of the
-// stream's own beginning and end, and whole where it fits.
+// For all output and all limits, the clipped text is valid and bounded, made of the stream's beginning and end, and
+// complete if it fits.
 func TestStreamClipProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
