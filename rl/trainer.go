@@ -18,7 +18,7 @@ type Trainer interface {
 	Forward(ctx context.Context, rows []Row) ([][]float64, error)
 	// ForwardBackward adds the gradient of the objective over the rows to what is accumulated, and changes no weight.
 	// Losses are sums: every divisor is already in Row.Scale.
-	ForwardBackward(ctx context.Context, rows []Row, o Objective) (Stats, error)
+	ForwardBackward(ctx context.Context, rows []Row, o Objective) (Pass, error)
 	// Step applies the accumulated gradient and clears it.
 	Step(ctx context.Context, o Optimizer) (StepStats, error)
 	// Publish makes the current weights available for sampling. Where no weight has changed since the last call, the
@@ -31,6 +31,13 @@ type Trainer interface {
 	Remove(ctx context.Context, name string) error
 	// Close ends everything that the trainer has started: sessions, connections, goroutines. It must be the last call.
 	Close() error
+}
+
+// Pass is what a ForwardBackward computes besides the gradient: its statistics, and the logprobs that Forward would
+// return, which it needs anyway.
+type Pass struct {
+	Stats
+	Logprobs [][]float64
 }
 
 // Policy is a published policy: the model that samples from its weights, and their version.

@@ -115,12 +115,12 @@ func imitate(ctx context.Context, t part.Trainer, rows []rl.Row, o rl.Optimizer)
 	if t.Imitate != nil {
 		return t.Imitate(ctx, rows, o)
 	}
-	stats, err := t.ForwardBackward(ctx, rows, rl.Objective{Surrogate: rl.CrossEntropy})
+	pass, err := t.ForwardBackward(ctx, rows, rl.Objective{Surrogate: rl.CrossEntropy})
 	if err != nil {
-		return stats, rl.StepStats{}, err
+		return rl.Stats{}, rl.StepStats{}, err
 	}
 	done, err := t.Step(ctx, o)
-	return stats, done, err
+	return pass.Stats, done, err
 }
 
 // measure adds the loss on the rows that are held out.

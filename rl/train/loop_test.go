@@ -75,9 +75,9 @@ type counting struct {
 
 func (c *counting) Forward(context.Context, []rl.Row) ([][]float64, error) { return nil, nil }
 
-func (c *counting) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
+func (c *counting) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Pass, error) {
 	c.calls = append(c.calls, fmt.Sprintf("rows %d", len(rows)))
-	return rl.Stats{Rows: len(rows), Distance: rl.Distance{Tokens: len(rows)}, Loss: math.NaN()}, c.err
+	return rl.Pass{Stats: rl.Stats{Rows: len(rows), Distance: rl.Distance{Tokens: len(rows)}, Loss: math.NaN()}}, c.err
 }
 
 func (c *counting) Step(_ context.Context, o rl.Optimizer) (rl.StepStats, error) {

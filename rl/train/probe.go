@@ -8,7 +8,7 @@ import (
 )
 
 // probeRows limits the rows on which a step compares its policies. With 512 rollouts a step, they are an eighth of it:
-// two forward passes over them take the trainer a twentieth of the time of the update.
+// a forward pass over them takes the trainer a fortieth of the time of the update.
 const probeRows = 64
 
 // probe compares the log-probabilities of some rows' tokens: the sampler's, the trainer's before the first optimizer
@@ -19,8 +19,9 @@ type probe struct {
 	before [][]float64 // nil if the trainer has no weights
 }
 
-// takeRows adds rows that the trainer has not learned from, up to probeRows. version is that of the trainer's weights.
-func (p *probe) takeRows(ctx context.Context, t rl.Trainer, rows []rl.Row, rollouts []rl.Rollout, version int64) error {
+// takeRows adds rows, up to probeRows, with the logprobs that the trainer's weights of the version give them; nil if the
+// trainer has no weights.
+func (p *probe) takeRows(rows []rl.Row, logprobs [][]float64, rollouts []rl.Rollout, version int64) {
 	type id struct {
 		group   string
 		attempt int
@@ -36,21 +37,15 @@ func (p *probe) takeRows(ctx context.Context, t rl.Trainer, rows []rl.Row, rollo
 		}
 	}
 	n := min(len(trained), probeRows-len(p.rows))
-	if n == 0 {
-		return nil
+	if logprobs == nil {
+		return
 	}
-	chosen, fresh := make([]rl.Row, n), make([][]uint8, n)
 	for k := range n {
-		chosen[k] = rows[trained[k*len(trained)/n]] // spread over the groups
-		r := &chosen[k]
-		fresh[k] = rl.SampledBy(byID[id{r.Group, r.Attempt}], r, version)
+		i := trained[k*len(trained)/n] // spread over the groups
+		r := &rows[i]
+		p.rows, p.before = append(p.rows, *r), append(p.before, logprobs[i])
+		p.fresh = append(p.fresh, rl.SampledBy(byID[id{r.Group, r.Attempt}], r, version))
 	}
-	logprobs, err := t.Forward(ctx, chosen)
-	if err != nil || logprobs == nil {
-		return err
-	}
-	p.rows, p.fresh, p.before = append(p.rows, chosen...), append(p.fresh, fresh...), append(p.before, logprobs...)
-	return nil
 }
 
 // values returns the metrics of the comparison after the last optimizer step: mismatch/* compares the sampler with the

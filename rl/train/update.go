@@ -175,7 +175,7 @@ func (u *update) part(ctx context.Context, size int) error {
 		if effective = effective || slices.ContainsFunc(chunk, func(r rl.Row) bool { return r.Effective() }); !effective {
 			continue
 		}
-		s, err := u.forward(ctx, rows, rollouts, !sure)
+		s, err := u.learnFrom(ctx, rows, rollouts, !sure)
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func quotient(a, b float64) float64 {
 func (u *update) again(ctx context.Context) error {
 	for range u.optimizer.Epochs - 1 {
 		for _, p := range u.kept {
-			stats, err := u.forward(ctx, p.rows, nil, p.scale != 1)
+			stats, err := u.learnFrom(ctx, p.rows, nil, p.scale != 1)
 			if err != nil {
 				return err
 			}
@@ -231,23 +231,22 @@ func (u *update) again(ctx context.Context) error {
 	return nil
 }
 
-// forward lets the trainer learn from rows. Before the first optimizer step, the probe gets them first, with their
+// learnFrom lets the trainer learn from rows. Those of the first optimizer step go to the probe as well, with their
 // rollouts. estimated says that the scales of the rows are not final.
-func (u *update) forward(
+func (u *update) learnFrom(
 	ctx context.Context, rows []rl.Row, rollouts []rl.Rollout, estimated bool,
 ) (rl.Stats, error) {
 	ctx, cancel := u.finishing(ctx)
 	defer cancel()
-	if u.updates+u.skipped == 0 {
-		if err := u.probe.takeRows(ctx, u.trainer, rows, rollouts, u.publisher.policy.Version); err != nil {
-			return rl.Stats{}, err
-		}
-	}
 	defer u.since(u.now(), &u.computed)
 	u.begun = true
 	o := u.algorithm.Objective
 	o.Estimated = estimated
-	return u.trainer.ForwardBackward(ctx, rows, o)
+	pass, err := u.trainer.ForwardBackward(ctx, rows, o)
+	if err == nil && u.updates+u.skipped == 0 {
+		u.probe.takeRows(rows, pass.Logprobs, rollouts, u.publisher.policy.Version)
+	}
+	return pass.Stats, err
 }
 
 func (u *update) optimize(ctx context.Context, scale float64) error {

@@ -97,13 +97,13 @@ type rowsTrainer struct {
 func (t *rowsTrainer) Forward(context.Context, []rl.Row) ([][]float64, error) { return nil, nil }
 
 // ForwardBackward keeps the rows for Step. There is no loss.
-func (t *rowsTrainer) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Stats, error) {
+func (t *rowsTrainer) ForwardBackward(_ context.Context, rows []rl.Row, _ rl.Objective) (rl.Pass, error) {
 	t.pending = append(t.pending, rows...)
 	s := rl.Stats{Rows: len(rows)}
 	for i := range rows {
 		s.Tokens += rows[i].TrainedTokens()
 	}
-	return s, nil
+	return rl.Pass{Stats: s}, nil
 }
 
 // Step writes the rows.

@@ -244,11 +244,16 @@ func (m weights) spend(share float64, rollouts int) {
 
 func (m weights) Forward(_ context.Context, rows []rl.Row) ([][]float64, error) {
 	m.spend(m.w.latencies.Forward, rollouts(rows))
+	return zeros(rows), nil
+}
+
+// zeros returns a logprob of 0 for every token.
+func zeros(rows []rl.Row) [][]float64 {
 	out := make([][]float64, len(rows))
 	for i := range rows {
 		out[i] = make([]float64, len(rows[i].IDs))
 	}
-	return out, nil
+	return out
 }
 
 // rollouts counts the rollouts that have a row with trained tokens.
@@ -261,7 +266,7 @@ func rollouts(rows []rl.Row) (n int) {
 	return n
 }
 
-func (m weights) ForwardBackward(_ context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
+func (m weights) ForwardBackward(_ context.Context, rows []rl.Row, o rl.Objective) (rl.Pass, error) {
 	n := rollouts(rows)
 	m.spend(m.w.latencies.Forward, n)
 	if o.Estimated {
@@ -269,7 +274,8 @@ func (m weights) ForwardBackward(_ context.Context, rows []rl.Row, o rl.Objectiv
 	} else {
 		m.spend(1-m.w.latencies.Forward, n)
 	}
-	return rl.Stats{Rows: len(rows), Distance: rl.Distance{Tokens: len(rows)}}, nil
+	stats := rl.Stats{Rows: len(rows), Distance: rl.Distance{Tokens: len(rows)}}
+	return rl.Pass{Stats: stats, Logprobs: zeros(rows)}, nil
 }
 
 func (m weights) Step(context.Context, rl.Optimizer) (rl.StepStats, error) {

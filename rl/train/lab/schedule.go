@@ -124,7 +124,8 @@ func (s *schedule) roll(g *group, j run.Job) {
 	})
 }
 
-// probeRows is how many rows of a step package train compares with the sampler, before and after.
+// probeRows is how many rows of a step package train compares before and after the update, for which it makes a forward
+// pass at the end.
 const probeRows = 64
 
 // sizes are those of a step.
@@ -134,7 +135,7 @@ type sizes struct{ rollouts, epochs, minibatches int }
 // them, of which the forward pass has the given share.
 func (s sizes) passes(forward float64) float64 {
 	probed := quotient(min(s.rollouts/s.minibatches, probeRows), s.rollouts)
-	return float64(s.epochs) + 2*probed*forward
+	return float64(s.epochs) + probed*forward
 }
 
 // warmUp is the number of steps at the beginning that do not count, because all start idle.
@@ -163,12 +164,10 @@ func (s *schedule) update(ctx context.Context) error {
 			}
 			left -= groups
 			part += rollouts
-			fresh := 0
 			if k == 0 {
-				fresh = min(rollouts, probeRows-probed)
-				probed += fresh
+				probed = min(probed+rollouts, probeRows)
 			}
-			if err := s.pass(ctx, fresh+rollouts, when(s.streamed, rollouts)); err != nil {
+			if err := s.pass(ctx, rollouts, when(s.streamed, rollouts)); err != nil {
 				return err
 			}
 		}

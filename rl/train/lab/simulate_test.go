@@ -29,14 +29,14 @@ func TestPaceOfACluster(t *testing.T) {
 			tinker, "trainer.normalisation=mean", "rollouts.max_staleness=1"}, 0.55},
 		{"two, gradients at its end", []string{
 			tinker, "trainer.normalisation=mean", "rollouts.max_staleness=2"}, 0.80},
-		{"one update ahead", []string{tinker, "rollouts.max_staleness=1"}, 0.66},
+		{"one update ahead", []string{tinker, "rollouts.max_staleness=1"}, 0.67},
 		{"two", []string{tinker, "rollouts.max_staleness=2"}, 0.91},
 		{"two, in place", []string{
 			tinker, "trainer.samplers=[]", "rollouts.max_staleness=2", "simulate.timeout=20m"}, 0.65},
-		{"two, and a limit", []string{tinker, "rollouts.max_staleness=2", "simulate.timeout=20m"}, 0.94},
-		{"taking turns", []string{tinker, "rollouts.max_staleness=0"}, 0.25},
+		{"two, and a limit", []string{tinker, "rollouts.max_staleness=2", "simulate.timeout=20m"}, 0.96},
+		{"taking turns", []string{tinker, "rollouts.max_staleness=0"}, 0.26},
 		{"in lockstep", []string{tinker, "simulate.colocated=true", "simulate.timeout=90m"}, 0.12},
-		{"gradients as groups come", []string{embedded, "rollouts.max_staleness=2", "simulate.timeout=20m"}, 0.94},
+		{"gradients as groups come", []string{embedded, "rollouts.max_staleness=2", "simulate.timeout=20m"}, 0.96},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

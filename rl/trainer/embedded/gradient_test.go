@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -153,6 +154,10 @@ func TestSamplerAndTrainerAgreeExactly(t *testing.T) {
 	}
 	if s.Tokens == 0 || s.RatioMin != 1 || s.RatioMax != 1 || s.KL3 != 0 {
 		t.Errorf("%d tokens, ratios %v to %v, kl %v: want ratios of exactly 1", s.Tokens, s.RatioMin, s.RatioMax, s.KL3)
+	}
+	logprobs, err := p.Forward(t.Context(), rows)
+	if err != nil || !reflect.DeepEqual(s.Logprobs, logprobs) {
+		t.Errorf("the gradient was computed from other logprobs than those of Forward: %v", err)
 	}
 	if s.EntropyTokens != s.Tokens || s.Entropy <= 0 {
 		t.Errorf("entropy %v over %d of %d tokens", s.Entropy, s.EntropyTokens, s.Tokens)

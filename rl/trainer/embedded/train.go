@@ -45,12 +45,13 @@ func (p *Trainer) forward(r *rl.Row) (pass, []float64, error) {
 // ForwardBackward accumulates the gradient over the rows. They must be the policy's own: it returns an error for an
 // answer that cannot have been sampled with its vocabulary and windows. If the objective is decoupled, the old policy
 // is the published one.
-func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
+func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Pass, error) {
 	passes := make([]pass, len(rows))
 	logprobs := make([][]float64, len(rows))
-	old := make([][]float64, len(rows))
+	old, slope := make([][]float64, len(rows)), make([][]float64, len(rows))
 	err := p.parallel(ctx, len(rows), func(i int) (err error) {
 		passes[i], logprobs[i], err = p.forward(&rows[i])
+		slope[i] = make([]float64, len(rows[i].IDs))
 		if err == nil && o.Decoupled {
 			old[i] = make([]float64, len(rows[i].IDs))
 			x := pass{turns: passes[i].turns, trains: passes[i].trains}
@@ -59,11 +60,11 @@ func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 		return err
 	})
 	if err != nil {
-		return rl.Stats{}, fmt.Errorf("embedded policy: forward: %w", err)
+		return rl.Pass{}, fmt.Errorf("embedded policy: forward: %w", err)
 	}
-	stats, err := rl.Loss(rows, logprobs, old, o, logprobs)
+	stats, err := rl.Loss(rows, logprobs, old, o, slope)
 	if err != nil {
-		return rl.Stats{}, fmt.Errorf("embedded policy: %w", err)
+		return rl.Pass{}, fmt.Errorf("embedded policy: %w", err)
 	}
 	for i := range passes {
 		for _, entropy := range passes[i].entropies {
@@ -72,10 +73,10 @@ func (p *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 			stats.Loss -= o.Entropy * rows[i].Scale * entropy
 		}
 	}
-	if err := p.backward(ctx, rows, passes, logprobs, o.Entropy); err != nil {
-		return rl.Stats{}, fmt.Errorf("embedded policy: backward: %w", err)
+	if err := p.backward(ctx, rows, passes, slope, o.Entropy); err != nil {
+		return rl.Pass{}, fmt.Errorf("embedded policy: backward: %w", err)
 	}
-	return stats, nil
+	return rl.Pass{Stats: stats, Logprobs: logprobs}, nil
 }
 
 // pass is the work on one row: the replies with a trained token, their decoders, and the entropies at the trained

@@ -230,8 +230,16 @@ func (c *conformance) after(t *testing.T, trainer *tinker.Trainer, rows []rl.Row
 		for i := range scaled {
 			scaled[i].Scale /= scale
 		}
-		if _, err := trainer.ForwardBackward(t.Context(), scaled, rl.Objective{}); err != nil {
+		same, err := trainer.Forward(t.Context(), scaled)
+		if err != nil {
 			t.Fatal(err)
+		}
+		pass, err := trainer.ForwardBackward(t.Context(), scaled, rl.Objective{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := far(same, pass.Logprobs); d > trainertest.Tolerance {
+			t.Errorf("the gradient was computed from logprobs that differ by %.3g from those of a forward pass", d)
 		}
 	}
 	o := c.optimizer()

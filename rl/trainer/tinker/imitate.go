@@ -18,12 +18,12 @@ func (t *Trainer) Imitate(ctx context.Context, rows []rl.Row, o rl.Optimizer) (r
 	objective := rl.Objective{Surrogate: rl.CrossEntropy}
 	weights, ok := t.weights(rows)
 	if !ok || len(t.pending) > 0 || o.Scale != 0 {
-		stats, err := t.ForwardBackward(ctx, rows, objective)
+		pass, err := t.ForwardBackward(ctx, rows, objective)
 		if err != nil {
-			return stats, rl.StepStats{}, err
+			return rl.Stats{}, rl.StepStats{}, err
 		}
 		step, err := t.Step(ctx, o)
-		return stats, step, err
+		return pass.Stats, step, err
 	}
 	if err := t.accepts(rows, objective); err != nil {
 		return rl.Stats{}, rl.StepStats{}, err

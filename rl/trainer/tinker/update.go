@@ -11,16 +11,16 @@ import (
 
 // ForwardBackward evaluates the objective over the rows, and sends the gradient if what the server divides it by is
 // known already. Otherwise, Step sends it.
-func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Stats, error) {
+func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Pass, error) {
 	if err := t.accepts(rows, o); err != nil {
-		return rl.Stats{}, err
+		return rl.Pass{}, err
 	}
 	if err := t.ready(ctx); err != nil {
-		return rl.Stats{}, err
+		return rl.Pass{}, err
 	}
 	current, err := t.forward(ctx, rows)
 	if err != nil {
-		return rl.Stats{}, err
+		return rl.Pass{}, err
 	}
 	slope := make([][]float64, len(rows))
 	for i := range rows {
@@ -29,7 +29,7 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	// For a decoupled objective: no weight has changed since the policy was published.
 	stats, err := rl.Loss(rows, current, current, o, slope)
 	if err != nil {
-		return rl.Stats{}, err
+		return rl.Pass{}, err
 	}
 	t.last = o
 	var shares []share
@@ -41,11 +41,11 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	}
 	if !o.Estimated && !t.broken && !t.probe.Normalisation.Sequences {
 		if err := t.send(ctx, shares, 1); err != nil {
-			return rl.Stats{}, err
+			return rl.Pass{}, err
 		}
 	}
 	t.pending = append(t.pending, shares...)
-	return stats, nil
+	return rl.Pass{Stats: stats, Logprobs: current}, nil
 }
 
 // send makes the server's gradient that of the shares times scale.
