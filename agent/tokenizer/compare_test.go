@@ -61,9 +61,10 @@ func jsonLines[T any](t *testing.T, path string) <-chan T {
 		lines.Buffer(nil, 1<<24)
 		for lines.Scan() {
 			var one T
-			if json.Unmarshal(lines.Bytes(), &one) == nil {
-				out <- one
+			if err := json.Unmarshal(lines.Bytes(), &one); err != nil {
+				t.Errorf("%s: %v", path, err)
 			}
+			out <- one // also what cannot be read, or texts and ids would no longer belong together
 		}
 	}()
 	return out

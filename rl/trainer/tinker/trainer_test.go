@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -362,9 +361,12 @@ func TestPollsThatAreHeld(t *testing.T) {
 		t.Run(strconv.FormatBool(hangs), func(t *testing.T) {
 			t.Parallel()
 			s, trainer := server(t, trainertest.Options{}, nil)
-			s.Inject("retrieve_future", slices.Repeat([]trainertest.Fault{{Delay: time.Minute}}, 3)...)
+			held := trainertest.Fault{Delay: time.Minute}
+			s.Inject("retrieve_future", held)
 			if hangs {
-				s.Inject("healthz", slices.Repeat([]trainertest.Fault{{Delay: time.Minute}}, 3)...)
+				s.Inject("healthz", held)
+			} else {
+				s.Inject("retrieve_future", held, held)
 			}
 			if err := learn(t, trainer); (err != nil) != hangs {
 				t.Error(err)

@@ -164,6 +164,11 @@ func New(t testing.TB, o Options) *Server {
 		for _, p := range s.Problems() {
 			t.Error(p)
 		}
+		for name, unmet := range s.faults {
+			if len(unmet) > 0 {
+				t.Errorf("%d injected faults of %s were never met", len(unmet), name)
+			}
+		}
 	})
 	return s
 }
