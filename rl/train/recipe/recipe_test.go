@@ -45,26 +45,32 @@ var clusters = []struct {
 // printed returns a recipe for deepswe-32b, and its configuration.
 func printed(t *testing.T, kind string, nodes, gpus int, set string) (string, config.Config) {
 	t.Helper()
-	data, err := os.ReadFile("../../../testdata/deepswe-32b.yaml")
+	text, c, err := printedFrom("deepswe-32b.yaml", kind, nodes, gpus, strings.Fields(set)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := config.Load(data, builtin.Parts(), strings.Fields(set)...)
+	return text, c
+}
+
+// printedFrom is a recipe of a bundled configuration.
+func printedFrom(file, kind string, nodes, gpus int, set ...string) (text string, c config.Config, err error) {
+	data, err := os.ReadFile("../../../testdata/" + file)
 	if err != nil {
-		t.Fatal(err)
+		return "", c, err
+	}
+	if c, err = config.Load(data, builtin.Parts(), set...); err != nil {
+		return "", c, err
 	}
 	r, err := recipe.New(kind, c, nodes, gpus)
 	if err != nil {
-		t.Fatal(err)
+		return "", c, err
 	}
-	if c, err = config.Load(data, builtin.Parts(), append(strings.Fields(set), r.Settings()...)...); err != nil {
-		t.Fatal(err)
+	if c, err = config.Load(data, builtin.Parts(), append(set, r.Settings()...)...); err != nil {
+		return "", c, err
 	}
 	var b bytes.Buffer
-	if err := r.Write(&b, c); err != nil {
-		t.Fatal(err)
-	}
-	return b.String(), c
+	err = r.Write(&b, c)
+	return b.String(), c, err
 }
 
 // Every member of the manifests exists in the Kubernetes API, and deepswe accepts the driver's configuration.
