@@ -21,7 +21,6 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/env/testkit"
 )
@@ -40,7 +39,7 @@ func TestRecipeOnCluster(t *testing.T) {
 	program := c.images(t)
 	c.prepare(t)
 	c.names(t)
-	manifests := c.print(t, program)
+	manifests := printTwoSamplers(t, program, "kubernetes", "steps=2")
 	manifests = strings.NewReplacer(`requests: {cpu: "4", memory: 16Gi}`, "requests: {cpu: 10m}",
 		`requests: {cpu: "1", memory: 2Gi}`, "requests: {cpu: 10m}", "requests: 0.25", "requests: 0.01").Replace(manifests)
 	t.Logf("%s", c.kubectl(t, manifests, "apply", "--validate=strict", "-f", "-"))
@@ -107,27 +106,10 @@ var standIns = []standIn{
 func (c *recipeCluster) images(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	for name, pkg := range map[string]string{"deepswe": "deepswe", "servers": "deepswe/rl/train/testdata/servers"} {
-		execute(t, "", "go", "build", "-ldflags=-s -w", "-o", filepath.Join(root, name), pkg)
-	}
-	model, speech := spoken(t, actions[trajectory.FormatXML])
-	ids, err := json.Marshal(speech)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.WriteFile(t, filepath.Join(model, "speech.json"), string(ids))
-	execute(t, "", "cp", "-r", model, filepath.Join(root, "model"))
-	task := strings.Replace(sweTask, `{"id":%q,`, `{"id":%q,"image":"deepswe-test:bookworm",`, 1)
-	testkit.WriteFile(t, filepath.Join(root, "tasks.jsonl"), fmt.Sprintf(task+"\n"+task+"\n", "number-0", "number-1"))
-	for name, script := range map[string]string{
+	buildStandIns(t, root, `"image":"deepswe-test:bookworm",`, map[string]string{
 		"bin/bash": `exec sh "$@"`, "bin/python": `exec /servers skyrl "$@"`, "bin/vllm": `exec /servers vllm "$@"`,
 		"bin/pg_isready": "exit 0", "bin/psql": "exit 0", "wget": `exec /servers wget "$@"`,
-	} {
-		path := testkit.WriteFile(t, filepath.Join(root, name), "#!/bin/sh\n"+script+"\n")
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	var names []string
 	for _, image := range standIns {
 		if exec.CommandContext(t.Context(), "docker", "image", "inspect", image.name).Run() == nil {
@@ -141,19 +123,6 @@ func (c *recipeCluster) images(t *testing.T) string {
 	}
 	execute(t, "", filepath.Join(c.Scripts, "load.sh"), names...)
 	return filepath.Join(root, "deepswe")
-}
-
-// execute runs a program, and returns what it printed.
-func execute(t testing.TB, stdin, name string, args ...string) string {
-	t.Helper()
-	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
-	}
-	return string(out)
 }
 
 // prepare creates the namespace with its volumes, and gives the node labels and GPUs.
@@ -333,20 +302,6 @@ func (c *recipeCluster) podOf(t testing.TB, name string) netip.Addr {
 		}
 	}
 	return netip.Addr{}
-}
-
-// print returns the manifests for three GPUs: one trains, and two serve vLLM.
-func (c *recipeCluster) print(t *testing.T, program string) string {
-	t.Helper()
-	args := []string{"train", "--config", "deepswe-adapter", "--print", "kubernetes", "--nodes", "1", "--gpus", "3"}
-	for _, set := range []string{
-		"trainer.model=Qwen/Qwen3-8B", "steps=2", "rollouts.tasks=1", "rollouts.group=4", "environment.evidence=none",
-		"environment.train.path=tasks.jsonl", `environment.train.exclude_repos_of=""`, `environment.validation.path=""`,
-		"evaluate.every=0", "environment.census=off",
-	} {
-		args = append(args, "--set", set)
-	}
-	return execute(t, "", program, args...)
 }
 
 // await waits until a job ends, and fails the test with the output of its pods if it did not succeed.

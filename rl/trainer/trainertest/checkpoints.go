@@ -2,6 +2,10 @@ package trainertest
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -12,6 +16,9 @@ func (s *Server) write(m *model, f *future) (any, error) {
 		return nil, err
 	}
 	s.saved[address] = checkpoint{kind: "training", rank: m.rank}
+	if err := s.remember(); err != nil {
+		return nil, err
+	}
 	return map[string]any{"path": address, "type": f.operation}, nil
 }
 
@@ -45,6 +52,48 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 		s.samplers[id], s.latest = session, id
 	}
 	return map[string]any{"path": nil, "type": f.operation, "sampling_session_id": id}, nil
+}
+
+// memory is what the next server with the same Options.Dir knows of the one before it.
+type memory struct {
+	Made  int            // ids
+	Ranks map[string]int // of checkpoints for training, by address
+}
+
+func (s *Server) memoryFile() string { return filepath.Join(s.dir, "memory.json") }
+
+// remember writes the memory.
+func (s *Server) remember() error {
+	m := memory{Made: s.made, Ranks: map[string]int{}}
+	for address, k := range s.saved {
+		if k.kind == "training" {
+			m.Ranks[address] = k.rank
+		}
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(s.memoryFile(), data, 0o600)
+}
+
+// recall reads the memory, if there is one.
+func (s *Server) recall() error {
+	data, err := os.ReadFile(s.memoryFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	var m memory
+	if err := json.Unmarshal(data, &m); err != nil {
+		return err
+	}
+	s.made = m.Made
+	for address, rank := range m.Ranks {
+		s.saved[address] = checkpoint{kind: "training", rank: rank}
+	}
+	return nil
 }
 
 // fileName is the policy's name for a checkpoint.

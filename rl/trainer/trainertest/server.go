@@ -7,6 +7,7 @@ package trainertest
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -37,6 +38,8 @@ type Options struct {
 	// the number of an operation that has just failed may be skipped. A failed operation is reported with status 422,
 	// adapters are local files, and unloading a model deletes its checkpoints.
 	TuFT bool
+	// Dir has the checkpoints, and those of the server before it that had this directory [a temporary one].
+	Dir string
 	// LoRASync is the directory to which the server writes the adapters that it samples with. With it, archives contain
 	// the merged weights of the whole model, uncompressed. Both are as on SkyRL's GPU backends.
 	LoRASync string
@@ -140,7 +143,7 @@ func New(t testing.TB, o Options) *Server {
 	o.Hidden, o.Base, o.Hold = cmp.Or(o.Hidden, 16), cmp.Or(o.Base, "tiny"), cmp.Or(o.Hold, 100*time.Millisecond)
 	o.MaxModels, o.MaxRank = cmp.Or(o.MaxModels, 3), cmp.Or(o.MaxRank, 8)
 	s := &Server{
-		options: o, dir: t.TempDir(), sessions: map[string]*session{}, models: map[string]*model{},
+		options: o, dir: cmp.Or(o.Dir, t.TempDir()), sessions: map[string]*session{}, models: map[string]*model{},
 		created:  map[string]bool{},
 		left:     map[int][]contribution{},
 		samplers: map[string]samplingSession{}, saved: map[string]checkpoint{},
@@ -148,7 +151,7 @@ func New(t testing.TB, o Options) *Server {
 		repeated: map[string]*future{}, faults: map[string][]Fault{}, counts: map[string]int{}, passes: map[string]int{},
 	}
 	s.changed = sync.NewCond(&s.mu)
-	if err := s.Start(); err != nil {
+	if err := errors.Join(s.recall(), s.Start()); err != nil {
 		t.Fatal(err)
 	}
 	s.engine.Go(s.run)

@@ -1,18 +1,23 @@
-// Command servers takes the place of SkyRL and vLLM in the pods of a recipe: the fakes of trainertest, at the addresses
-// and under the commands that the recipe names. As SkyRL, it also serves the replicas of vLLM, which share its
-// policy; as vLLM, it forwards requests to SkyRL's pod; and as wget, it only checks a status.
+// Command servers takes the place of SkyRL and vLLM in the pods or steps of a recipe: the fakes of trainertest, at the
+// addresses and under the commands that the recipe names. As SkyRL, it also serves the replicas of vLLM, which share its
+// policy; as vLLM, it forwards requests to SkyRL; and as wget, it only checks a status.
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,8 +27,8 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// modelDir is where the image has the model's files, and speech.json.
-const modelDir = "/model"
+// modelDir has the model's files, and speech.json. It is the image's, unless a variable names another.
+func modelDir() string { return cmp.Or(os.Getenv("STAND_IN_MODEL"), "/model") }
 
 // replicas of vLLM at most.
 const replicas = 8
@@ -46,8 +51,9 @@ func must[T any](v T, err error) T {
 func main() {
 	switch os.Args[1] {
 	case "vllm":
-		target := must(url.Parse("http://skyrl:8000/" + must(os.Hostname())))
-		log.Fatal(http.ListenAndServe(":8000", httputil.NewSingleHostReverseProxy(target)))
+		reportShare()
+		port := portOf(os.Args)
+		log.Fatal(http.ListenAndServe(fmt.Sprint(":", port), httputil.NewSingleHostReverseProxy(ownPolicy(port))))
 	case "wget":
 		if r := must(http.Get(os.Args[len(os.Args)-1])); r.StatusCode != http.StatusOK {
 			log.Fatal(r.Status)
@@ -55,10 +61,10 @@ func main() {
 		return
 	}
 	flags := flag.NewFlagSet("skyrl", flag.ExitOnError)
-	flags.String("host", "", "")
-	flags.String("port", "", "")
+	host := flags.String("host", "", "")
+	port := flags.String("port", "", "")
 	flags.String("backend", "", "")
-	flags.String("checkpoints-base", "", "")
+	checkpoints := flags.String("checkpoints-base", "", "")
 	backend := flags.String("backend-config", "", "")
 	base := flags.String("base-model", "", "")
 	_ = flags.Parse(os.Args[4:]) // skyrl -m skyrl.tinker.api; it exits on errors
@@ -67,7 +73,30 @@ func main() {
 	}
 	must(0, json.Unmarshal([]byte(*backend), &settings))
 	cached(*base)
-	log.Fatal(http.ListenAndServe(":8000", skyrl(*base, settings.LoRASync)))
+	must(0, os.MkdirAll(*checkpoints, 0o755))
+	reportShare()
+	log.Fatal(http.ListenAndServe(net.JoinHostPort(*host, *port), skyrl(*base, settings.LoRASync, *checkpoints)))
+}
+
+// reportShare says what a server may use of its machine.
+func reportShare() {
+	log.Printf("%d processors, GPUs %s", runtime.NumCPU(), os.Getenv("CUDA_VISIBLE_DEVICES"))
+}
+
+// portOf returns the port that vLLM's arguments name, or its default.
+func portOf(args []string) int {
+	if i := slices.Index(args, "--port"); i >= 0 {
+		return must(strconv.Atoi(args[i+1]))
+	}
+	return 8000
+}
+
+// ownPolicy is where SkyRL serves a vLLM's policy. A pod has its own name, and a step under Slurm its own port.
+func ownPolicy(port int) *url.URL {
+	if port == 8000 {
+		return must(url.Parse("http://skyrl:8000/" + must(os.Hostname())))
+	}
+	return must(url.Parse(fmt.Sprintf("http://127.0.0.1:8000/vllm-%d", port-8100)))
 }
 
 // cached puts the model's files where Hugging Face's cache has them, as loading it does.
@@ -78,20 +107,22 @@ func cached(model string) {
 		must(0, os.MkdirAll(dir, 0o755))
 	}
 	must(0, os.WriteFile(filepath.Join(repo, "refs", "main"), []byte("1"), 0o644))
-	for _, file := range must(os.ReadDir(modelDir)) {
-		data := must(os.ReadFile(filepath.Join(modelDir, file.Name())))
+	for _, file := range must(os.ReadDir(modelDir())) {
+		data := must(os.ReadFile(filepath.Join(modelDir(), file.Name())))
 		must(0, os.WriteFile(filepath.Join(snapshot, file.Name()), data, 0o644))
 	}
 }
 
 // skyrl serves the trainer, each replica below its name, and counts of the replies that each adapter has given.
-func skyrl(base, loraSync string) http.Handler {
+func skyrl(base, loraSync, checkpoints string) http.Handler {
 	var speech trainertest.Speech
-	must(0, json.Unmarshal(must(os.ReadFile(filepath.Join(modelDir, "speech.json"))), &speech))
+	must(0, json.Unmarshal(must(os.ReadFile(filepath.Join(modelDir(), "speech.json"))), &speech))
 	words := strings.Split("abcdefgh", "")[:len(speech.Words)]
 	trainer := trainertest.New(process{}, trainertest.Options{Base: base, Speech: &speech, Sums: true, Dedups: true,
-		Wire: trainertest.OnlyProtobuf, LoRASync: loraSync, MaxRank: 64, Language: embedded.Language{Vocabulary: words, Window: 1, Reply: 2}})
-	codec := must(chatml.NewCodec(must(tokenizer.Load(filepath.Join(modelDir, "tokenizer.json"))), chatml.Qwen3))
+		Wire: trainertest.OnlyProtobuf, LoRASync: loraSync, Dir: checkpoints, MaxRank: 64,
+		Language: embedded.Language{Vocabulary: words, Window: 1, Reply: 2}})
+	codec := must(chatml.NewCodec(must(tokenizer.Load(filepath.Join(modelDir(), "tokenizer.json"))),
+		must(chatml.Named(chatml.Qwen3))))
 	mux := http.NewServeMux()
 	mux.Handle("/", httputil.NewSingleHostReverseProxy(must(url.Parse(trainer.URL()))))
 	var vllms []*trainertest.VLLM
