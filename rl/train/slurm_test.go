@@ -52,8 +52,8 @@ func TestRecipeUnderSlurm(t *testing.T) {
 		"bin/python": `exec servers skyrl "$@"`, "bin/vllm": `exec servers vllm "$@"`, "bin/psql": "exit 0",
 		"bin/initdb": `mkdir -p "$2" && touch "$2/PG_VERSION"`, "bin/postgres": "exec sleep 100000",
 	})
-	job := testkit.WriteFile(t, filepath.Join(root, "train.sh"), printTwoSamplers(t, filepath.Join(root, "deepswe"), "slurm",
-		"steps=15", "environment.sandbox.env=host"))
+	job := testkit.WriteFile(t, filepath.Join(root, "train.sh"), printTwoSamplers(t, filepath.Join(root, "deepswe"),
+		"slurm", "steps=15", "environment.sandbox.env=host"))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -67,8 +67,9 @@ func TestRecipeUnderSlurm(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if memory := "mem=" + strings.TrimSpace(read(t, shared, "memory")) + "M"; !strings.Contains(read(t, shared, "job"), memory) {
-		t.Errorf("the job has not all memory, %s:\n%s", memory, read(t, shared, "job"))
+	memory := "mem=" + strings.TrimSpace(read(t, shared, "memory")) + "M"
+	if has := read(t, shared, "job"); !strings.Contains(has, memory) {
+		t.Errorf("the job has not all memory, %s:\n%s", memory, has)
 	}
 	for server, gpus := range map[string]string{"skyrl": "0", "vllm-node0-0": "1", "vllm-node0-1": "2"} {
 		share := fmt.Sprintf("%d processors, GPUs %s\n", runtime.NumCPU(), gpus)

@@ -13,8 +13,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// buildStandIns fills a directory with what takes the place of a recipe's programs: deepswe, the servers, their model, the
-// scripts, and two tasks, whose records have the members as well.
+// buildStandIns fills a directory with what takes the place of a recipe's programs: deepswe, the servers, their model,
+// the scripts, and two tasks, whose records have the members as well.
 func buildStandIns(t *testing.T, dir, members string, scripts map[string]string) {
 	t.Helper()
 	for name, pkg := range map[string]string{"deepswe": "deepswe", "servers": "deepswe/rl/train/testdata/servers"} {

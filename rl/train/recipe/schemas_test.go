@@ -14,8 +14,8 @@ import (
 
 type object = map[string]any
 
-// schemas writes JSON schemas of the kinds in swagger.json and in ray.io_rayclusters.yaml, which .ci/recipes has fetched
-// into dir, under the names that kubeconform looks for. It returns the directory.
+// schemas writes JSON schemas of the kinds in swagger.json and in ray.io_rayclusters.yaml, which .ci/recipes has put
+// into dir, under the names that kubeconform looks for. It returns their directory.
 func schemas(t *testing.T, dir string) string {
 	t.Helper()
 	var api struct{ Definitions map[string]object }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs a command beside a Slurm of one node, node0, which has this machine's processors and three GPUs in name only.
 #   unshare --net --uts --mount --pid --fork --kill-child --mount-proc slurm.sh DIR COMMAND...
-# Everything is below DIR, in namespaces of its own: it disturbs no other Slurm, nobody else's ports, and ends with COMMAND.
+# Everything is below DIR, in namespaces of its own: it disturbs no other Slurm and no ports, and ends with COMMAND.
 set -euo pipefail
 dir=$1
 shift

@@ -1,6 +1,6 @@
 // Command servers takes the place of SkyRL and vLLM in the pods or steps of a recipe: the fakes of trainertest, at the
-// addresses and under the commands that the recipe names. As SkyRL, it also serves the replicas of vLLM, which share its
-// policy; as vLLM, it forwards requests to SkyRL; and as wget, it only checks a status.
+// addresses and under the commands that the recipe names. As SkyRL, it also serves the replicas of vLLM, which share
+// its policy; as vLLM, it forwards requests to SkyRL; and as wget, it only checks a status.
 package main
 
 import (
