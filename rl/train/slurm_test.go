@@ -17,8 +17,8 @@ import (
 	"deepswe/env/testkit"
 )
 
-// scenario submits the job, stops it after a step or more, as Slurm does before the time limit, and submits it again, for
-// two further steps. It is run where Slurm is, with the job's file and variables.
+// scenario submits the job, stops it after a step or more, as Slurm does before the time limit, and submits it again,
+// for two further steps. It is run where Slurm is, with the job's file and variables.
 const scenario = `
 set -eu
 steps() { cat "$SHARED"/runs/*/metrics.jsonl 2>/dev/null | wc -l; }
@@ -67,7 +67,12 @@ func TestRecipeUnderSlurm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	trainedAcrossJobs(t, shared)
+}
 
+// trainedAcrossJobs checks what the two jobs had of the node, and that the second went on where the first was stopped.
+func trainedAcrossJobs(t *testing.T, shared string) {
+	t.Helper()
 	memory := "mem=" + strings.TrimSpace(read(t, shared, "memory")) + "M"
 	if has := read(t, shared, "job"); !strings.Contains(has, memory) {
 		t.Errorf("the job has not all memory, %s:\n%s", memory, has)
