@@ -92,7 +92,7 @@ func (b Bugs) add(ctx context.Context, c Candidate, kind, before, after, message
 	if err != nil {
 		return Candidate{}, false, err
 	}
-	if why := commits[0].unfit(Bounds{}, nil); why != "" {
+	if why := commits[0].unfit(Bounds{}, false); why != "" {
 		return Candidate{}, false, nil
 	}
 	made, why, err := commits[0].candidate(ctx, b.Dir, Bounds{}, map[string]bool{})

@@ -96,25 +96,18 @@ const (
 var (
 	bot = env.Pattern(
 		`(?i)\[bot\]|\b(dependabot|renovate|pre-commit-ci|github-actions|pyup-bot|greenkeeper|snyk)\b`)
-	revert   = env.Pattern(`(?i)^revert\b|\bthis reverts commit ([0-9a-f]{7,40})`)
-	reverted = env.Pattern(`(?i)\bthis reverts commit ([0-9a-f]{7,40})`)
-	forward  = env.Pattern(`(?i)^merge ((remote-tracking )?(branch|tag) )?'?([\w-]+/)?` +
+	forward = env.Pattern(`(?i)^merge ((remote-tracking )?(branch|tag) )?'?([\w-]+/)?` +
 		`(main|master|trunk|develop|stable|release[\w./-]*|v?\d+(\.[\dx]+)+|\d+-stable)\b'?`)
 )
 
 // Choose returns the candidates among commits, in their order, and how many of the others there are for each reason.
 func Choose(ctx context.Context, dir string, commits []Commit, b Bounds) ([]Candidate, map[Reason]int, error) {
-	undone := map[string]bool{} // by the first seven digits
-	for _, c := range commits {
-		for _, m := range reverted().FindAllStringSubmatch(c.Message, -1) {
-			undone[m[1][:7]] = true
-		}
-	}
+	later := reverts{}
 	var chosen []Candidate
 	reasons := map[Reason]int{}
 	seen := map[string]bool{}
 	for _, c := range commits {
-		why := c.unfit(b, undone)
+		why := c.unfit(b, later.undo(c))
 		if why == "" {
 			candidate, reason, err := c.candidate(ctx, dir, b, seen)
 			if err != nil {
@@ -132,7 +125,7 @@ func Choose(ctx context.Context, dir string, commits []Commit, b Bounds) ([]Cand
 }
 
 // unfit returns the reason why a commit is no candidate, as far as that can be seen without its patch.
-func (c Commit) unfit(b Bounds, undone map[string]bool) Reason {
+func (c Commit) unfit(b Bounds, undone bool) Reason {
 	files, lines, tests := 0, 0, 0
 	has := map[Kind]bool{}
 	for _, ch := range c.Changes {
@@ -152,7 +145,7 @@ func (c Commit) unfit(b Bounds, undone map[string]bool) Reason {
 	}{
 		{c.Base == "", Root},
 		{bot().MatchString(c.Author), Bot},
-		{revert().MatchString(c.Message) || undone[c.Hash[:7]], Reverted},
+		{revert().MatchString(c.Message) || undone, Reverted},
 		{c.Parents > 1 && forward().MatchString(c.Message), Forwarded},
 		{!has[Source], NoSources},
 		{!has[Test], NoTests},

@@ -76,3 +76,39 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A commit that is taken back is no candidate, however the revert names it.
+func TestReverts(t *testing.T) {
+	t.Parallel()
+	const hash = "0123456789abcdef"
+	for name, c := range map[string]struct {
+		of, by string
+		undone bool
+	}{
+		"git":              {"Add five", "Revert \"Add five\"\n\nThis reverts commit 0123456789abcdef.", true},
+		"GitHub, squashed": {"Add five (#20)", "Revert \"Add five (#20)\" (#21)\n\nReverts me/calc#20", true},
+		"GitHub, merged": {"Merge pull request #20 from me/five\n\nAdd five",
+			"Merge pull request #21 from me/revert-20-five\n\nRevert \"Add five\"", true},
+		"GitLab": {"Merge branch 'five' into 'main'\n\nAdd five\n\nSee merge request me/calc!20",
+			"Revert \"Merge branch 'five' into 'main'\"\n\nThis reverts merge request !20", true},
+		"a title":         {"Add five (#20)", "Revert \"Add five\"", true},
+		"another number":  {"Add five (#2)", "Revert six\n\nReverts me/calc#20", false},
+		"another title":   {"Add five", "Revert \"Add fifty\"", false},
+		"only talks":      {"Add five (#20)", "Go on with #20", false},
+		"a later mention": {"Merge pull request #3 from me/six\n\nAdd six", "Merge pull request #4 from me/five\n\nAdd five", false},
+	} {
+		later := reverts{}
+		later.undo(Commit{Hash: "fedcba9876543210", Message: c.by})
+		if got := later.undo(Commit{Hash: hash, Message: c.of}); got != c.undone {
+			t.Errorf("%s: %t, want %t", name, got, c.undone)
+		}
+		if got := revert().MatchString(c.by); c.undone && !got {
+			t.Errorf("%s: %q is no revert", name, c.by)
+		}
+	}
+	later := reverts{}
+	later.undo(Commit{Hash: hash, Message: "Revert \"Add five\""})
+	if of := (Commit{Hash: hash, Message: "Add five"}); !later.undo(of) || later.undo(of) {
+		t.Error("one revert takes two commits of the same title back")
+	}
+}
