@@ -126,17 +126,13 @@ func Choose(ctx context.Context, dir string, commits []Commit, b Bounds) ([]Cand
 
 // unfit returns the reason why a commit is no candidate, as far as that can be seen without its patch.
 func (c Commit) unfit(b Bounds, undone bool) Reason {
-	files, lines, tests := 0, 0, 0
+	files, lines, moved := c.size()
+	tests := 0
 	has := map[Kind]bool{}
 	for _, ch := range c.Changes {
 		has[ch.Kind] = true
-		switch ch.Kind {
-		case Source:
-			files, lines = files+1, lines+ch.Added+ch.Removed
-		case Test:
-			if ch.Status != 'D' && runs(ch.Path) {
-				tests += ch.Added
-			}
+		if ch.Kind == Test && ch.Status != 'D' && runs(ch.Path) {
+			tests += ch.Added
 		}
 	}
 	for _, check := range []struct {
@@ -150,7 +146,7 @@ func (c Commit) unfit(b Bounds, undone bool) Reason {
 		{!has[Source], NoSources},
 		{!has[Test], NoTests},
 		{tests == 0, OnlyRemoved},
-		{files > cmp.Or(b.Files, 8) || lines > cmp.Or(b.Lines, 300) || lines == 0, TooLarge},
+		{files > cmp.Or(b.Files, 8) || lines > cmp.Or(b.Lines, 300) || lines == 0 && !moved, TooLarge},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Mode == "160000" }), Submodule},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Binary && ch.Kind == Source }), BinaryFix},
 	} {
@@ -159,6 +155,19 @@ func (c Commit) unfit(b Bounds, undone bool) Reason {
 		}
 	}
 	return ""
+}
+
+// size counts the sources that the commit changes, and their changed lines. moved is set if it moves one of them.
+func (c Commit) size() (files, lines int, moved bool) {
+	for _, ch := range c.Changes {
+		switch {
+		case ch.Moved:
+			moved = true
+		case ch.Kind == Source:
+			files, lines = files+1, lines+ch.Added+ch.Removed
+		}
+	}
+	return files, lines, moved
 }
 
 // fixKinds are the files that the reference solution consists of.
@@ -271,12 +280,8 @@ func (c Commit) Issue() string {
 
 // labels say what can be seen of the commit. None of them is a condition.
 func (c Candidate) labels() map[string]string {
-	files, lines, hunks := 0, 0, strings.Count(c.Sources, "\n@@ ")
-	for _, ch := range c.Changes {
-		if ch.Kind == Source {
-			files, lines = files+1, lines+ch.Added+ch.Removed
-		}
-	}
+	hunks := strings.Count(c.Sources, "\n@@ ")
+	files, lines, _ := c.size()
 	size := "small"
 	if files > 3 || lines > 100 {
 		size = "large"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -36,6 +37,8 @@ type Change struct {
 	// Added and Removed count lines; Binary files have none.
 	Added, Removed int
 	Binary         bool
+	// Moved is set for a removed source that an added one continues. The lines that both share count for neither.
+	Moved bool
 }
 
 // ErrHistory reports that a repository has no history to find tasks in. Its text says why.
@@ -82,8 +85,49 @@ func log(ctx context.Context, dir, newest, below string, n int) ([]Commit, error
 	case len(out) == 0:
 		return nil, fmt.Errorf("%w: no commit changes %s, which is a path from the root of %s", ErrHistory, below, dir)
 	}
-	return parse(string(out)), nil
+	commits := parse(string(out))
+	for _, c := range commits {
+		if err := c.move(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
+	return commits, nil
 }
+
+// move marks the sources that the commit has moved.
+func (c Commit) move(ctx context.Context, dir string) error {
+	at := map[byte]map[string]int{'A': {}, 'D': {}}
+	var names []string
+	for i, ch := range c.Changes {
+		if paths := at[ch.Status]; ch.Kind == Source && paths != nil {
+			paths[ch.Path] = i
+			names = append(names, ch.Path)
+		}
+	}
+	if c.Base == "" || len(at['A']) == 0 || len(at['D']) == 0 || len(names) > mostMoved {
+		return nil
+	}
+	out, err := repo.Read(ctx, dir, slices.Concat([]string{"--literal-pathspecs", "diff-tree", "-r", "-M", "--diff-filter=R",
+		"--numstat", "-z", "--no-ext-diff", "--no-textconv", c.Base, c.Hash, "--"}, names)...)
+	if err != nil {
+		return fmt.Errorf("read commit %s: %w", c.Hash, err)
+	}
+	for parts := strings.Split(string(out), "\x00"); len(parts) > 3; parts = parts[3:] {
+		m := numbers().FindStringSubmatch(parts[0])
+		from, known := at['D'][parts[1]]
+		to, also := at['A'][parts[2]]
+		if m == nil || !known || !also {
+			continue
+		}
+		c.Changes[from].Moved, c.Changes[from].Removed = true, 0
+		c.Changes[to].Added, _ = strconv.Atoi(m[1]) // a dash is none
+		c.Changes[to].Removed, _ = strconv.Atoi(m[2])
+	}
+	return nil
+}
+
+// mostMoved limits the files of a commit among which moved ones are looked for. So many are larger than the bounds.
+const mostMoved = 1000
 
 // Shallow reports whether a part of the repository's history was left out when it was cloned.
 func Shallow(ctx context.Context, dir string) bool {

@@ -63,6 +63,26 @@ git replace "HEAD~1" "HEAD~2"`)
 	}
 }
 
+// What a commit moves counts with the lines that it changes.
+func TestMoved(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change many.py "$(seq 400)"; commit root
+mkdir lib; git mv many.py lib/numbers.py; sed -i 's/^7$/8/' lib/numbers.py; change tests/test_numbers.py 'def test(): pass'
+commit 'seven is eight'`)
+	commits, err := Walk(t.Context(), dir, "", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidates, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
+	if err != nil || len(candidates) != 1 {
+		t.Fatalf("%v, %v", unfit, err)
+	}
+	c := candidates[0]
+	if c.Labels["files"] != "1" || c.Labels["lines"] != "2" || !strings.Contains(c.Sources, "deleted file") {
+		t.Errorf("labels %v, change %.80s", c.Labels, c.Sources)
+	}
+}
+
 // Whatever a log contains, it is read to the end, and every change has a status and no negative counts.
 func FuzzParse(f *testing.F) {
 	f.Add("abc\x00def\x00a <b>\x0012\x00message\n\x00\n:100644 100644 a b M\x00f.go\x001\t2\tf.go\x00")
