@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"deepswe/env/repo"
@@ -38,7 +37,7 @@ const (
 // Revert returns a candidate whose bug is a commit's change, taken back in today's code. ok is false if later changes
 // prevent that.
 func (b Bugs) Revert(ctx context.Context, c Candidate) (made Candidate, ok bool, err error) {
-	names := paths(c.Changes, append(slices.Clone(fixKinds), Test, Data)...)
+	names := paths(c.Changes, allKinds()...)
 	back, err := difference(ctx, b.Dir, c.Hash, c.Base, names)
 	if err != nil {
 		return Candidate{}, false, err

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"deepswe/env"
 	"deepswe/env/repo"
@@ -89,6 +90,7 @@ const (
 	TooLarge    Reason = "larger than the bounds"
 	Submodule   Reason = "changes a submodule"
 	BinaryFix   Reason = "changes a binary file"
+	NotUTF8     Reason = "its change, or the name of one of its files, is not UTF-8"
 	Formatting  Reason = "changes only the layout of sources"
 	Repeated    Reason = "the same change as in a newer commit"
 )
@@ -173,6 +175,9 @@ func (c Commit) size() (files, lines int, moved bool) {
 // fixKinds are the files that the reference solution consists of.
 var fixKinds = []Kind{Source, Environment, Generated, Other}
 
+// allKinds are those and the files of tests.
+func allKinds() []Kind { return append(slices.Clone(fixKinds), Test, Data) }
+
 // candidate reads the commit's patch. seen are the fingerprints of earlier candidates.
 func (c Commit) candidate(
 	ctx context.Context, dir string, b Bounds, seen map[string]bool,
@@ -199,6 +204,8 @@ func (c Commit) candidate(
 		return Candidate{}, TooLarge, nil
 	case seen[print]:
 		return Candidate{}, Repeated, nil
+	case !utf8.ValidString(found.Sources + strings.Join(paths(c.Changes, allKinds()...), "")):
+		return Candidate{}, NotUTF8, nil // JSON, as which tasks are written, has no other texts
 	}
 	seen[print] = true
 	found.Labels = found.labels()

@@ -13,7 +13,12 @@ import (
 // A directory without a history gives an error that says so.
 func TestNoHistory(t *testing.T) {
 	t.Parallel()
-	for dir, want := range map[string]string{t.TempDir(): "is not a git repository", history(t, ""): "has no commits"} {
+	const commit = "change a 1; commit one; "
+	for dir, want := range map[string]string{
+		t.TempDir(): "is not a git repository", history(t, ""): "has no commits",
+		history(t, commit+"git symbolic-ref HEAD refs/heads/master"): "git symbolic-ref HEAD refs/heads/main",
+		history(t, commit+"rm -r .git/objects/??"):                   "git fsck",
+	} {
 		if _, err := Walk(t.Context(), dir, "", 0); !errors.Is(err, ErrHistory) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -59,6 +64,27 @@ git replace "HEAD~1" "HEAD~2"`)
 		found, err := Walk(t.Context(), dir, below, 0)
 		if len(found) != want || errors.Is(err, ErrHistory) != (want == 0) {
 			t.Errorf("%d commits below %s, %v, want %d", len(found), below, err, want)
+		}
+	}
+}
+
+// A task is written as JSON, which has no texts in other encodings; tests and their data may be in any.
+func TestNotUTF8(t *testing.T) {
+	t.Parallel()
+	for script, fits := range map[string]bool{
+		`change a.py "$(printf 'NAME = "caf\351s"')"`:         false,
+		`change "$(printf 'caf\351.py')" 'NAME = "cafe"'`:     false,
+		`change a.py 1; change "$(printf 'tests/caf\351')" 1`: false,
+		`change a.py 1; change tests/cafe "$(printf '\351')"`: true,
+	} {
+		dir := history(t, "change b.py 1; commit root; "+script+"; change tests/test_a.py 'def test(): pass'; commit more")
+		commits, err := Walk(t.Context(), dir, "", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		candidates, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
+		if err != nil || len(candidates) == 1 != fits || unfit[NotUTF8] == 1 == fits {
+			t.Errorf("%s: %d candidates, %v, %v", script, len(candidates), unfit, err)
 		}
 	}
 }
