@@ -51,12 +51,26 @@ func Walk(ctx context.Context, dir, below string, n int) ([]Commit, error) {
 		if ctx.Err() != nil || errors.Is(err, repo.ErrNoGit) {
 			return nil, err
 		}
-		if _, inside := repo.Read(ctx, dir, "rev-parse", "--git-dir"); inside != nil {
-			return nil, fmt.Errorf("%w: %s is not a git repository", ErrHistory, dir)
-		}
-		return nil, fmt.Errorf("%w: %s has no commits", ErrHistory, dir)
+		return nil, fmt.Errorf("%w: %s %s", ErrHistory, dir, headless(ctx, dir))
 	}
 	return log(ctx, dir, "HEAD", below, n)
+}
+
+// headless says what is wrong with a directory that has no newest commit.
+func headless(ctx context.Context, dir string) string {
+	if _, err := repo.Read(ctx, dir, "rev-parse", "--git-dir"); err != nil {
+		return "is not a git repository"
+	}
+	if _, err := repo.Read(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD"); err == nil {
+		return "lacks its newest commit, so it is damaged: git fsck says more, and a fresh clone has all of it"
+	}
+	out, err := repo.Read(ctx, dir, "for-each-ref", "--count=1", "--format=%(refname)", "refs/heads", "refs/remotes")
+	branch := strings.TrimSpace(string(out))
+	if err != nil || branch == "" {
+		return "has no commits"
+	}
+	return "has commits, but none on its current branch: git checkout, or for a bare repository " +
+		"git symbolic-ref HEAD " + branch + ", chooses another one"
 }
 
 // log returns the newest commits of a first-parent history.
