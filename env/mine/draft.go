@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"deepswe/env"
@@ -25,6 +26,8 @@ type Builder struct {
 	// Repository is the absolute path of the repository, Name the first part of the ids of its tasks.
 	Repository string
 	Name       string
+	// Below is the path that limits the changes, if any. Tasks of one commit for two paths differ.
+	Below string
 	// Packages is the path of the directory with what the project has installed below itself; empty if that is Repository.
 	Packages string
 	// Machine is where sandboxes find what the project needs. Image is the image that they start from; empty for none.
@@ -47,7 +50,13 @@ type Draft struct {
 }
 
 // ID returns the id of a candidate's task.
-func (b Builder) ID(c Candidate) string { return b.Name + "-" + c.Hash[:12] }
+func (b Builder) ID(c Candidate) string { return Title(b.Name, b.Below) + "-" + c.Hash[:12] }
+
+// Title returns what the tasks of a repository, or of a path in it, are called.
+func Title(name, below string) string {
+	words := strings.FieldsFunc(below, func(c rune) bool { return c == '/' || unicode.IsSpace(c) || c == '.' })
+	return strings.Join(append([]string{name}, words...), "-")
+}
 
 // The reasons why there is no draft of a candidate.
 const (

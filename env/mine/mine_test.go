@@ -519,3 +519,13 @@ func TestShows(t *testing.T) {
 		}
 	}
 }
+
+// Tasks of one commit for two paths have two names.
+func TestTitle(t *testing.T) {
+	t.Parallel()
+	for below, want := range map[string]string{"": "calc", "packages/a b": "calc-packages-a-b", "./a/": "calc-a"} {
+		if got := Title("calc", below); got != want {
+			t.Errorf("%q: %s, want %s", below, got, want)
+		}
+	}
+}

@@ -2,8 +2,6 @@ package mine
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -122,22 +120,14 @@ func clean(text string, secrets []string) string {
 // Issues are texts of issues by their numbers.
 type Issues map[string]string
 
-// ReadIssues reads a list of objects with number, title and body from a JSON file, as the command-line programs of
-// forges print it. An empty name means that there is no file.
-func ReadIssues(file string) (Issues, error) {
-	if file == "" {
-		return nil, nil
-	}
+// ReadIssues reads a list of objects with number, title and body, as the command-line programs of forges print it.
+func ReadIssues(data []byte) (Issues, error) {
 	var list []struct {
 		Number      json.Number
 		Title, Body string
 	}
-	data, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(data, &list)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read issues: %w", err)
+	if err := json.Unmarshal(data, &list); err != nil {
+		return nil, err
 	}
 	all := Issues{}
 	for _, i := range list {

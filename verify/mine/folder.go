@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"io"
 	"io/fs"
@@ -25,6 +26,7 @@ const (
 	ReportFile = "report.html"
 	workDir    = ".mine"
 	reportJSON = "mined.json"
+	issuesFile = "issues.json"
 )
 
 // Folder is where mined tasks are kept.
@@ -50,6 +52,27 @@ func (f Folder) Report() (r Report, err error) {
 
 // Held returns the folder of the tasks that are held out.
 func (f Folder) Held() Folder { return Folder{f.Path + "-held"} }
+
+// Issues reads the texts of issues from a file, and keeps them for later runs; without a name, they are those of the
+// last time.
+func (f Folder) Issues(file string) (history.Issues, error) {
+	kept := filepath.Join(f.Path, workDir, issuesFile)
+	data, err := os.ReadFile(cmp.Or(file, kept))
+	if file == "" && errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var issues history.Issues
+	if err == nil {
+		issues, err = history.ReadIssues(data)
+	}
+	if err == nil && file != "" {
+		err = disk.WriteFile(kept, data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read issues: %w", err)
+	}
+	return issues, nil
+}
 
 // Write writes the tasks and the report. The newest tasks, as many as the report says are held out, go to the folder
 // Held. Its file is removed when nothing is held out any more. Each file is replaced as a whole.

@@ -30,17 +30,20 @@ const (
 
 // Judged is what the runs of a candidate have shown.
 type Judged struct {
-	// Reason says why the candidate is no task; empty if Task is one. Detail explains it. A candidate that lacks nothing
-	// but a statement has both a reason and a task.
+	// Reason says why the candidate is no task; empty if Task is one, but for its statement. Detail explains it.
 	Reason history.Reason `json:"reason,omitempty"`
 	Detail string         `json:"detail,omitempty"`
 	Task   env.Task       `json:"task,omitzero"`
 	// Before is the end of what the tests print without the change.
 	Before string `json:"before,omitempty"`
+	// Symptoms are lines of it for the statement.
+	Symptoms []string `json:"symptoms,omitempty"`
+	// Again is set where another set-up may give another result.
+	Again bool `json:"again,omitempty"`
+	// With names the settings that the candidate was judged with.
+	With string `json:"with,omitempty"`
 
-	// again is set where another set-up may give another result. log is what tests print that do not run here.
-	again bool
-	log   string
+	log string // what tests print that do not run here
 }
 
 // testRun is the result of one run of the tests.
@@ -184,7 +187,7 @@ func (r runs) useless() Judged {
 	case first.status == verify.TimedOut:
 		return Judged{Reason: TooSlow}
 	case !first.anyPasses():
-		return Judged{Reason: NeverRuns, Detail: missing(first.log), again: true, log: first.log}
+		return Judged{Reason: NeverRuns, Detail: missing(first.log), Again: true, log: first.log}
 	}
 	return Judged{}
 }
@@ -246,7 +249,7 @@ var lacking = env.Pattern(
 func (r runs) noFailure() Judged {
 	first := r.after[0]
 	again := first.results.Any(testlog.Failed, testlog.Errored) || lacking().MatchString(first.log)
-	return Judged{Reason: NoFailure, again: again}
+	return Judged{Reason: NoFailure, Again: again}
 }
 
 // mostMaintained limits the tests that must go on passing. More would make a task only less stable.

@@ -106,7 +106,7 @@ func TestNoFailure(t *testing.T) {
 	} {
 		r := ran(t, "a+")
 		r.log = log
-		if got := (runs{after: []testRun{r}}).noFailure(); got.again != want || got.Reason != NoFailure {
+		if got := (runs{after: []testRun{r}}).noFailure(); got.Again != want || got.Reason != NoFailure {
 			t.Errorf("%q: %+v", log, got)
 		}
 	}

@@ -2,8 +2,6 @@ package mine
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -44,6 +42,8 @@ type Miner struct {
 	// Setup are the commands of a set-up, or [cli.SetupAuto], which is the default, or
 	// [cli.SetupNone].
 	Setup []string
+	// Again judges candidates again that may be no tasks only for want of something on this machine.
+	Again bool
 	// Note is told what a set-up does.
 	Note func(format string, args ...any)
 	// Synthetic are the kinds of bugs to make, besides those of the history: [history.Reverting] and the like.
@@ -83,21 +83,6 @@ func (m *Miner) name() string { return filepath.Base(m.Dir.Path()) }
 
 // runsGroup is the group of the job that judges a candidate.
 func runsGroup(id string) string { return "runs:" + id }
-
-// job returns the job that judges a candidate. If that has failed for lack of a set-up, and the user gives one, it is
-// another job.
-func (m *Miner) job(id string) run.Job {
-	j := run.Job{Task: id, Group: runsGroup(id)}
-	if o, known := m.Dir.Find(j); known && m.given() && !o.Failed() {
-		var before Judged
-		_ = json.Unmarshal(o.Detail, &before) // the miner has written it
-		if before.Reason == NeverRuns || before.Reason == Exposed {
-			hash := sha256.Sum256([]byte(strings.Join(m.Setup, "\x00")))
-			j.Index = 1 + int(binary.BigEndian.Uint16(hash[:2]))
-		}
-	}
-	return j
-}
 
 // Job describes a job of the miner.
 func Job(j run.Job) string {
@@ -155,6 +140,7 @@ func (m *Miner) mine(ctx context.Context, part string, candidates []history.Cand
 	}
 	outcomes, err := m.do(ctx, part, plan, w, func(ctx context.Context, j run.Job) (any, error) {
 		result, err := m.candidate(ctx, of[j.Task])
+		result.With = m.settings()
 		if err != nil || result.log == "" {
 			return result, err
 		}
@@ -164,7 +150,7 @@ func (m *Miner) mine(ctx context.Context, part string, candidates []history.Cand
 		return nil, err
 	}
 	mined := &Mined{}
-	judged := mined.sort(outcomes, of, m.writes)
+	judged := mined.sort(outcomes, of, m.state)
 	mined.Validated = len(judged)
 	if err := m.check(ctx, mined, judged, of, w); err != nil {
 		return nil, err
@@ -199,7 +185,7 @@ func (m *Miner) candidate(ctx context.Context, c history.Candidate) (Judged, err
 		return m.installed(ctx, c, Judged{})
 	}
 	j, err := m.attempt(ctx, c, history.Installation{})
-	if err != nil || !j.again {
+	if err != nil || !j.Again {
 		return j, err
 	}
 	return m.installed(ctx, c, j)
@@ -243,29 +229,37 @@ func (m *Miner) attempt(ctx context.Context, c history.Candidate, in history.Ins
 	}
 	at, err := m.hide(ctx, c, &d)
 	if err != nil || at != "" {
-		return Judged{Reason: Exposed, Detail: at, again: true}, err
+		return Judged{Reason: Exposed, Detail: at, Again: true}, err
 	}
 	j, symptoms, err := m.judge(ctx, d)
 	if err != nil || j.Reason != "" {
 		return j, err
 	}
-	texts := []history.Text{
-		{From: history.FromIssue, Body: m.Issues[c.Issue()]}, {From: history.FromMessage, Body: c.Message},
-	}
-	var from string
-	j.Task.Statement, from, j.Reason = c.Statement(texts, symptoms)
-	labels := j.Task.Labels
-	labels["statement"] = from
-	if labels["before"] == "does not load" && len(c.Interface()) == 0 {
+	j.Symptoms = symptoms
+	if labels := j.Task.Labels; labels["before"] == "does not load" && len(c.Interface()) == 0 {
 		labels["needs_interface"] = "yes"
 	}
 	return j, nil
 }
 
+// state gives a task its statement, or returns the reason why there is none. It is made anew in each run, because there
+// may be more texts than in the one before.
+func (m *Miner) state(c history.Candidate, j *Judged) (why history.Reason) {
+	texts := []history.Text{
+		{From: history.FromIssue, Body: m.Issues[c.Issue()]}, {From: history.FromMessage, Body: c.Message},
+	}
+	j.Task.Statement, j.Task.Labels["statement"], why = c.Statement(texts, j.Symptoms)
+	if m.writes(j.Task.ID) {
+		return ""
+	}
+	return why
+}
+
 // sort returns what is a task, or will be one when its statement is written, the newest first, and records the
 // losses.
 func (r *Mined) sort(
-	outcomes []run.Outcome, of map[string]history.Candidate, writes func(task string) bool,
+	outcomes []run.Outcome, of map[string]history.Candidate,
+	state func(history.Candidate, *Judged) (why history.Reason),
 ) (tasks []Judged) {
 	seen := map[string]bool{}
 	for _, o := range outcomes {
@@ -274,8 +268,8 @@ func (r *Mined) sort(
 		if err := json.Unmarshal(o.Detail, &j); o.Failed() || err != nil {
 			j = Judged{Reason: Ungraded, Detail: o.Err}
 		}
-		if j.Reason == history.Unsaid && j.Task.ID != "" && writes(o.Task) {
-			j.Reason = ""
+		if j.Reason == "" {
+			j.Reason = state(c, &j)
 		}
 		if j.Reason == "" {
 			key := fmt.Sprint(j.Task.Tests.FailToPass, c.SourceFiles())

@@ -30,6 +30,7 @@ type mineOptions struct {
 	path    string
 	commits int
 	more    bool
+	again   bool
 	bounds  history.Bounds
 	workers int
 	mutants int
@@ -80,7 +81,8 @@ changes back from today's code whose own time does not run here. The label
 synthetic says so.
 
 A second run with the same folder judges only what is new: later commits, and
-with --more, earlier ones.
+with --more, earlier ones. Candidates whose tests did not run are judged again
+with another --setup, --image or --test-timeout, or with --again.
 
 EXIT STATUS
   0 done · 2 wrong usage, or no history · 3 no task was found ·
@@ -104,6 +106,8 @@ func newMine(d Deps) *cobra.Command {
 	f.StringVar(&o.path, "path", "", "only what commits change below `PATH`, such as a package of a monorepo")
 	f.IntVar(&o.commits, "commits", 0, "walk the newest `N` commits (default: 300, or as before)")
 	f.BoolVar(&o.more, "more", false, "walk 300 commits more than the last time")
+	f.BoolVar(&o.again, "again", false,
+		"judge candidates again whose tests did not run, now that this machine has what they lack")
 	f.IntVar(&o.bounds.Files, "max-files", 8, "most sources that a candidate changes")
 	f.IntVar(&o.bounds.Lines, "max-lines", 300, "most lines of sources that it changes")
 	f.IntVar(&o.bounds.Bytes, "max-bytes", 50_000, "longest patch, without tests")
@@ -112,7 +116,7 @@ func newMine(d Deps) *cobra.Command {
 		"`COMMAND` that installs what tests need, once for all commits with the same manifests, or auto or none "+
 			"(default: as before, or auto)")
 	f.StringVar(&o.issues, "issues", "",
-		"texts of issues by number, in `FILE`: gh issue list --state all --json number,title,body")
+		"texts of issues by number, in `FILE`: gh issue list --state all --json number,title,body (default: as before)")
 	f.StringVar(&o.statement, "statement", byMessage,
 		"`WHO` writes the statements that no issue gives: message or model")
 	f.StringVar(&o.model.BaseURL, "base-url", "", "--statement model: `URL` of the endpoint (default: the configured one)")
@@ -259,8 +263,8 @@ func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
 		return nil, cli.Usage(err)
 	}
 	m.root = root
-	name := strings.TrimSuffix(filepath.Base(root), ".git")
-	m.folder = mine.Folder{Path: cmp.Or(m.o.out, filepath.Join("tasks", name))}
+	name := strings.TrimSuffix(filepath.Base(strings.TrimSuffix(root, "/.git")), ".git")
+	m.folder = mine.Folder{Path: cmp.Or(m.o.out, filepath.Join("tasks", history.Title(name, m.o.path)))}
 	last, err := m.folder.Report()
 	if err != nil {
 		return nil, err
@@ -297,8 +301,12 @@ func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
 		m.report.Licence = history.Licence(ctx, root, commits[0].Hash)
 	}
 	if len(candidates) == 0 {
+		why := listed(m.report.UnfitReasons())
+		if m.report.Shallow {
+			why += "; " + unshallow
+		}
 		return nil, cli.Usagef("%w: none of %s changes sources and tests: %s", history.ErrHistory,
-			cli.Plural(len(commits), "commit"), listed(m.report.UnfitReasons()))
+			cli.Plural(len(commits), "commit"), why)
 	}
 	return candidates, m.eras(ctx, candidates)
 }
@@ -347,17 +355,17 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 	if m.o.sandbox.Image != "" {
 		machine = project.Container()
 	}
-	issues, err := history.ReadIssues(m.o.issues)
+	issues, err := m.folder.Issues(m.o.issues)
 	if err != nil {
 		return nil, cli.Usage(err)
 	}
 	miner := mine.Miner{
 		Builder: history.Builder{
 			Repository: m.root, Name: m.report.Repository, Machine: machine, Image: m.o.sandbox.Image,
-			TestTimeout: m.o.timeout,
+			Below: m.o.path, TestTimeout: m.o.timeout,
 		},
 		Provider: m.provider, Dir: m.dir, Workers: m.o.workers, Mutants: m.o.mutants, Issues: issues,
-		Setup: m.report.Setup, Note: m.progress.note, Synthetic: m.report.Kinds(),
+		Again: m.o.again, Setup: m.report.Setup, Note: m.progress.note, Synthetic: m.report.Kinds(),
 	}
 	if m.o.statement == byModel {
 		miner.Writer = writer

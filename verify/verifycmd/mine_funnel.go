@@ -10,11 +10,13 @@ import (
 	"deepswe/verify/mine"
 )
 
+const unshallow = "the clone is shallow: git fetch --unshallow brings the rest of its history"
+
 // summary prints the funnel.
 func (m *mining) summary() {
 	r, out := m.report, m.d.Out
 	if r.Shallow {
-		fmt.Fprintln(out, "the clone is shallow: git fetch --unshallow brings the rest of its history")
+		fmt.Fprintln(out, unshallow)
 	}
 	fmt.Fprint(out, stage("commits", r.Commits, r.UnfitReasons()), stage("candidates", r.Candidates, r.Reasons()),
 		stage("validated", r.Validated, nil), stage("sound", r.Sound, nil))
@@ -28,6 +30,9 @@ func (m *mining) summary() {
 	logs := m.dir.Path(mine.LogsDir)
 	if _, err := os.Stat(logs); err == nil && len(wanted) > 0 {
 		fmt.Fprintf(out, "what their tests print: %s\n", logs)
+	}
+	if len(wanted) > 0 {
+		fmt.Fprintln(out, "to get more: --setup COMMAND or --image REF that brings what they lack, or install it here, then --again")
 	}
 	fmt.Fprintln(out, filepath.Join(m.folder.Path, mine.TasksFile))
 	if r.Share > 0 {
