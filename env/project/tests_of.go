@@ -2,6 +2,7 @@ package project
 
 import (
 	"bytes"
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -26,8 +27,11 @@ func TestCommandsOf(dir string, m Machine, installed, files []string) (patched, 
 			return patched, base
 		}
 	}
-	all := TestCommand(dir, m, installed)
-	return all, all
+	if all := TestCommand(dir, m, installed); all != "" {
+		return all, all
+	}
+	there := slices.DeleteFunc(slices.Clone(files), func(name string) bool { return !tree(dir).has(name) })
+	return tree(dir).anyPythonTestsOf(python, files), tree(dir).anyPythonTestsOf(python, there)
 }
 
 // Homes returns the directories below a directory that all of the files are in and that have a manifest of a package,
@@ -236,10 +240,7 @@ func (t tree) phpunitLoads() string {
 
 // pythonTestsOf returns the command line for some files of a project's tests; empty where nothing is known of them.
 func (t tree) pythonTestsOf(python string, files []string) string {
-	words := named(slices.DeleteFunc(slices.Clone(files), func(name string) bool {
-		base := path.Base(name)
-		return !strings.HasPrefix(base, "test") && !strings.HasSuffix(base, "_test.py")
-	}), ".py")
+	words := env.ShellQuote(pythonTestFiles(files)...)
 	if words == "" {
 		return ""
 	}
@@ -251,4 +252,25 @@ func (t tree) pythonTestsOf(python string, files []string) string {
 		return python + " -m unittest -v " + words
 	}
 	return ""
+}
+
+func pythonTestFiles(files []string) []string {
+	return slices.DeleteFunc(slices.Clone(files), func(name string) bool {
+		base := path.Base(name)
+		return !strings.HasSuffix(base, ".py") || !strings.HasPrefix(base, "test") && !strings.HasSuffix(base, "_test.py")
+	})
+}
+
+// anyPythonTestsOf returns the command line for some files of a project that has no tests where they usually are, such
+// as one with tests in the folders of what they test.
+func (t tree) anyPythonTestsOf(python string, files []string) string {
+	files = pythonTestFiles(files)
+	words := env.ShellQuote(files...)
+	switch python = cmp.Or(python, "python3"); {
+	case words == "":
+		return ""
+	case t.onlyUnittest(files) && !t.has("setup.py") && !t.has("pyproject.toml"):
+		return python + " -m unittest -v " + words
+	}
+	return python + " -m pytest " + words
 }

@@ -24,6 +24,14 @@ func TestTestCommandsOf(t *testing.T) {
 		"unittest": {
 			[]string{"test_a.py", "import unittest\n"}, "test_b.py", "python3 -m unittest -v test_b.py", "",
 		},
+		"tests beside what they test": {
+			[]string{"setup.py", "", "calc/tests/test_a.py", ""}, "calc/tests/test_a.py calc/tests/test_b.py calc/tests/data.py",
+			"python3 -m pytest calc/tests/test_a.py calc/tests/test_b.py", "python3 -m pytest calc/tests/test_a.py",
+		},
+		"unittest in a folder": {
+			[]string{"a/tests/test_a.py", "import unittest\n"}, "a/tests/test_a.py",
+			"python3 -m unittest -v a/tests/test_a.py", "python3 -m unittest -v a/tests/test_a.py",
+		},
 		"go": {
 			[]string{"go.mod", "module m", "a/a.go", ""}, "x_test.go a/a_test.go a/testdata/x new/new_test.go",
 			"go test -v ./ ./a ./new", "go test -v ./ ./a",
