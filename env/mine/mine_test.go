@@ -277,6 +277,23 @@ func TestLeak(t *testing.T) {
 	}
 }
 
+// A statement has no test's name in any language, but may say what is called like a test.
+func TestNamesOfTests(t *testing.T) {
+	t.Parallel()
+	for tests, want := range map[string]string{
+		"+def test_odd(self):": "test_odd", "+func TestOdd(t *testing.T) {": "TestOdd", "+    fn keeps_rest() {": "keeps_rest",
+		"+  void keepsRest() throws Exception {": "keepsRest", "+    public function testOdd(): void": "testOdd",
+		"+class HalfTest extends TestCase": "HalfTest", "+  it \"keeps what's left\" do": "keeps what's left",
+		"+test('keeps it', () => {": "keeps it", "+  context 'odd' do": "", "+    fn half_of() {": "", "+    fn half() {": "",
+	} {
+		c := Candidate{Sources: "+fn half_of(n: u8) -> u8 {\n", Tests: tests + "\n"}
+		got := slices.DeleteFunc(c.secrets(), func(s string) bool { return strings.HasPrefix(s, "fn half_of(n") })
+		if strings.Join(got, "|") != want {
+			t.Errorf("%s: %q, want %q", tests, got, want)
+		}
+	}
+}
+
 // Commits with the same dependencies belong to one era, even if the project's version differs.
 func TestEras(t *testing.T) {
 	t.Parallel()

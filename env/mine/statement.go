@@ -34,9 +34,12 @@ var (
 	// dangling matches the end of such a line after other words.
 	dangling = env.Pattern(`(?i)[\s,;:(]*\b(?:as )?(?:described|discussed|documented|explained|mentioned|reported|shown|` +
 		`suggested) (?:in|at|on|by|here)\W*$`)
-	// named matches the names of tests in their sources.
-	named = env.Pattern(`\b(?:def|func|fn|void)\s+(test\w*|Test\w*)|` +
-		`\b(?:it|test|describe|context)\(\s*['"\x60]([^'"\x60]+)`)
+	// named matches the names of tests in their sources: functions, and descriptions of some words. Rust and Java mark
+	// tests otherwise than by a name, so the second group may be any function there.
+	named = env.Pattern(`\b(?:def|func|fn|void|function|class)\s+(test\w*|Test\w*|\w+Tests?(?:Case)?\b)|` +
+		`\b(?:fn|void)\s+(\w*[a-z0-9](?:_|[A-Z])\w*)|` +
+		`\b(?:it|test|describe|context|specify|should)\b\s*\(?\s*(?:'([^'\n]+ [^'\n]+)'|"([^"\n]+ [^"\n]+)"|` +
+		`\x60([^\x60\n]+ [^\x60\n]+)\x60)`)
 )
 
 // Text is what may become a statement, and where it comes from.
