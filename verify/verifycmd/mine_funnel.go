@@ -32,7 +32,8 @@ func (m *mining) summary() {
 		fmt.Fprintf(out, "what their tests print: %s\n", logs)
 	}
 	if len(wanted) > 0 {
-		fmt.Fprintln(out, "to get more: --setup COMMAND or --image REF that brings what they lack, or install it here, then --again")
+		fmt.Fprintln(out, "to get more: --setup COMMAND or --image REF that brings what they lack,\n"+
+			"or install it here, and then --again")
 	}
 	fmt.Fprintln(out, filepath.Join(m.folder.Path, mine.TasksFile))
 	if r.Share > 0 {
