@@ -26,6 +26,8 @@ type Candidate struct {
 	Commit
 	// Sources is the change without tests and documentation, Tests that of tests and their data, as unified diffs.
 	Sources, Tests string
+	// Inline are the modules of tests within sources that it changes, by the paths of these.
+	Inline map[string]string
 	// Labels say what kind of commit it is.
 	Labels map[string]string
 }
@@ -129,13 +131,9 @@ func Choose(ctx context.Context, dir string, commits []Commit, b Bounds) ([]Cand
 // unfit returns the reason why a commit is no candidate, as far as that can be seen without its patch.
 func (c Commit) unfit(b Bounds, undone bool) Reason {
 	files, lines, moved := c.size()
-	tests := 0
 	has := map[Kind]bool{}
 	for _, ch := range c.Changes {
 		has[ch.Kind] = true
-		if ch.Kind == Test && ch.Status != 'D' && runs(ch.Path) {
-			tests += ch.Added
-		}
 	}
 	for _, check := range []struct {
 		unfit bool
@@ -146,8 +144,8 @@ func (c Commit) unfit(b Bounds, undone bool) Reason {
 		{revert().MatchString(c.Message) || undone, Reverted},
 		{c.Parents > 1 && forward().MatchString(c.Message), Forwarded},
 		{!has[Source], NoSources},
-		{!has[Test], NoTests},
-		{tests == 0, OnlyRemoved},
+		{!has[Test] && !c.mayInline(), NoTests},
+		{has[Test] && !c.addsTests() && !c.mayInline(), OnlyRemoved},
 		{files > cmp.Or(b.Files, 8) || lines > cmp.Or(b.Lines, 300) || lines == 0 && !moved, TooLarge},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Mode == "160000" }), Submodule},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Binary && ch.Kind == Source }), BinaryFix},
@@ -157,6 +155,13 @@ func (c Commit) unfit(b Bounds, undone bool) Reason {
 		}
 	}
 	return ""
+}
+
+// addsTests reports whether the commit adds lines to files of tests.
+func (c Commit) addsTests() bool {
+	return slices.ContainsFunc(c.Changes, func(ch Change) bool {
+		return ch.Kind == Test && ch.Status != 'D' && runs(ch.Path) && ch.Added > 0
+	})
 }
 
 // size counts the sources that the commit changes, and their changed lines. moved is set if it moves one of them.
@@ -193,11 +198,18 @@ func (c Commit) candidate(
 	}
 	found := Candidate{Commit: c, Sources: diff(fixKinds), Tests: diff([]Kind{Test, Data})}
 	whole := diff([]Kind{Source}, "--unified=1000000")
+	if err == nil && c.mayInline() {
+		err = found.takeApart(ctx, dir)
+	}
 	if err != nil {
 		return Candidate{}, "", fmt.Errorf("read commit %s: %w", c.Hash, err)
 	}
 	print := fingerprint(found.Sources)
 	switch {
+	case len(found.Inline) == 0 && !c.addsTests():
+		return Candidate{}, NoTests, nil
+	case found.Sources == "":
+		return Candidate{}, NoSources, nil
 	case onlyLayout(whole):
 		return Candidate{}, Formatting, nil
 	case len(found.Sources) > cmp.Or(b.Bytes, 50_000):
@@ -307,6 +319,9 @@ func (c Candidate) labels() map[string]string {
 	}
 	if c.Parents > 1 {
 		labels["merge"] = "yes"
+	}
+	if len(c.Inline) > 0 {
+		labels["inline"] = "yes"
 	}
 	if len(paths(c.Changes, Environment)) > 0 {
 		labels["environment"] = "changed"

@@ -102,12 +102,13 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if len(d.Task.Shows) > 0 {
 		d.Task.Installed = cmp.Or(in.Dir, b.Packages)
 	}
-	homes := project.Homes(dir, c.TestFiles())
+	tests := slices.AppendSeq(c.TestFiles(), maps.Keys(c.Inline))
+	homes := project.Homes(dir, tests)
 	build, err := b.mend(ctx, dir, homes, &d.Task, c.Language())
 	if err != nil {
 		return Draft{}, "", err
 	}
-	patched, base := project.TestCommandsOf(dir, b.Machine, nil, c.TestFiles())
+	patched, base := project.TestCommandsOf(dir, b.Machine, nil, tests)
 	if patched == "" {
 		return Draft{}, NoRunner, nil
 	}
@@ -116,7 +117,8 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if !ok {
 		return Draft{}, NoReader, nil
 	}
-	d.Task.Tests.Script, d.Task.Tests.Parser = dataset.Script(append(before, build...), how.command(patched)), how.parser
+	command := strings.Join(append(c.inline(files), how.command(patched)), "\n")
+	d.Task.Tests.Script, d.Task.Tests.Parser = dataset.Script(append(before, build...), command), how.parser
 	if base != "" {
 		d.BaseScript = dataset.Script(build, how.command(base))
 	}

@@ -121,8 +121,8 @@ func (c Commit) move(ctx context.Context, dir string) error {
 	if c.Base == "" || len(at['A']) == 0 || len(at['D']) == 0 || len(names) > mostMoved {
 		return nil
 	}
-	out, err := repo.Read(ctx, dir, slices.Concat([]string{"--literal-pathspecs", "diff-tree", "-r", "-M", "--diff-filter=R",
-		"--numstat", "-z", "--no-ext-diff", "--no-textconv", c.Base, c.Hash, "--"}, names)...)
+	out, err := repo.Read(ctx, dir, slices.Concat([]string{"--literal-pathspecs", "diff-tree", "-r", "-M",
+		"--diff-filter=R", "--numstat", "-z", "--no-ext-diff", "--no-textconv", c.Base, c.Hash, "--"}, names)...)
 	if err != nil {
 		return fmt.Errorf("read commit %s: %w", c.Hash, err)
 	}

@@ -189,16 +189,26 @@ func (t tree) mavenTestsOf(m Machine, files []string) string {
 	return command
 }
 
-// cargoTestsOf returns the command line for some files of the folder tests of one package; empty for others.
+// cargoTestsOf returns the command line for some files of the folder tests of one package, or for all of its tests where
+// some are in its sources; empty for others.
 func (t tree) cargoTestsOf(files []string) string {
-	targets, dirs := "", map[string]bool{}
+	targets, dirs, all := "", map[string]bool{}, false
 	for _, name := range files {
 		dir, base := path.Split(name)
-		if path.Ext(base) != ".rs" || path.Base(dir) != "tests" {
+		above, _, source := strings.Cut("./"+dir, "/src/")
+		switch {
+		case path.Ext(base) == ".rs" && source:
+			dirs[path.Clean(above)], all = true, true
+		case path.Ext(base) == ".rs" && path.Base(dir) == "tests":
+			dirs[path.Dir(path.Clean(dir))] = true
+			targets += " --test " + env.ShellQuote(strings.TrimSuffix(base, ".rs"))
+		default:
 			return ""
 		}
-		dirs[path.Dir(path.Clean(dir))] = true
-		targets += " --test " + env.ShellQuote(strings.TrimSuffix(base, ".rs"))
+	}
+	if all {
+		delete(dirs, ".") // the usual command runs them all
+		targets = ""
 	}
 	for dir := range dirs {
 		if len(dirs) == 1 && t.has(dir+"/Cargo.toml") {

@@ -133,6 +133,10 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"Cargo.toml", "", "tests/a.rs", ""}, "tests/a.rs tests/b.rs",
 			"cargo test --manifest-path Cargo.toml --test a --test b", "cargo test --manifest-path Cargo.toml --test a",
 		},
+		"cargo, tests in the sources of a member": {
+			[]string{"Cargo.toml", "[workspace]", "a/Cargo.toml", "", "a/src/lib.rs", ""}, "a/src/lib.rs a/tests/b.rs",
+			"cargo test --manifest-path a/Cargo.toml", "cargo test --manifest-path a/Cargo.toml",
+		},
 		"cargo, a module of tests": {[]string{"Cargo.toml", ""}, "src/tests.rs", "cargo test", "cargo test"},
 		"maven": {
 			[]string{"pom.xml", "", "src/test/java/a/ATest.java", ""},
