@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,6 +149,24 @@ const mostMoved = 1000
 func Shallow(ctx context.Context, dir string) bool {
 	out, err := repo.Read(ctx, dir, "rev-parse", "--is-shallow-repository")
 	return err == nil && strings.TrimSpace(string(out)) == "true"
+}
+
+// Unfetched returns the paths of the submodules of HEAD whose files are not here, so that tests do without them.
+func Unfetched(ctx context.Context, dir string) (names []string) {
+	out, err := repo.Read(ctx, dir, "ls-tree", "-r", "-z", "--full-tree", "HEAD")
+	if err != nil {
+		return nil
+	}
+	for entry := range strings.SplitSeq(string(out), "\x00") {
+		name, module := strings.CutPrefix(entry, repo.ModeSubmodule+" commit ")
+		if _, name, _ = strings.Cut(name, "\t"); !module {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, name, ".git")); err != nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // numbers matches the line counts of a file: a dash each for a binary one.

@@ -89,6 +89,22 @@ func TestNotUTF8(t *testing.T) {
 	}
 }
 
+// Submodules that were not cloned are named.
+func TestUnfetched(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `git init -q lib; cd lib; touch a; git add a; git commit -qm a; cd ..
+git -c advice.addEmbeddedRepo=false add lib; change b.py 1; commit root`)
+	if names := Unfetched(t.Context(), dir); len(names) > 0 {
+		t.Errorf("%q", names)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "lib")); err != nil {
+		t.Fatal(err)
+	}
+	if names := Unfetched(t.Context(), dir); !slices.Equal(names, []string{"lib"}) {
+		t.Errorf("%q", names)
+	}
+}
+
 // What a commit moves counts with the lines that it changes.
 func TestMoved(t *testing.T) {
 	t.Parallel()

@@ -73,6 +73,10 @@ echo STASH >f; git stash -q; git replace base v1; git gc -q`)
 	if !errors.Is(err, ErrSource) {
 		t.Errorf("an unknown commit: %v", err)
 	}
+	err = CheckOut(t.Context(), filepath.Join(source, "gone"), commit, filepath.Join(t.TempDir(), "out"))
+	if !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "is not there any more") {
+		t.Errorf("a repository that is gone: %v", err)
+	}
 }
 
 // A submodule has the files of the commit that the repository names, or is empty if it was not fetched.

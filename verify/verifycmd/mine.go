@@ -209,6 +209,8 @@ type mining struct {
 	root   string // of the repository
 	folder mine.Folder
 	report mine.Report
+	// unfetched are the submodules whose files the repository lacks.
+	unfetched []string
 }
 
 // runMine is mine from its command line to its exit code.
@@ -286,6 +288,7 @@ func (m *mining) walk(ctx context.Context) ([]history.Candidate, error) {
 		return nil, err
 	}
 	share, _ := m.o.share(last.Share) // it was checked
+	m.unfetched = history.Unfetched(ctx, root)
 	m.report = mine.Report{
 		Share: share, Setup: last.Setup,
 		Version: 1, Repository: name, Asked: asked, Commits: len(commits), Candidates: len(candidates), Unfit: unfit,
@@ -348,7 +351,11 @@ func (m *mining) judge(ctx context.Context, candidates []history.Candidate) (*mi
 	if m.provider, err = m.d.Sandbox(ctx, choice); err != nil {
 		return nil, err
 	}
-	if m.dir, err = m.folder.Open(m.d.Program()); err != nil {
+	m.dir, err = m.folder.Open(m.d.Program())
+	if errors.Is(err, run.ErrLocked) {
+		err = fmt.Errorf("%w: wait until it ends, or give another --out", err)
+	}
+	if err != nil {
 		return nil, cli.Usage(err)
 	}
 	machine := project.FindMachine(m.d.Getenv)

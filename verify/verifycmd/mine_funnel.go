@@ -31,6 +31,10 @@ func (m *mining) summary() {
 	if _, err := os.Stat(logs); err == nil && len(wanted) > 0 {
 		fmt.Fprintf(out, "what their tests print: %s\n", logs)
 	}
+	if len(wanted) > 0 && len(m.unfetched) > 0 {
+		fmt.Fprintf(out, "submodules that are not here: %s; git submodule update --init brings them\n",
+			cli.Plain(strings.Join(m.unfetched, ", ")))
+	}
 	if len(wanted) > 0 {
 		fmt.Fprintln(out, "to get more: --setup COMMAND or --image REF that brings what they lack,\n"+
 			"or install it here, and then --again")
