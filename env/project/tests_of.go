@@ -189,8 +189,8 @@ func (t tree) mavenTestsOf(m Machine, files []string) string {
 	return command
 }
 
-// cargoTestsOf returns the command line for some files of the folder tests of one package, or for all of its tests where
-// some are in its sources; empty for others.
+// cargoTestsOf returns the command line for some files of the folder tests of one package, or for all of its tests
+// where some are in its sources; empty for others.
 func (t tree) cargoTestsOf(files []string) string {
 	targets, dirs, all := "", map[string]bool{}, false
 	for _, name := range files {
