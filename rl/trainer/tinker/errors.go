@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"deepswe/rl"
@@ -103,10 +104,13 @@ func (e *Error) hint() string {
 	return ""
 }
 
-// isFull reports whether an error says that the server has no room for another model.
+// isFull reports whether an error says that the server has no room for another model: SkyRL's JAX backend counts them,
+// FSDP has room for one, and all GPU backends for one of which all weights are trained.
 func isFull(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Operation == "create_model" && strings.Contains(e.Detail, "Maximum number")
+	return ok && e.Operation == "create_model" && slices.ContainsFunc([]string{
+		"Maximum number", "supports a single LoRA adapter", "already has a 'policy' model",
+	}, func(said string) bool { return strings.Contains(e.Detail, said) })
 }
 
 func (e *Error) Unwrap() []error {

@@ -60,7 +60,9 @@ const modelTimeout = 5 * time.Second
 const creations = 3
 
 // Create creates a model in a session of its own, and waits until it is ready. If the response is lost, another one is
-// created; the session of the first gets no heartbeats, so that the server soon removes it.
+// created; the session of the first gets no heartbeats, so that the server soon removes it. A server without room for
+// the model is asked again for half as long again as the client's patience: SkyRL removes the models of killed clients
+// within six minutes.
 func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 	if o.Base == "" {
 		return nil, invalidf("create_model", "no base model is named")
@@ -70,6 +72,8 @@ func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 		return nil, err
 	}
 	e.bytes = cmp.Or(o.ChunkBytes, e.bytes)
+	room, waits := c.newTries(), false
+	room.patience += room.patience / 2
 	for n := 1; ; n++ {
 		s, err := c.newSession(ctx)
 		if err != nil {
@@ -81,10 +85,21 @@ func (c *Client) Create(ctx context.Context, o ModelOptions) (*Model, error) {
 			return m, nil
 		}
 		s.close()
-		if !again || n == creations || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return nil, err
+		case isFull(err):
+			if !waits {
+				c.log.Warn("the trainer has no room for another model, and is asked again", "for", room.patience, "error", err)
+			}
+			if waits = true; !room.again(ctx, 0) {
+				return nil, err
+			}
+		case !again || n >= creations:
+			return nil, err
+		default:
+			c.log.Warn("the trainer's reply to create_model is lost; another model is created", "error", err)
 		}
-		c.log.Warn("the trainer's reply to create_model is lost; another model is created", "error", err)
 	}
 }
 

@@ -40,7 +40,7 @@ const probeTimeout = 20 * time.Minute
 // Probe measures how the server behaves, with a model that it creates and unloads. It accumulates sequences of equal
 // gradient once and twice, over one token and over several, and compares the norms of the steps. Each step has a
 // learning rate of 0 and clears the gradient, so that the next model in the same slot is not affected. A probe that
-// has lost the server, or finds no room on it, is made again within the client's patience.
+// has lost the server is made again within the client's patience.
 func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("it has not ended after %s", probeTimeout))
 	defer cancel()
@@ -52,8 +52,7 @@ func (c *Client) Probe(ctx context.Context, o ModelOptions) (p Probe, err error)
 		if cause := context.Cause(ctx); cause != nil {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
-		repeatable := errors.Is(err, rl.ErrTrainerLost) || isFull(err) // full of models that killed clients have left
-		if !repeatable || ctx.Err() != nil || !t.again(ctx, 0) {
+		if !errors.Is(err, rl.ErrTrainerLost) || ctx.Err() != nil || !t.again(ctx, 0) {
 			return p, fmt.Errorf("probe the trainer: %w", err)
 		}
 		c.log.Warn("the trainer could not be probed; it is probed again", "error", err)

@@ -228,6 +228,25 @@ func TestLostProbe(t *testing.T) {
 	}
 }
 
+// A trainer that is full waits for the model of a killed client to go. What SkyRL's backends say then is from their source.
+func TestFullTrainer(t *testing.T) {
+	t.Parallel()
+	for _, said := range []string{
+		"Maximum number of LoRA adapters (4) reached",
+		"FSDPPolicyWorkerBase.register_adapter is not implemented: multi-tenant LoRA adapter management (the adapter store) " +
+			"is currently only supported on the Megatron backend. The FSDP backend supports a single LoRA adapter (or full " +
+			"fine-tuning) per worker group.",
+		"SkyRLTrainBackend already has a 'policy' model; multi-tenant training is only supported for LoRA (rank > 0)",
+	} {
+		s, trainer := server(t, trainertest.Options{}, nil)
+		full := trainertest.Fault{Fails: true, Detail: said}
+		s.Inject("create_model", full, full)
+		if err := learn(t, trainer); err != nil {
+			t.Errorf("%.30s: %v", said, err)
+		}
+	}
+}
+
 // If the reply to a request is lost that creates a model, loads a checkpoint or saves an adapter, the request is made
 // again.
 func TestLostRepliesOfModels(t *testing.T) {
