@@ -154,9 +154,11 @@ func (c *Check) judge(before, old, after Tests) {
 		}
 	}
 	c.Fixed = slices.Collect(maps.Keys(fixed))
+	unmet := false // a test that the patch has brought fails
 	for name, passed := range after {
 		was, there := before[name]
 		onOld, brought := old[name]
+		unmet = unmet || c.Old != nil && !there && !passed
 		switch {
 		case there && was == passed && !fixed[name]:
 			c.Unchanged++
@@ -170,6 +172,8 @@ func (c *Check) judge(before, old, after Tests) {
 	switch {
 	case len(c.Broke) > 0, c.based && !failed(c.Base) && failed(c.Patched):
 		c.Verdict = Broken
+	case unmet:
+		c.Verdict = Unverified
 	case len(c.Fixed) > 0, !failed(c.Patched) && (failed(c.Base) || c.Old != nil && failed(*c.Old)):
 		c.Verdict = Verified
 	default:

@@ -2,6 +2,7 @@ package attempt_test
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,33 @@ func TestCheckOfTheTestsOfThePatch(t *testing.T) {
 			if got.Verdict != c.verdict || !cmp.Equal(got.Fixed, c.fixed) || got.Unchanged != c.unchanged ||
 				!cmp.Equal(got.Unbuilt, c.unbuilt) || got.Old == nil {
 				t.Errorf("%s, fixed %q, %d unchanged: want %+v\n%s", got.Verdict, got.Fixed, got.Unchanged, c, got.Patched.Log)
+			}
+		})
+	}
+}
+
+// One added test that proves a fix is not enough if another added one fails, whether or not the tests that were there
+// pass, or were run at all.
+func TestCheckOfAnAddedTestThatFails(t *testing.T) {
+	const patch = "diff --git a/t1.sh b/t1.sh\nnew file mode 100644\n--- /dev/null\n+++ b/t1.sh\n@@ -0,0 +1 @@\n" +
+		"+echo other bad; grep -q hello hello.txt && echo new ok || echo new bad\n" +
+		"diff --git a/hello.txt b/hello.txt\n--- a/hello.txt\n+++ b/hello.txt\n@@ -1 +1 @@\n-goodbye\n+hello\n"
+	a, _, snapshot := setup(t, nil)
+	for name, c := range map[string]struct {
+		base    string
+		verdict attempt.Verdict
+	}{
+		"those before pass":     {"echo old ok", attempt.Broken},
+		"those before fail":     {"echo old bad; false", attempt.Unverified},
+		"those before are left": {"", attempt.Unverified},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := a.Check(t.Context(), env.Task{ID: "t"}, snapshot, attempt.Trial{
+				Patch: []byte(patch), Command: c.base + "\n. ./t1.sh; false", BaseCommand: c.base, Read: lines,
+				TestFiles: []string{"t1.sh"},
+			})
+			if err != nil || got.Verdict != c.verdict || !slices.Contains(got.Fixed, "new") {
+				t.Errorf("%s, fixed %q, want %s: %v\n%s", got.Verdict, got.Fixed, c.verdict, err, got.Patched.Log)
 			}
 		})
 	}
