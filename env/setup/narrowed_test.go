@@ -52,6 +52,48 @@ func TestNarrowedInstall(t *testing.T) {
 	}
 }
 
+// Set-ups that share npm's cache install the same, and later ones find sooner what cannot be had.
+func TestNarrowedInstallRemembers(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("node is not installed")
+	}
+	const npm = "#!/bin/sh\necho >>runs\nif grep -q gone package.json; then exit 1; fi\ncp package.json installed\n"
+	cache := t.TempDir()
+	install := func(version string) (runs int, installed string) {
+		dir, programs := t.TempDir(), t.TempDir()
+		testkit.WriteFile(t, filepath.Join(dir, "package.json"),
+			`{"devDependencies": {"a": "1", "b": "1", "c": "1", "gone": "`+version+`", "e": "1", "f": "1", "g": "1", "h": "1"}}`)
+		if err := os.Chmod(testkit.WriteFile(t, filepath.Join(programs, "npm"), npm), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run := exec.CommandContext(t.Context(), "sh", "-c", narrowedInstall)
+		run.Dir, run.Env = dir, append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "npm_config_cache="+cache)
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		calls, _ := os.ReadFile(filepath.Join(dir, "runs")) // npm has written both
+		result, _ := os.ReadFile(filepath.Join(dir, "installed"))
+		return len(calls), string(result)
+	}
+	const without = `{"devDependencies":{"a":"1","b":"1","c":"1","e":"1","f":"1","g":"1","h":"1"}}`
+	first, installed := install("1")
+	if installed != without {
+		t.Errorf("the first set-up installs %s", installed)
+	}
+	again, installed := install("1")
+	if installed != without {
+		t.Errorf("the second set-up installs %s", installed)
+	}
+	// Nothing, all but what is doubtful, that alone, and the installation.
+	if again != 4 || again >= first {
+		t.Errorf("npm runs %d times, then %d times", first, again)
+	}
+	if other, _ := install("2"); other != first {
+		t.Errorf("npm runs %d times for another version, want %d", other, first)
+	}
+}
+
 func TestGitOverHTTPS(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{

@@ -47,7 +47,7 @@ func Run(ctx context.Context, sb Sandbox, how env.Setup, open bool) error {
 		at.Refused = ""
 	}
 	p := newProxy(func(host string) { tell(func(s *env.SetupProgress) { s.Refused = host }) })
-	variables := slices.Concat(how.Env, gitOverHTTPS())
+	variables := slices.Concat(how.Env, gitOverHTTPS(), npmSettings())
 	if !open {
 		stop, err := p.serve(ctx, sb)
 		if err != nil {
@@ -146,6 +146,15 @@ func gitOverHTTPS() []string {
 		settings = append(settings, [2]string{"url.https://github.com/.insteadOf", prefix})
 	}
 	return repo.Settings(settings)
+}
+
+// npmSettings returns the environment variables with which npm gives up earlier on what it does not reach, which it
+// tries three times, and does not report on what nobody looks at. By default, it waits 140 seconds for a git server.
+func npmSettings() []string {
+	return []string{
+		"npm_config_fetch_retry_mintimeout=1000", "npm_config_fetch_retry_maxtimeout=10000", "npm_config_audit=false",
+		"npm_config_fund=false", "npm_config_update_notifier=false",
+	}
 }
 
 // Certificates returns the file with the certificate authorities that this machine trusts; empty if there is none. The
