@@ -94,10 +94,15 @@ const mostTries = 3
 func (m *Miner) fill(ctx context.Context, s history.SetUp, dir string) (err error) {
 	s.Spec.Run = m.name()
 	s.Spec.Shown = []env.Shown{{Host: dir, Path: history.Kept, Writable: true}}
-	commands := slices.Clone(s.Commands)
+	commands, variables := slices.Clone(s.Commands), s.Variables
+	if m.downloads != "" {
+		var shown env.Shown
+		shown, commands, variables = sharing(m.downloads, commands, variables)
+		s.Spec.Shown = append(s.Spec.Shown, shown)
+	}
 	for range mostTries {
 		err = setup.Fill(ctx, m.Provider, s.Spec, env.Setup{
-			Dir: dir, Env: s.Variables, Commands: slices.Concat(s.Before, commands, s.After),
+			Dir: dir, Env: variables, Commands: slices.Concat(s.Before, commands, s.After),
 		})
 		failed, failure := errors.AsType[*env.SetupError](err)
 		if !failure {

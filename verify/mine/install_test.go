@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"deepswe/env"
@@ -18,12 +19,15 @@ type installer struct {
 	env.Provider
 	t   *testing.T
 	dir string
-	// tried are the command lines that were run, and found the files that were there before each of them.
-	tried []string
-	found [][]string
+	// tried are the command lines that were run, found the files that each of them began with, and variables those of the
+	// last one. shown is what its sandbox shows.
+	tried, variables []string
+	found            [][]string
+	shown            []env.Shown
 }
 
-func (i *installer) Start(context.Context, env.Spec) (env.Sandbox, error) {
+func (i *installer) Start(_ context.Context, s env.Spec) (env.Sandbox, error) {
+	i.shown = s.Shown
 	return installing{by: i}, nil
 }
 
@@ -34,9 +38,9 @@ type installing struct {
 
 func (i installing) Run(_ context.Context, c env.Command) (env.Result, error) {
 	there, err := filepath.Glob(filepath.Join(i.by.dir, "*"))
-	i.by.tried, i.by.found = append(i.by.tried, c.Line), append(i.by.found, there)
+	i.by.tried, i.by.found, i.by.variables = append(i.by.tried, c.Line), append(i.by.found, there), c.Env
 	testkit.WriteFile(i.by.t, filepath.Join(i.by.dir, "left"), "")
-	if c.Line != "npm install --legacy-peer-deps" {
+	if !strings.HasSuffix(c.Line, "npm install --legacy-peer-deps") {
 		return env.Result{ExitCode: 1, Stderr: env.Output{Head: []byte("retry with --legacy-peer-deps")}}, err
 	}
 	return env.Result{}, err
@@ -68,5 +72,56 @@ func TestFillAgain(t *testing.T) {
 	}
 	if len(i.found[len(i.found)-1]) > 0 {
 		t.Errorf("the second try finds %q, want nothing", i.found[len(i.found)-1])
+	}
+}
+
+// Set-ups of one process share what npm downloads, which those of a killed one have left out of date, and whose files
+// every user of a sandbox may change. It is not kept.
+func TestFillShares(t *testing.T) {
+	t.Parallel()
+	remembered, err := Folder{t.TempDir()}.Open("deepswe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remembered.Close()
+	downloads := remembered.Path(downloadsDir)
+	old := testkit.WriteFile(t, filepath.Join(downloads, "npm", "old"), "")
+	dir := t.TempDir()
+	i := &installer{t: t, dir: dir}
+	m := Miner{Provider: i, Dir: remembered}
+	forget, err := m.shareDownloads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(old); !os.IsNotExist(err) {
+		t.Errorf("what an earlier process has downloaded is there: %v", err)
+	}
+	if info, err := os.Stat(downloads); err != nil || info.Mode().Perm() != 0o777 {
+		t.Errorf("%v, %v", info, err)
+	}
+	how := history.SetUp{Commands: []string{"npm install"}, Variables: []string{"A=b"}}
+	if err := m.fill(t.Context(), how, dir); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"umask 0; npm install", "umask 0; npm install --legacy-peer-deps"}
+	if !slices.Equal(i.tried, want) {
+		t.Errorf("tried %q, want %q", i.tried, want)
+	}
+	if !slices.Contains(i.shown, env.Shown{Host: downloads, Path: "/downloads", Writable: true}) {
+		t.Errorf("the sandbox shows %v", i.shown)
+	}
+	for _, variable := range []string{"A=b", "npm_config_cache=/downloads/npm"} {
+		if !slices.Contains(i.variables, variable) {
+			t.Errorf("%s is missing among %q", variable, i.variables)
+		}
+	}
+	if slices.Equal(how.Commands, want) || len(how.Variables) != 1 {
+		t.Errorf("the caller's set-up has become %v", how)
+	}
+	if err := forget(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(downloads); !os.IsNotExist(err) {
+		t.Errorf("the downloads are kept: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package mine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -56,6 +57,8 @@ type Miner struct {
 	eras     sync.Map // of *era, the set-ups of this process
 	changed  []string // the names of the source files that the candidates change, without their directories
 	outsides sync.Map // of *outside, by environment
+	// downloads is the directory with what the set-ups of this process have downloaded; empty if they share nothing.
+	downloads string
 }
 
 // Mined is what has become of candidates.
@@ -120,7 +123,12 @@ func Describe(o run.Outcome) string {
 
 // Mine judges those of the candidates, newest first, that no earlier run has judged, and checks that the tasks left are
 // sound. Then it makes bugs, if any are wanted, and judges these.
-func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.Watch) (*Mined, error) {
+func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.Watch) (_ *Mined, err error) {
+	forget, err := m.shareDownloads()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, forget()) }()
 	mined, err := m.mine(ctx, "candidates", candidates, w)
 	if err != nil || len(m.Synthetic) == 0 {
 		return mined, err

@@ -1,0 +1,42 @@
+package mine
+
+import (
+	"os"
+	"slices"
+
+	"deepswe/env"
+	"deepswe/env/disk"
+)
+
+// Set-ups of different eras install mostly the same packages, so those of one process share what npm downloads. A later
+// process begins anew: its commits may need packages that were published since, of which old metadata knows nothing.
+
+const (
+	// downloadsDir holds what set-ups have downloaded, below the miner's directory, and downloadsPath is its path in
+	// their sandboxes.
+	downloadsDir  = "downloads"
+	downloadsPath = "/downloads"
+)
+
+// shareDownloads makes the directory of downloads, in place of one that a killed process has left. forget removes it.
+func (m *Miner) shareDownloads() (forget func() error, err error) {
+	dir := m.Dir.Path(downloadsDir)
+	if err := disk.RemoveScratch(dir); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	m.downloads = dir
+	return func() error { return disk.RemoveScratch(dir) }, os.Chmod(dir, 0o777) // commands run as users of their own
+}
+
+// sharing returns how a sandbox shows the directory of downloads, and a set-up's commands and variables with which npm
+// uses it. Because each sandbox has a user of its own, all users may change what one of them leaves there.
+func sharing(dir string, commands, variables []string) (_ env.Shown, shared, with []string) {
+	for _, line := range commands {
+		shared = append(shared, "umask 0; "+line)
+	}
+	with = append(slices.Clone(variables), "npm_config_cache="+downloadsPath+"/npm", "npm_config_prefer_offline=true")
+	return env.Shown{Host: dir, Path: downloadsPath, Writable: true}, shared, with
+}
