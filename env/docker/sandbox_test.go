@@ -163,6 +163,7 @@ func TestRefusedSpecs(t *testing.T) {
 		"relative dir": {Image: busybox, Dir: "repo"},
 		"bad variable": {Image: busybox, Env: []string{"novalue"}},
 		"not a folder": {Image: busybox, CopyIn: "/etc/passwd"},
+		"fills":        {Image: busybox, Shown: []env.Shown{{Host: t.TempDir(), Path: "/kept", Writable: true}}},
 	} {
 		if _, err := p.Start(t.Context(), s); !errors.Is(err, env.ErrUnsupported) {
 			t.Errorf("%s: %v, want env.ErrUnsupported", name, err)

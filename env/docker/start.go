@@ -233,7 +233,10 @@ func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 		}
 	}
 	s.Dockerfile, s.Recipe = "", env.Recipe{}
-	if s.Image == "" {
+	switch {
+	case s.Fills(): // the daemon may be on another machine
+		return s, fmt.Errorf("%w: containers cannot fill folders of this machine: use --env bwrap", env.ErrUnsupported)
+	case s.Image == "":
 		return s, fmt.Errorf("%w: a docker sandbox requires --image (--env bwrap does not)", env.ErrUnsupported)
 	}
 	if s.Dir == "" {
