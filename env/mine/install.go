@@ -29,6 +29,8 @@ type SetUp struct {
 	Before, Commands, After []string
 	// Variables are those of the commands and, later, of the tasks.
 	Variables []string
+	// Manifest is the project's package.json, if it has one.
+	Manifest []byte
 	// Spec describes the sandbox, except that it still has to show the directory for what is installed as [Kept].
 	Spec env.Spec
 }
@@ -55,6 +57,7 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	s := SetUp{Before: []string{"mkdir -p " + caches + " && ln -sfn " + caches + " " + env.Caches}, Spec: env.Spec{
 		Image: b.Image, Dir: testbed, CopyIn: b.Repository, Commit: c.Needs(), Rollout: b.ID(c),
 	}}
+	s.Manifest, _ = repo.Blob(ctx, b.Repository, c.Needs()+":package.json") // many projects have none
 	s.Commands, s.Variables = project.Install(dir, testbed, c.Language(), b.Machine)
 	if line := newerJava(dir); line != "" && c.Language() == "java" {
 		s.Before = append(s.Before, line)

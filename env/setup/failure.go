@@ -32,7 +32,7 @@ var remedies = []struct {
 	{env.Pattern(`--legacy-peer-deps`), "", " --legacy-peer-deps"},
 	{env.Pattern(`npm ci.* can only install`), "npm ci", "npm install"},
 	{env.Pattern(cannotBeHad), "npm ci", narrowedInstall},
-	{env.Pattern(cannotBeHad), "npm install --no-package-lock", narrowedInstall},
+	{env.Pattern(cannotBeHad), unlockedInstall, narrowedInstall},
 	{env.Pattern(`ERR_PNPM_OUTDATED_LOCKFILE`), "--frozen-lockfile", "--no-frozen-lockfile"},
 	{env.Pattern(`lockfile needs to be updated`), " --frozen-lockfile", ""},
 	{env.Pattern(`YN0028`), "--immutable", "--no-immutable"},

@@ -1,6 +1,20 @@
 package setup
 
-import "strings"
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// unlockedInstall begins npm's command for a project without a lock file, and leftOut is the name of the file in npm's
+// cache that lists what could not be had.
+const (
+	unlockedInstall = "npm install --no-package-lock"
+	leftOut         = "left-out"
+)
 
 // narrowedInstall installs what a project of npm needs without those of its development dependencies that npm cannot
 // get: linters, bundlers and tools for releases need repositories and versions that are gone, and tests rarely need
@@ -17,7 +31,7 @@ const fits = (names, ...options) => {
 };
 const soon = ["--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=3000"];
 const asking = ["--dry-run", "--ignore-scripts", ...soon], kept = [];
-const memory = process.env.npm_config_cache + "/left-out", full = (n) => n + "@" + wanted[n];
+const memory = process.env.npm_config_cache + "/` + leftOut + `", full = (n) => n + "@" + wanted[n];
 const known = fs.existsSync(memory) ? fs.readFileSync(memory, "utf8").split("\n") : [];
 const leaveOut = (n) => {
 	console.log("left out: " + n);
@@ -43,3 +57,21 @@ process.exit(done ? 0 : 1);
 
 // oneLine joins the lines of a command, because commands are shown on one line.
 func oneLine(command string) string { return strings.Join(strings.Fields(command), " ") }
+
+// Foreseen returns the command that installs at once what npm can get, where the command would fail: where a package.json
+// asks for a development dependency that another set-up with the same npm cache has left out. In doubt, it returns the
+// command. With a lock file, the version may be another one.
+func Foreseen(command string, manifest []byte, cache string) string {
+	var wanted struct{ DevDependencies map[string]any }
+	known, err := os.ReadFile(filepath.Join(cache, leftOut))
+	if err != nil || json.Unmarshal(manifest, &wanted) != nil {
+		return command
+	}
+	lines := strings.Split(string(known), "\n")
+	for name, version := range wanted.DevDependencies {
+		if slices.Contains(lines, fmt.Sprint(name, "@", version)) {
+			return strings.Replace(command, unlockedInstall, narrowedInstall, 1)
+		}
+	}
+	return command
+}

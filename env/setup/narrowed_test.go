@@ -94,6 +94,26 @@ func TestNarrowedInstallRemembers(t *testing.T) {
 	}
 }
 
+// A command is replaced where another set-up has shown that it would fail.
+func TestForeseen(t *testing.T) {
+	t.Parallel()
+	cache := t.TempDir()
+	testkit.WriteFile(t, filepath.Join(cache, leftOut), "a@^1\ngone@~2\n")
+	const asks, install = `{"devDependencies": {"b": "1", "gone": "~2"}}`, "npm install --no-package-lock"
+	for name, c := range map[string]struct{ command, manifest, cache, want string }{
+		"the same version":      {install + " --force", asks, cache, narrowedInstall + " --force"},
+		"another version":       {install, `{"devDependencies": {"a": "1", "gone": "~3"}}`, cache, install},
+		"not for development":   {install, `{"dependencies": {"gone": "~2"}}`, cache, install},
+		"a lock file":           {"npm ci", asks, cache, "npm ci"},
+		"the first set-up":      {install, asks, t.TempDir(), install},
+		"not a manifest of npm": {install, "", cache, install},
+	} {
+		if got := Foreseen(c.command, []byte(c.manifest), c.cache); got != c.want {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 func TestGitOverHTTPS(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{

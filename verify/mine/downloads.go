@@ -2,10 +2,13 @@ package mine
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 
 	"deepswe/env"
 	"deepswe/env/disk"
+	history "deepswe/env/mine"
+	"deepswe/env/setup"
 )
 
 // Set-ups of different eras install mostly the same packages, so those of one process share what npm downloads. A later
@@ -16,6 +19,8 @@ const (
 	// their sandboxes.
 	downloadsDir  = "downloads"
 	downloadsPath = "/downloads"
+	// npmCache is npm's part of it.
+	npmCache = "npm"
 )
 
 // shareDownloads makes the directory of downloads, in place of one that a killed process has left. forget removes it.
@@ -33,10 +38,11 @@ func (m *Miner) shareDownloads() (forget func() error, err error) {
 
 // sharing returns how a sandbox shows the directory of downloads, and a set-up's commands and variables with which npm
 // uses it. Because each sandbox has a user of its own, all users may change what one of them leaves there.
-func sharing(dir string, commands, variables []string) (_ env.Shown, shared, with []string) {
-	for _, line := range commands {
-		shared = append(shared, "umask 0; "+line)
+func sharing(dir string, s history.SetUp) (_ env.Shown, commands, variables []string) {
+	for _, line := range s.Commands {
+		commands = append(commands, "umask 0; "+setup.Foreseen(line, s.Manifest, filepath.Join(dir, npmCache)))
 	}
-	with = append(slices.Clone(variables), "npm_config_cache="+downloadsPath+"/npm", "npm_config_prefer_offline=true")
-	return env.Shown{Host: dir, Path: downloadsPath, Writable: true}, shared, with
+	variables = append(slices.Clone(s.Variables),
+		"npm_config_cache="+downloadsPath+"/"+npmCache, "npm_config_prefer_offline=true")
+	return env.Shown{Host: dir, Path: downloadsPath, Writable: true}, commands, variables
 }

@@ -97,7 +97,7 @@ func (m *Miner) fill(ctx context.Context, s history.SetUp, dir string) (err erro
 	commands, variables := slices.Clone(s.Commands), s.Variables
 	if m.downloads != "" {
 		var shown env.Shown
-		shown, commands, variables = sharing(m.downloads, commands, variables)
+		shown, commands, variables = sharing(m.downloads, s)
 		s.Spec.Shown = append(s.Spec.Shown, shown)
 	}
 	for range mostTries {
