@@ -3,10 +3,12 @@ package setup
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // unlockedInstall begins npm's command for a project without a lock file, and leftOut is the name of the file in npm's
@@ -58,20 +60,37 @@ process.exit(done ? 0 : 1);
 // oneLine joins the lines of a command, because commands are shown on one line.
 func oneLine(command string) string { return strings.Join(strings.Fields(command), " ") }
 
-// Foreseen returns the command that installs at once what npm can get, where the command would fail: where a package.json
+// Foreseen returns the command that installs at once what npm can get, where the given one would fail: where a manifest
 // asks for a development dependency that another set-up with the same npm cache has left out. In doubt, it returns the
-// command. With a lock file, the version may be another one.
+// given command. With a lock file, the version may be another one.
 func Foreseen(command string, manifest []byte, cache string) string {
 	var wanted struct{ DevDependencies map[string]any }
-	known, err := os.ReadFile(filepath.Join(cache, leftOut))
-	if err != nil || json.Unmarshal(manifest, &wanted) != nil {
+	if json.Unmarshal(manifest, &wanted) != nil {
 		return command
 	}
-	lines := strings.Split(string(known), "\n")
+	known := readLeftOut(filepath.Join(cache, leftOut))
 	for name, version := range wanted.DevDependencies {
-		if slices.Contains(lines, fmt.Sprint(name, "@", version)) {
+		if slices.Contains(known, fmt.Sprint(name, "@", version)) {
 			return strings.Replace(command, unlockedInstall, narrowedInstall, 1)
 		}
 	}
 	return command
+}
+
+// readLeftOut returns the lines of a file to which set-ups write; none if it is not there, or no such file.
+func readLeftOut(path string) []string {
+	// What runs in a set-up may have put something else there.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(f, largestFile))
+	if err != nil {
+		return nil
+	}
+	return strings.Split(string(data), "\n")
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"deepswe/env/testkit"
@@ -99,6 +100,13 @@ func TestForeseen(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(cache, leftOut), "a@^1\ngone@~2\n")
+	elsewhere, pipe := t.TempDir(), t.TempDir()
+	if err := os.Symlink(filepath.Join(cache, leftOut), filepath.Join(elsewhere, leftOut)); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(pipe, leftOut), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const asks, install = `{"devDependencies": {"b": "1", "gone": "~2"}}`, "npm install --no-package-lock"
 	for name, c := range map[string]struct{ command, manifest, cache, want string }{
 		"the same version":      {install + " --force", asks, cache, narrowedInstall + " --force"},
@@ -106,6 +114,8 @@ func TestForeseen(t *testing.T) {
 		"not for development":   {install, `{"dependencies": {"gone": "~2"}}`, cache, install},
 		"a lock file":           {"npm ci", asks, cache, "npm ci"},
 		"the first set-up":      {install, asks, t.TempDir(), install},
+		"a link to a file":      {install, asks, elsewhere, install},
+		"a pipe":                {install, asks, pipe, install},
 		"not a manifest of npm": {install, "", cache, install},
 	} {
 		if got := Foreseen(c.command, []byte(c.manifest), c.cache); got != c.want {

@@ -96,8 +96,11 @@ func TestFillShares(t *testing.T) {
 	if _, err := os.Stat(old); !os.IsNotExist(err) {
 		t.Errorf("what an earlier process has downloaded is there: %v", err)
 	}
-	if info, err := os.Stat(downloads); err != nil || info.Mode().Perm() != 0o777 {
-		t.Errorf("%v, %v", info, err)
+	shared := filepath.Join(downloads, "npm")
+	for dir, want := range map[string]os.FileMode{downloads: 0o700, shared: 0o777} {
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want %v", dir, info, err, want)
+		}
 	}
 	how := history.SetUp{Commands: []string{"npm install"}, Variables: []string{"A=b"}}
 	if err := m.fill(t.Context(), how, dir); err != nil {
@@ -107,10 +110,10 @@ func TestFillShares(t *testing.T) {
 	if !slices.Equal(i.tried, want) {
 		t.Errorf("tried %q, want %q", i.tried, want)
 	}
-	if !slices.Contains(i.shown, env.Shown{Host: downloads, Path: "/downloads", Writable: true}) {
+	if !slices.Contains(i.shown, env.Shown{Host: shared, Path: "/downloads", Writable: true}) {
 		t.Errorf("the sandbox shows %v", i.shown)
 	}
-	for _, variable := range []string{"A=b", "npm_config_cache=/downloads/npm"} {
+	for _, variable := range []string{"A=b", "npm_config_cache=/downloads"} {
 		if !slices.Contains(i.variables, variable) {
 			t.Errorf("%s is missing among %q", variable, i.variables)
 		}
