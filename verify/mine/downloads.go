@@ -25,10 +25,12 @@ const (
 
 // shareDownloads makes the directory of downloads, in place of one that a killed process has left. forget removes it.
 func (m *Miner) shareDownloads() (forget func() error, err error) {
-	dir := m.Dir.Path(downloadsDir)
+	dir, err := filepath.Abs(m.Dir.Path(downloadsDir)) // a sandbox has another working directory
+	if err != nil {
+		return nil, err
+	}
 	m.downloads = filepath.Join(dir, npmCache)
-	err = disk.RemoveScratch(dir)
-	if err == nil {
+	if err = disk.RemoveScratch(dir); err == nil {
 		err = os.Mkdir(dir, 0o700) // no other user of this machine gets in
 	}
 	if err == nil {
