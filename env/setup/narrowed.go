@@ -21,7 +21,7 @@ const (
 // narrowedInstall installs what a project of npm needs without those of its development dependencies that npm cannot
 // get: linters, bundlers and tools for releases need repositories and versions that are gone, and tests rarely need
 // such a tool. They are found by bisection. Set-ups that share npm's cache remember there what was left out. Later ones
-// try that alone and the rest at once, which takes fewer runs of npm and has the same result.
+// try that alone, in whatever version, and the rest at once, which takes fewer runs of npm and has the same result.
 var narrowedInstall = oneLine(`node -e '
 const fs = require("fs"), run = require("child_process").spawnSync, at = "package.json";
 const text = fs.readFileSync(at, "utf8"), manifest = JSON.parse(text), wanted = manifest.devDependencies || {};
@@ -37,7 +37,7 @@ const memory = process.env.npm_config_cache + "/` + leftOut + `", full = (n) => 
 const known = fs.existsSync(memory) ? fs.readFileSync(memory, "utf8").split("\n") : [];
 const leaveOut = (n) => {
 	console.log("left out: " + n);
-	if (process.env.npm_config_cache) fs.appendFileSync(memory, full(n) + "\n");
+	if (process.env.npm_config_cache && !known.includes(full(n))) fs.appendFileSync(memory, full(n) + "\n");
 };
 const keep = (names) => {
 	const middle = names.length / 2;
@@ -45,7 +45,7 @@ const keep = (names) => {
 	else if (middle < 1) leaveOut(names[0]);
 	else { keep(names.slice(0, middle)); keep(names.slice(middle)); }
 };
-const all = Object.keys(wanted), doubtful = all.filter((n) => known.includes(full(n)));
+const all = Object.keys(wanted), doubtful = all.filter((n) => known.some((l) => l.startsWith(n + "@")));
 for (const n of doubtful) keep([n]);
 let done = doubtful.length > 0 && fits([...kept, ...all.filter((n) => !doubtful.includes(n))]);
 if (!done && fits([], ...asking)) {
