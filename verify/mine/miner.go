@@ -57,7 +57,7 @@ type Miner struct {
 	eras     sync.Map // of *era, the set-ups of this process
 	changed  []string // the names of the source files that the candidates change, without their directories
 	outsides sync.Map // of *outside, by environment
-	// downloads is the directory with what npm has downloaded for the set-ups of this process; empty if they share nothing.
+	// downloads is the directory with what npm downloads for the set-ups of this process; empty if they share nothing.
 	downloads string
 }
 
