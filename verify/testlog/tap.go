@@ -6,10 +6,11 @@ import "strings"
 // The name of a test includes those of the groups around it. Where a log has "# Subtest: name", the point of that name
 // is a test, and the other points in its group are assertions; a group of tests is not a test itself, unless it has
 // assertions as well. Elsewhere, as in Tape's output, a comment begins a test, which passes if all points up to the
-// next comment do. A group in which the log breaks off has failed.
+// next comment do. A group in which the log breaks off has failed, even before its first point.
 func tapGroups(log string, _ Task) (*Results, error) {
 	var t tapReader
 	t.nested = strings.Contains(log, tapSubtest)
+	running := false // after a plan, comments are a summary
 	for line := range lines(log) {
 		line = rstrip(line)
 		indent, text := len(line)-len(lstrip(line)), lstrip(line)
@@ -19,14 +20,16 @@ func tapGroups(log string, _ Task) (*Results, error) {
 		case strings.HasPrefix(text, tapSubtest):
 			t.open = append(t.open, tapGroup{name: tapName(text[len(tapSubtest):]), indent: indent})
 		case t.nested:
+		case strings.HasPrefix(line, "TAP version "):
+			running = true
 		case tapPlan().MatchString(line):
-			t.open = nil
+			t.open, running = nil, false
 		case strings.HasPrefix(line, "# "):
 			t.open = []tapGroup{{name: strip(line[2:])}}
 		}
 	}
 	for i := range t.open {
-		if name := tapPath(t.open[:i+1], ""); t.nested || t.known(name) {
+		if name := tapPath(t.open[:i+1], ""); t.nested || running || t.known(name) {
 			t.set(name, Failed)
 		}
 	}
