@@ -100,8 +100,8 @@ func TestGateGivesUpWithTheContext(t *testing.T) {
 	}
 }
 
-// A gate follows its limit: it admits the next in turn when it has grown, and nobody while more are inside than there is
-// room for. Whoever has given up meanwhile is passed over.
+// A gate follows its limit: it admits the next in turn once that has grown, and nobody while there is no room. Whoever
+// has given up meanwhile is passed over.
 func TestVaryingGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var limit atomic.Int64

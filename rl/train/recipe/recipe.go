@@ -79,13 +79,11 @@ func (r *Recipe) Settings() []string {
 	if r.Rank > 0 {
 		set = append(set, "trainer.lora_sync_path="+loraSync)
 	}
-	switch {
-	case r.Replicas == 0:
-		set = append(set, "trainer.samplers=[]", `trainer.adapters=""`)
-	default:
-		set = append(set, "trainer.samplers=["+strings.Join(r.Samplers(), ", ")+"]", "trainer.adapters=/shared/adapters")
+	adapters := `""`
+	if r.Replicas > 0 {
+		adapters = "/shared/adapters"
 	}
-	return set
+	return append(set, "trainer.samplers=["+strings.Join(r.Samplers(), ", ")+"]", "trainer.adapters="+adapters)
 }
 
 // Trainer returns the address of the trainer.

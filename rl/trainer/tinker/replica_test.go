@@ -195,8 +195,7 @@ func TestFullSampler(t *testing.T) {
 	}
 }
 
-// A server gets no more turns than it has room for while another has room, even from rollouts whose conversations it has
-// cached.
+// A server gets no more turns than it has room for while another has room, even from rollouts that it has cached.
 func TestRoomOfSamplers(t *testing.T) {
 	t.Parallel()
 	_, trainer, vllms := three(t, trainertest.Up, 20*time.Second)
