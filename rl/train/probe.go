@@ -19,7 +19,7 @@ type probe struct {
 	before [][]float64 // nil if the trainer has no weights
 }
 
-// takeRows adds rows, up to probeRows, with the logprobs that the trainer's weights give them; nil if it has no weights.
+// takeRows adds rows, up to probeRows, with the logprobs that the trainer's weights give them; nil without weights.
 // version is that of the weights.
 func (p *probe) takeRows(rows []rl.Row, logprobs [][]float64, rollouts []rl.Rollout, version int64) {
 	type id struct {
