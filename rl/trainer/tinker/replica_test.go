@@ -18,12 +18,16 @@ import (
 	"deepswe/rl/trainer/trainertest"
 )
 
-// room is how many turns at once the samplers of three have room for.
-const room = 4
-
 // three starts a trainer with three samplers, the last of them in the given state.
 func three(t *testing.T, last trainertest.State, patience time.Duration) (*trainertest.Server, *tinker.Trainer,
 	[]*trainertest.VLLM) {
+	t.Helper()
+	return threeWith(t, tinker.Samplers{}, last, patience)
+}
+
+// threeWith is the same with other settings of the samplers.
+func threeWith(t *testing.T, on tinker.Samplers, last trainertest.State, patience time.Duration) (*trainertest.Server,
+	*tinker.Trainer, []*trainertest.VLLM) {
 	t.Helper()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})
 	var vllms []*trainertest.VLLM
@@ -33,7 +37,7 @@ func three(t *testing.T, last trainertest.State, patience time.Duration) (*train
 		vllms, urls = append(vllms, v), append(urls, v.URL)
 	}
 	vllms[2].Set(last)
-	on := tinker.Samplers{URLs: urls, Dir: filepath.Join(t.TempDir(), "adapters"), Turns: room}
+	on.URLs, on.Dir = urls, filepath.Join(t.TempDir(), "adapters")
 	trainer, err := openPatient(t, s, on, patience)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +202,8 @@ func TestFullSampler(t *testing.T) {
 // A server gets no more turns than it has room for while another has room, even from rollouts that it has cached.
 func TestRoomOfSamplers(t *testing.T) {
 	t.Parallel()
-	_, trainer, vllms := three(t, trainertest.Up, 20*time.Second)
+	const room = 4
+	_, trainer, vllms := threeWith(t, tinker.Samplers{Turns: room}, trainertest.Up, 20*time.Second)
 	p := publish(t, trainer)
 	set := func(to trainertest.State, vllms ...*trainertest.VLLM) {
 		for _, v := range vllms {
