@@ -70,10 +70,10 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, host Host, version 
 				s.notified(m)
 				return
 			}
-			turn, begin := s.prepare(ctx, m)
+			turn, end := s.prepare(ctx, m)
 			open.Go(func() {
-				defer begin()
 				result, err := s.handle(turn, m)
+				end() // before the answer, at which the client may send its next prompt
 				s.answer(m.ID, result, err)
 			})
 		})
@@ -88,8 +88,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, host Host, version 
 	return err
 }
 
-// prepare registers a prompt before the next message is read, so that a cancellation finds it.
-func (s *server) prepare(ctx context.Context, m incoming) (context.Context, func()) {
+// prepare registers a prompt before the next message is read, so that a cancellation finds it. end ends its turn.
+func (s *server) prepare(ctx context.Context, m incoming) (_ context.Context, end func()) {
 	var p struct {
 		Session string `json:"sessionId"`
 	}

@@ -170,6 +170,22 @@ func (e *editor) answer(id any) map[string]any {
 	return nil
 }
 
+// awaitAsked waits for the request that the editor does not answer. The test fails if the turn of that id ends first.
+func (e *editor) awaitAsked(id any) {
+	for {
+		select {
+		case <-e.asked:
+			return
+		case m := <-e.lines:
+			if m == nil || m["method"] == nil && fmt.Sprint(m["id"]) == fmt.Sprint(id) {
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				e.t.Fatalf("the turn has ended without the question: %v\n%s", m, &e.log)
+			}
+		}
+	}
+}
+
 // open initialises the connection and opens a session.
 func (e *editor) open() string {
 	e.call("a-1", "initialize", map[string]any{"protocolVersion": 2, "clientCapabilities": map[string]any{
@@ -386,7 +402,7 @@ func TestACPCancel(t *testing.T) {
 				"prompt": []any{map[string]any{"type": "text", "text": "It says goodbye"}}}})
 			switch {
 			case c.silent != "":
-				<-e.asked
+				e.awaitAsked(3)
 			case c.thinks:
 				<-e.w.model.thinks
 			case c.replies[0] == sleep:
@@ -546,7 +562,7 @@ func TestACPNonsense(t *testing.T) {
 	e.asked, e.silent = make(chan struct{}), "session/request_permission"
 	e.send(map[string]any{"id": "the-request", "method": "session/prompt", "params": map[string]any{"sessionId": session,
 		"prompt": []any{map[string]any{"type": "text", "text": "It says goodbye"}}}})
-	<-e.asked
+	e.awaitAsked("the-request")
 	e.send(map[string]any{"method": "$/cancel_request", "params": map[string]any{"requestId": "the-request"}})
 	if got := e.answer("the-request"); fmt.Sprint(got["result"]) != "map[stopReason:cancelled]" {
 		t.Errorf("got %v", got)

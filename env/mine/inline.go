@@ -107,9 +107,9 @@ func (c Candidate) inline(files map[string]string) (lines []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.Inline)) {
 		module := path.Join(modulesDir, name)
 		files[module] = c.Inline[name]
-		source := env.ShellQuote(name)
-		lines = append(lines, fmt.Sprintf("test ! -f %s || { %s%s >/tmp/code && cat /tmp/code %s >%s; }", source,
-			withoutModule, source, env.ShellQuote(module), source))
+		source, code := env.ShellQuote(name), env.ShellQuote(module+".code")
+		lines = append(lines, fmt.Sprintf("test ! -f %s || { %s%s >%s && cat %s %s >%s; }", source,
+			withoutModule, source, code, code, env.ShellQuote(module), source))
 	}
 	return lines
 }
