@@ -49,7 +49,7 @@ func TestPathNamesAreDifferentAndStayInside(t *testing.T) {
 			strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '/' || r == '\\' }) {
 			t.Fatalf("%q: name %q", a, name)
 		}
-		// A name can itself be an id, so its own name must differ from it.
+		// The name of one id may be another id. That one needs another name, or both would share a directory.
 		if name != a && PathName(name) == name && len(name) < 255 {
 			t.Fatalf("%q and its name %q have the same name", a, name)
 		}

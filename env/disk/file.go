@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // WriteFile replaces the file at path atomically, with mode 0644.
@@ -122,4 +123,10 @@ func Glob(dir, pattern string) []string {
 		found[i] = filepath.Join(dir, filepath.FromSlash(name))
 	}
 	return found
+}
+
+// OpenUntrusted opens a file for reading that another user or process may replace at any time. It fails with ELOOP for
+// a symbolic link, and does not wait for the writer of a pipe. What was opened may still not be a regular file.
+func OpenUntrusted(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }

@@ -52,7 +52,7 @@ func CheckOut(ctx context.Context, repository, commit, dir string) error {
 
 func checkOut(ctx context.Context, from git, commit, dir string) error {
 	if _, err := os.Stat(from.dir); err != nil {
-		return fmt.Errorf("%w: the repository is not there any more: to fix: clone it to that place", ErrSource)
+		return fmt.Errorf("%w: the repository is not there any more; to fix: clone it to that place", ErrSource)
 	}
 	found, err := from.line(ctx, nil, "rev-parse", "--verify", "--quiet", commit+"^{commit}")
 	switch {

@@ -11,7 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+
+	"deepswe/env/disk"
 )
 
 // listing lists what a snapshot copies, as unique names relative to its source.
@@ -219,8 +220,7 @@ func (s *Snapshot) copy(name string) error {
 	case !info.Mode().IsRegular():
 		return nil
 	}
-	// The file may have been replaced by now: do not follow a link, and do not block on a pipe.
-	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	in, err := disk.OpenUntrusted(from) // it may have been replaced by now
 	if err != nil {
 		return err
 	}

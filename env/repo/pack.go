@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // Pack writes the repository that a spec copies in as a tar stream below prefix, owned by uid and gid, without what a
@@ -124,8 +125,7 @@ func (p *packing) entry(path, name string, entry fs.DirEntry) error {
 }
 
 func (p *packing) file(h *tar.Header, path, name string) error {
-	// The file may have been replaced by now: do not follow a link, and do not block on a pipe.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := disk.OpenUntrusted(path) // it may have been replaced by now
 	if errors.Is(err, syscall.ELOOP) {
 		return nil
 	}

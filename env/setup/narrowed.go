@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
+
+	"deepswe/env/disk"
 )
 
 // unlockedInstall begins npm's command for a project without a lock file, and leftOut is the name of the file in npm's
@@ -79,8 +79,7 @@ func Foreseen(command string, manifest []byte, cache string) string {
 
 // readLeftOut returns the lines of a file to which set-ups write; none if it is not there, or no such file.
 func readLeftOut(path string) []string {
-	// What runs in a set-up may have put something else there.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	f, err := disk.OpenUntrusted(path) // what runs in a set-up may have put something else there
 	if err != nil {
 		return nil
 	}
