@@ -191,8 +191,8 @@ func (f *filter) count(t Token) {
 		inside++
 		mass += math.Exp(logprob)
 	}
-	if f.mass > 0 && mass < f.mass {
-		return // the end of the set is not known
+	if f.mass > 0 && mass < f.mass || inside < len(known) && known[inside] == known[inside-1] {
+		return // the end of the set is not known, or not which of several equally likely tokens are in it
 	}
 	f.expected += max(0, 1-mass)
 	if t.Logprob < known[inside-1] {

@@ -179,12 +179,35 @@ func TestReports(t *testing.T) {
 	}
 }
 
+// The ids of runners that name no file lead to a function.
+func TestAddress(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		w        Writer
+		id, want string
+	}{
+		{Braced{}, "version::tests::orders", "orders"}, {Braced{}, "parses::case_1_short", "parses"},
+		{Braced{}, "org.example.SumsTest adds", "adds"}, {Braced{}, "org.example.SumsTest#adds", "adds"},
+		{Braced{}, "SumsTest > Nested > finds(int)[2]", "finds"}, {Braced{}, "org.example.Sums$Nested adds{int}[1]", "adds"},
+		{Braced{}, `Tests\SumsTest testWords with data set "a.b"`, "testWords"}, {Braced{}, "", ""},
+		{Ruby{}, "SumsTest#test_adds", "test_adds"}, {Ruby{}, "SumsTest#test: says which", "says which"},
+		{Ruby{}, "Sums when empty adds nothing", ""},
+	} {
+		if _, got := tc.w.Address(tc.id); got != tc.want {
+			t.Errorf("%q leads to %q, want %q", tc.id, got, tc.want)
+		}
+	}
+}
+
 // Whatever a file contains, New returns canaries or an error, and its wrong tests can still be parsed.
 func FuzzNew(f *testing.F) {
 	for _, s := range []string{
 		"def test_a():\n    assert f() == {'a': [1, 2]}\n", "class A:\n  def test_a(self): pass\n", "x = '''", "@d(\n",
 		"def test_a():\n\tx = 1\n\tassert y == x", "it('a', () => { expect(f()).toBe(1) })", "test(`a`, function () {",
 		"/a[/]b/.test('x')", "func TestA(t *testing.T) { if f() != 3 { t.Fatal() } }",
+		"#[test]\nfn test_a() {\n    assert_eq!(f(), vec![Some(3u8)], \"{}\", 4);\n}", "void a() { assertThat(f()).isEqualTo('x'); }",
+		"/** @test */\npublic function test_a() { $this->assertSame(['a' => 1.5], f()); }",
+		"it 'a' do\n  expect(f).to eq [1, 'b']\nend\n", "def test_a\n  assert_equal(3,\n    f)\nend\n",
 		"test_a() {\n\tequal 'x' \"$(f)\"\n}\n", "test_a ( ) {\n", "test_a() {\nis 1 2\n}",
 		"def test_a():\n    assert f() == \"0\u00e1000\"\n", "def test_a():\n    assert f() == \"0\xe1000\"\n",
 	} {
@@ -193,8 +216,9 @@ func FuzzNew(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		for name, w := range map[string]Writer{
 			"test_a.py": Python{}, "a_test.go": Golang{}, "a.test.js": JavaScript{}, "a.sh": Shell{},
+			"tests/a.rs": Braced{}, "A.java": Braced{}, "a.php": Braced{}, "a.rb": Ruby{},
 		} {
-			tests := []string{"test_a", "a", "TestA", "test_a (x.A)"}
+			tests := []string{"test_a", "a", "TestA", "test_a (x.A)", "#test_a"}
 			set, err := New(w, Options{Tests: tests, Sources: []Source{{name, []byte(text)}}, Rand: random(1)})
 			if err != nil {
 				continue

@@ -17,14 +17,22 @@ import (
 
 // directive matches comments that runners and compilers read.
 var directive = env.Pattern(`^#!|^#[^\n]{0,12}coding[:=][ \t]*[-\w.]+[ \t]*(-\*-)?[ \t]*$|` +
+	`^# *frozen_string_literal: \w+$|` +
 	`^//(go:|export |line )|^// ?\+build|@(jest|vitest|jsx|flow)|sourceMappingURL`)
 
 // checker matches a comment of TypeScript up to the end of the directive.
 var checker = env.Pattern(`^(//|/\*)[/*\s]*@ts-[\w-]+`)
 
+// documents matches the beginning of Rust's documentation, without which a crate may refuse to be compiled.
+var documents = env.Pattern(`^(///|//!|/\*\*|/\*!)[^/*]`)
+
+// provides matches comments by which PHPUnit knows a test, or what a test is given.
+var provides = env.Pattern(`@(test|dataProvider|testWith|depends|requires|before|after|group)\b`)
+
 var (
 	hashComment       = env.Pattern(`#[^\n]*`)
 	javaScriptComment = env.Pattern(`(?s)/\*.*?\*/|//[^\n]*`)
+	rustComment       = env.Pattern(`(?s)/\*.*\*/|//[^\n]*`) // comments may be within others
 )
 
 // short does what quiet does, but leaves a single blank for each text that is blanked, and none at the end of a line.
@@ -93,16 +101,19 @@ func quiet(s Source, ids []string) (data []byte, ok bool) {
 		checks = pythonCheckers
 	case lexer.JavaScript:
 		comment, checks = javaScriptComment, javaScriptCheckers
-	case lexer.Rust, lexer.Braced:
+	case lexer.Rust:
+		comment = rustComment
+	case lexer.Braced:
 		comment = javaScriptComment
 	}
 	data = slices.Clone(s.Data)
 	from := 0
 	checks.hushAll(data, tokens)
+	hushBraced(s, data)
 	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
 		gap := data[from:t.From]
 		for _, at := range comment().FindAllIndex(gap, -1) {
-			silence(gap[at[0]:at[1]])
+			silence(gap[at[0]:at[1]], l.Kind == lexer.Rust)
 		}
 		from = t.To
 		if said := strings.Trim(t.Text, "\"' \t\n"); l.Kind == lexer.Python && describes(tokens[:i], t) &&
@@ -118,9 +129,17 @@ func quiet(s Source, ids []string) (data []byte, ok bool) {
 
 // silence blanks a comment, except for what runners and compilers read in it. What follows a directive to the type
 // checker may say anything, and is blanked as well.
-func silence(comment []byte) {
+func silence(comment []byte, rust bool) {
 	if at := checker().FindIndex(comment); at != nil {
 		blank(bytes.TrimSuffix(comment[at[1]:], []byte("*/")))
+	} else if documents().Match(comment) && rust {
+		blank(bytes.TrimSuffix(comment[len("///"):], []byte("*/")))
+	} else if provides().Match(comment) {
+		for line := range bytes.Lines(comment[len("/*") : len(comment)-len("*/")]) {
+			if !provides().Match(line) {
+				blank(bytes.TrimPrefix(line, []byte("*")))
+			}
+		}
 	} else if !directive().Match(comment) {
 		blank(comment)
 	}
@@ -195,7 +214,7 @@ func quietGo(source []byte) []byte {
 		case token.COMMENT:
 			prints = prints || example && strings.Contains(strings.ToLower(text), "output:")
 			if !prints {
-				silence(data[at : at+len(text)])
+				silence(data[at:at+len(text)], false)
 			}
 			continue
 		case token.RPAREN, token.RBRACK, token.RBRACE:

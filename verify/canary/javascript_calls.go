@@ -1,22 +1,18 @@
 package canary
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"deepswe/env"
-	"deepswe/verify/lexer"
 )
 
 // jsFile is a parsed JavaScript or TypeScript file.
 type jsFile struct {
-	data   []byte
-	tokens []lexer.Token
-	match  map[int]int // for the token of each bracket, the token of its counterpart
-	tests  []*jsTest
+	*lexed
+	tests []*jsTest
 }
 
 // jsTest is a call that defines a test, such as it('adds', () => { ... }).
@@ -40,40 +36,11 @@ var (
 )
 
 func (JavaScript) parse(s Source) (suite, error) {
-	l, _ := lexer.Of(s.Name, s.Data)
-	tokens, ok := l.Lex(s.Data)
-	if !ok {
-		return nil, fmt.Errorf("%w: a comment or a template does not end", errSyntax)
-	}
-	f := &jsFile{data: s.Data, tokens: tokens, match: map[int]int{}}
-	if err := f.brackets(); err != nil {
+	source, err := lex(s)
+	if err != nil {
 		return nil, err
 	}
-	return f, nil
-}
-
-// brackets matches brackets, and finds the calls that define tests.
-func (f *jsFile) brackets() error {
-	open := []int{-1}
-	for i, t := range f.tokens {
-		if t.Kind != 'o' {
-			continue
-		}
-		switch c := t.Text[0]; c {
-		case '(', '[', '{':
-			open = append(open, i)
-		case ')', ']', '}':
-			at := open[len(open)-1]
-			if at < 0 || !strings.Contains("() [] {}", string(f.data[f.tokens[at].From])+string(c)) {
-				return fmt.Errorf("%w: the brackets do not match", errSyntax)
-			}
-			f.match[at], f.match[i] = i, at
-			open = open[:len(open)-1]
-		}
-	}
-	if len(open) > 1 {
-		return fmt.Errorf("%w: a bracket is not closed", errSyntax)
-	}
+	f := &jsFile{lexed: source}
 	for i := range f.tokens {
 		if f.text(i) != "(" {
 			continue
@@ -84,7 +51,7 @@ func (f *jsFile) brackets() error {
 			}
 		}
 	}
-	return nil
+	return f, nil
 }
 
 // callee returns the first token of the function that is called, if that defines a test: it, test.only, t.test,
@@ -112,8 +79,6 @@ func (f *jsFile) callee(last int) (first int, each, ok bool) {
 	ok = last > 1 && f.tokens[last-2].Kind == 'w' && (last == 2 || f.text(last-3) != ".")
 	return last - 2, each, ok
 }
-
-func (f *jsFile) text(i int) string { return f.tokens[i].Text }
 
 // statement finds the first and last token of the test's statement. It returns false if the call is only a part of a
 // statement.

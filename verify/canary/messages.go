@@ -16,17 +16,20 @@ import (
 // essential matches the parts of a message that must agree with its arguments.
 var essential = env.Pattern(`%[-+# 0-9.*\[\]]*[a-zA-Z%]`)
 
-// hush blanks a message inside its quotation marks, except for what is essential.
-func hush(quoted []byte) {
+// placeholder matches the parts of Rust's messages that must agree with their arguments.
+var placeholder = env.Pattern(`\{[^{}]*\}`)
+
+// hush blanks a message inside its quotation marks, except for the parts that needed matches.
+func hush(quoted []byte, needed func() *regexp.Regexp) {
 	inner := bytes.TrimLeft(quoted, "rRbBuUfF")
-	for _, quote := range []string{`"""`, "'''", `"`, "'", "`"} {
-		if rest, ok := bytes.CutPrefix(inner, []byte(quote)); ok {
-			inner, _ = bytes.CutSuffix(rest, []byte(quote))
-			break
-		}
+	quotes := []string{`"""`, "'''", `"`, "'", "`"}
+	at := slices.IndexFunc(quotes, func(quote string) bool { return bytes.HasPrefix(inner, []byte(quote)) })
+	if at < 0 {
+		return
 	}
+	inner = bytes.TrimSuffix(inner[len(quotes[at]):], []byte(quotes[at]))
 	from := 0
-	for _, at := range append(essential().FindAllIndex(inner, -1), []int{len(inner), len(inner)}) {
+	for _, at := range append(needed().FindAllIndex(inner, -1), []int{len(inner), len(inner)}) {
 		blank(inner[from:at[0]])
 		from = at[1]
 	}
@@ -133,7 +136,7 @@ func hushFrom(data []byte, tokens []lexer.Token, depth, commas int, call bool) (
 			indexed = -1
 		case indexed >= 0:
 		case t.Kind == 's', t.Kind == 't':
-			hush(data[t.From:t.To])
+			hush(data[t.From:t.To], essential)
 		case t.Kind == 'd':
 			level(data[t.From:t.To])
 		}

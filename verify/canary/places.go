@@ -70,10 +70,14 @@ var logged = env.Pattern(`([\w./@+-]+\.\w+)(?:", line |:)(\d+)`)
 // of those lines with imports in the test's file that it names.
 func (m *maker) failing(at int, t test) (inside []int) {
 	s := m.options.Sources[at]
+	named := logged().FindAllSubmatch(m.options.Before, -1)
+	if len(named) == 0 {
+		return nil
+	}
 	from, to := t.extent()
 	var imports []int
 	lines := bytes.SplitAfter(s.Data, []byte("\n"))
-	for _, found := range logged().FindAllSubmatch(m.options.Before, -1) {
+	for _, found := range named {
 		n, err := strconv.Atoi(string(found[2]))
 		before, _ := slices.BinarySearch(m.removed[at], n)
 		n -= before

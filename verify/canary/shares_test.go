@@ -22,7 +22,9 @@ func BenchmarkShares(b *testing.B) {
 		}
 		dirs = []string{filepath.Join(strings.TrimSpace(string(root)), "src")}
 	}
-	for language, w := range map[string]Writer{"Go": Golang{}, "Python": Python{}, "JavaScript": JavaScript{}} {
+	for language, w := range map[string]Writer{
+		"Go": Golang{}, "Python": Python{}, "JavaScript": JavaScript{}, "Rust, Java and PHP": Braced{}, "Ruby": Ruby{},
+	} {
 		b.Run(language, func(b *testing.B) {
 			counts, tests := map[string]float64{}, 0.0
 			for b.Loop() {
@@ -30,7 +32,7 @@ func BenchmarkShares(b *testing.B) {
 				tests = 0
 				for _, dir := range dirs {
 					err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
-						if err != nil || !d.Type().IsRegular() || !w.Holds(name) || !strings.Contains(name, "test") {
+						if err != nil || !d.Type().IsRegular() || !w.Holds(name) || !mayTest(name) {
 							return err
 						}
 						data, err := os.ReadFile(name)
@@ -51,6 +53,11 @@ func BenchmarkShares(b *testing.B) {
 			b.ReportMetric(tests, "tests")
 		})
 	}
+}
+
+// mayTest reports whether a file may have tests. In Rust, any file may.
+func mayTest(name string) bool {
+	return strings.Contains(strings.ToLower(name), "test") || strings.Contains(name, "spec") || strings.HasSuffix(name, ".rs")
 }
 
 // count adds up the canaries of a file's tests by kind. As "placed" it counts the tests for which it is certain without

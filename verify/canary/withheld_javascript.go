@@ -82,24 +82,6 @@ func (f *jsFile) compared(i int) (from, to int, given string, wanted literal.Val
 	return i, to, given, v, err == nil && !strings.HasPrefix(given, "...")
 }
 
-// arguments returns the ranges of tokens of a call's arguments.
-func (f *jsFile) arguments(open int) (all [][2]int) {
-	end, first := f.match[open], open+1
-	for j := open + 1; j <= end; j++ {
-		if to, ok := f.match[j]; ok && j != end {
-			j = to
-			continue
-		}
-		if j == end || f.text(j) == "," {
-			if j > first {
-				all = append(all, [2]int{first, j})
-			}
-			first = j + 1
-		}
-	}
-	return all
-}
-
 // helper returns a function declaration, which may follow the tests that call it. Members that are undefined are left
 // out, as most comparisons do.
 func (t *jsTest) helper(record string) (file, text string) {

@@ -114,14 +114,30 @@ func (l Language) blank(data []byte, at int) int {
 		return 1
 	case rest[0] == '\\' && l.Kind != JavaScript:
 		return 2
-	case l.commentAt(data, at), at == 0 && bytes.HasPrefix(rest, []byte("#!")):
+	case l.commentAt(data, at), at == 0 && bytes.HasPrefix(rest, []byte("#!")) && !bytes.HasPrefix(rest, []byte("#![")):
 		return lineLength(rest)
 	case l.blocks && bytes.HasPrefix(rest, []byte("/*")):
-		if i := bytes.Index(rest, []byte("*/")); i >= 0 {
-			return i + 2
-		}
+		return l.blockLength(rest)
 	}
 	return 0
+}
+
+// blockLength returns the length of the comment at the beginning of data, which in Rust may have others inside; 0 if it
+// does not end.
+func (l Language) blockLength(data []byte) int {
+	for at, open := 2, 1; ; {
+		end := bytes.Index(data[at:], []byte("*/"))
+		if end < 0 {
+			return 0
+		}
+		if inner := bytes.Index(data[at:at+end], []byte("/*")); inner >= 0 && l.Kind == Rust {
+			at, open = at+inner+2, open+1
+			continue
+		}
+		if at, open = at+end+2, open-1; open == 0 {
+			return at
+		}
+	}
 }
 
 // nextToken returns the kind and the length of the token at an offset; 0 if it does not end.

@@ -15,7 +15,8 @@ func TestLex(t *testing.T) {
 		{"a.tsx", "<p>don't</p>\n/* one */ a => 1.5", "o:< w:p o:> w:don s:'t</p>\n w:a o:=> d:1.5"},
 		{"a.sh", "[ \"$a\" -lt 2 ] # one\n", "o:[ s:\"$a\" w:-lt d:2 o:]"},
 		{"a.awk", "/a/ { n++ }\n", "r:/a/ o:{ w:n o:++ o:}"},
-		{"a.rs", "/* one */ &'a str == r#\"a\"b\"# '\\'' b\"c\nd\" // it's", "o:& w:'a w:str o:== s:r#\"a\"b\"# s:'\\'' w:b s:\"c\nd\""},
+		{"a.rs", "/* /* one */ two */ &'a str == r#\"a\"b\"# '\\'' b\"c\nd\" // it's", "o:& w:'a w:str o:== s:r#\"a\"b\"# s:'\\'' w:b s:\"c\nd\""},
+		{"b.rs", "#![no_std]\n", "o:# o:! o:[ w:no_std o:]"},
 		{"a.rb", "\"a#{b[\"c\"]}\" if /'/ # one\n", "s:\"a#{b[\"c\"]}\" w:if r:/'/"},
 		{"a.java", "x = \"\"\"a\n\"b\"\"\"; '\"' // one\n", "w:x o:= s:\"\"\"a\n\"b\"\"\" o:; s:'\"'"},
 	} {

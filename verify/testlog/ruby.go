@@ -9,17 +9,20 @@ var minitestVerbose = lineFormat{
 }
 
 // testUnit reads what test-unit prints with --verbose=verbose: the names of classes, and below them those of tests.
-// A test's own output is between its name and its mark. A test without the mark of success has failed, unless it was
-// omitted.
+// A test's own output is between its name and its mark, and what is said about a failure before the time alone. A test
+// without the mark of success, or with another one before it, has failed, unless it was omitted.
 func testUnit(log string, _ Task) (*Results, error) {
 	var r Results
 	var classes []string
-	name := ""
+	name, failed := "", false
 	end := func(s Status) {
+		if failed {
+			s = Failed
+		}
 		if name != "" {
 			r.set(name, s)
 		}
-		name = ""
+		name, failed = "", false
 	}
 	for line := range lines(log) {
 		line = rstrip(line)
@@ -27,7 +30,7 @@ func testUnit(log string, _ Task) (*Results, error) {
 		if m := unitTest().FindStringSubmatch(line); m != nil {
 			end(Failed)
 			classes = classes[:min(len(m[1])/2, len(classes))]
-			name, rest = strings.Join(classes, "::")+"#"+m[2], m[3]
+			name, rest = strings.Join(classes, "::")+"#"+m[2], m[3]+m[4]
 		} else if m := unitClass().FindStringSubmatch(line); m != nil && name == "" {
 			classes = append(classes[:min(len(m[1])/2, len(classes))], m[2])
 		}
@@ -36,6 +39,10 @@ func testUnit(log string, _ Task) (*Results, error) {
 			end(Passed)
 		case rest == "O" || rest == "P": // omitted or pending
 			name = ""
+		case unitTime().MatchString(rest):
+			end(Failed)
+		case rest == "F" || rest == "E":
+			failed = true
 		}
 	}
 	end(Failed)
@@ -44,6 +51,7 @@ func testUnit(log string, _ Task) (*Results, error) {
 
 var (
 	unitClass  = Pattern(`^( *)(\S.*):$`)
-	unitTest   = Pattern(`^( *)(\S.*?):\t+(.*)$`)
+	unitTest   = Pattern(`^( *)(\S.*?):(?:\t+(.*)|(\.: \(\d+\.\d+\)|[EFOP]))$`) // a long name has no tab after it
 	unitPassed = Pattern(`\.: \(\d+\.\d+\)$`)
+	unitTime   = Pattern(`^: \(\d+\.\d+\)$`)
 )

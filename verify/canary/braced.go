@@ -1,0 +1,192 @@
+package canary
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+// Braced changes tests in Rust, Java and PHP: functions that call assertions.
+type Braced struct{}
+
+var _ Writer = Braced{}
+
+// Holds reports whether a file with this name may contain tests.
+func (Braced) Holds(name string) bool {
+	return slices.Contains([]string{".rs", ".java", ".php"}, path.Ext(name))
+}
+
+// Address returns no file, and the name of the function.
+func (Braced) Address(id string) (file, word string) {
+	fields := bracedFields(id)
+	for len(fields) > 1 && caseName().MatchString(fields[len(fields)-1]) {
+		fields = fields[:len(fields)-1]
+	}
+	if len(fields) == 0 {
+		return "", ""
+	}
+	return "", fields[len(fields)-1]
+}
+
+var (
+	// caseName matches the last part of an id of rstest, which is the name of a case.
+	caseName = env.Pattern(`^case_\d`)
+	// caseOf matches what follows a function's name: the types of its parameters, the number of a case, or its values.
+	caseOf = env.Pattern(`[\[({]| with data set `)
+)
+
+// bracedFields returns the parts of a test's id, without those that are about a case: the modules of a Rust test and
+// its name, a class and its method.
+func bracedFields(id string) []string {
+	if at := caseOf().FindStringIndex(id); at != nil {
+		id = id[:at[0]]
+	}
+	return strings.FieldsFunc(id, func(r rune) bool { return strings.ContainsRune(` #>$.\:`, r) })
+}
+
+// bracedFile is a parsed file.
+type bracedFile struct {
+	*lexed
+	name    string
+	classes []string // those it declares
+	tests   []*bracedTest
+}
+
+// bracedTest is a function. Whether a runner calls it may not be known.
+type bracedTest struct {
+	file     *bracedFile
+	function string
+	modules  []string // the modules of Rust around it, within the file
+	// marked is set if a runner is told that it is a test, panics if a panic is what it expects.
+	marked, panics bool
+	first, last    int // tokens of the function with its attributes
+	open           int // the brace of its body
+}
+
+func (Braced) parse(s Source) (suite, error) {
+	source, err := lex(s)
+	if err != nil {
+		return nil, err
+	}
+	f := &bracedFile{lexed: source, name: s.Name}
+	modules := map[int]string{} // by the token of their braces
+	for i := range f.tokens {
+		word := f.text(i)
+		if f.kind(i) != 'w' || f.kind(i+1) != 'w' || f.text(i-1) == "." {
+			continue
+		}
+		switch {
+		case word == "mod" && f.text(i+2) == "{":
+			modules[i+2] = f.text(i + 1)
+		case word == "class":
+			f.classes = append(f.classes, f.text(i+1))
+		case word == "fn" || word == "void" || word == "function":
+			if t := f.function(i); t != nil {
+				for _, open := range slices.Sorted(maps.Keys(modules)) {
+					if i < f.match[open] {
+						t.modules = append(t.modules, modules[open])
+					}
+				}
+				f.tests = append(f.tests, t)
+			}
+		}
+	}
+	return f, nil
+}
+
+// function returns the function of which token i is the word before its name; nil if it has no body.
+func (f *bracedFile) function(i int) *bracedTest {
+	t := &bracedTest{file: f, function: f.text(i + 1), first: i}
+	j := i + 2
+	for ; f.text(j) != "{"; j++ {
+		if j >= len(f.tokens) || f.text(j) == ";" || f.text(j) == "}" {
+			return nil
+		}
+		if to, ok := f.match[j]; ok && to > j {
+			j = to
+		}
+	}
+	t.open, t.last = j, f.match[j]
+	for j = i - 1; j >= 0; j-- {
+		if text := f.text(j); text == ";" || text == "{" || text == "}" {
+			break
+		}
+		if to, ok := f.match[j]; ok {
+			j = to
+		}
+		t.first = j
+	}
+	head := string(f.data[f.tokens[t.first].From:f.tokens[i].From])
+	t.marked = attribute().MatchString(head) || f.text(i) != "fn" && strings.HasPrefix(t.function, "test")
+	t.panics = strings.Contains(head, "should_panic")
+	return t
+}
+
+// attribute matches what tells a runner that a function is a test.
+var attribute = env.Pattern(`#\[(\w+::)*(test|rstest|test_case|wasm_bindgen_test)\b|@(Test|ParameterizedTest|` +
+	`RepeatedTest)\b|#\[\\?(\w+\\)*Test\b`)
+
+func (f *bracedFile) find(id string) (test, bool) {
+	fields := bracedFields(id)
+	for at := len(fields) - 1; at >= 0; at-- {
+		for _, t := range f.tests {
+			if t.function == fields[at] && t.within(fields[:at]) {
+				return t, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// within reports whether a function may be in this scope: a class of the file or, in Rust, a module.
+func (t *bracedTest) within(scope []string) bool {
+	if path.Ext(t.file.name) != ".rs" {
+		last := len(scope) - 1
+		return last < 0 || scope[last] == t.file.stem() || slices.Contains(t.file.classes, scope[last])
+	}
+	modules := t.modules
+	if own := t.file.module(); own != "" {
+		modules = append([]string{own}, modules...)
+	}
+	outer := len(scope) - len(modules)
+	return outer >= 0 && slices.Equal(scope[outer:], modules) && (outer == 0 || t.file.module() != "")
+}
+
+// stem returns the name of the file without its extension.
+func (f *bracedFile) stem() string { return strings.TrimSuffix(path.Base(f.name), path.Ext(f.name)) }
+
+// module returns the module of Rust that the file is; empty if it is the root of a crate.
+func (f *bracedFile) module() string {
+	dir := path.Base(path.Dir(f.name))
+	inside := strings.Contains("/"+f.name, "/src/")
+	switch stem := f.stem(); {
+	case stem == "mod":
+		return dir
+	case stem == "lib", stem == "main", dir == "bin", !inside && slices.Contains([]string{"tests", "benches", "."}, dir):
+		return ""
+	default:
+		return stem
+	}
+}
+
+func (f *bracedFile) ids(string) (ids []string) {
+	own := []string{f.module()}
+	if own[0] == "" || path.Ext(f.name) != ".rs" {
+		own = nil
+	}
+	for _, t := range f.tests {
+		if t.marked {
+			ids = append(ids, strings.Join(slices.Concat(own, t.modules, []string{t.function}), "::"))
+		}
+	}
+	return ids
+}
+
+func (t *bracedTest) name() string { return t.function }
+
+func (t *bracedTest) extent() (from, to int) {
+	return t.file.tokens[t.first].From, t.file.tokens[t.last].To
+}

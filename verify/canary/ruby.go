@@ -1,0 +1,171 @@
+package canary
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+)
+
+// Ruby changes tests for Minitest, test-unit and RSpec.
+type Ruby struct{}
+
+var _ Writer = Ruby{}
+
+// Holds reports whether a file with this name may contain tests.
+func (Ruby) Holds(name string) bool { return path.Ext(name) == ".rb" }
+
+// Address returns no file, and the name of a method; the id for RSpec, whose ids are the titles of a test and those
+// around it.
+func (Ruby) Address(id string) (file, word string) {
+	if _, method, ok := strings.Cut(id, "#test"); ok {
+		return "", strings.TrimPrefix("test"+method, "test: ")
+	}
+	return "", ""
+}
+
+// rubyFile is a parsed file.
+type rubyFile struct{ tests []*rubyTest }
+
+// rubyTest is a method whose name begins with test, or a block with a title, that ends with a line of the same
+// indentation.
+type rubyTest struct {
+	called   string // the name, or the title
+	class    string // around it; empty if there is none
+	titled   bool
+	from, to int // bytes of the file
+	// body is what is between its first and its last line, which begins at the given byte. It has no tokens if they
+	// cannot be told.
+	body   *lexed
+	begins int
+}
+
+// rubyOpening matches the first line of a test.
+var rubyOpening = env.Pattern(`(?m)^([ \t]*)(?:def (test\w*[?!]?)|` +
+	`(?:it|specify|example|test|should|scenario)[ (]+("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*').*\bdo)[ \t]*$\n`)
+
+func (Ruby) parse(s Source) (suite, error) {
+	f := &rubyFile{}
+	for _, m := range rubyOpening().FindAllSubmatchIndex(s.Data, -1) {
+		indent := string(s.Data[m[2]:m[3]])
+		end := regexp.MustCompile(`(?m)^` + indent + `end\b`).FindIndex(s.Data[m[1]:])
+		if end == nil {
+			return nil, fmt.Errorf("%w: the test in %q does not end", errSyntax, s.Data[m[0]:m[1]])
+		}
+		t := &rubyTest{from: m[0], begins: m[1], to: m[1] + end[1], titled: m[6] >= 0}
+		t.class = rubyClass(s.Data[:m[0]], len(indent))
+		if !t.titled {
+			t.called = string(s.Data[m[4]:m[5]])
+		} else if t.called, t.titled = jsText(string(s.Data[m[6]:m[7]])); !t.titled {
+			continue
+		}
+		var err error
+		if t.body, err = lex(Source{s.Name, s.Data[m[1] : m[1]+end[0]]}); err != nil {
+			t.body = &lexed{data: s.Data[m[1] : m[1]+end[0]]}
+		}
+		f.tests = append(f.tests, t)
+	}
+	return f, nil
+}
+
+// rubyClass returns the name of the class around what is indented like this after a source, without the modules in it.
+func rubyClass(before []byte, indented int) string {
+	for _, m := range slices.Backward(rubyClasses().FindAllSubmatch(before, -1)) {
+		if len(m[1]) < indented {
+			return string(m[2])
+		}
+	}
+	return ""
+}
+
+// rubyClasses matches the beginnings of classes.
+var rubyClasses = env.Pattern(`(?m)^([ \t]*)class (?:\w+::)*(\w+)`)
+
+// breaks reports whether a token is the last one on its line.
+func (f *lexed) breaks(i int) bool {
+	return i+1 >= len(f.tokens) || bytes.IndexByte(f.data[f.tokens[i].To:f.tokens[i+1].From], '\n') >= 0
+}
+
+func (f *rubyFile) find(id string) (test, bool) {
+	_, word := Ruby{}.Address(id)
+	class, _, _ := strings.Cut(id, "#")
+	class = class[strings.LastIndexByte(class, ':')+1:]
+	var best *rubyTest
+	for _, t := range f.tests {
+		is := word == "" && t.titled && (id == t.called || strings.HasSuffix(id, " "+t.called))
+		if word != "" && class == t.class {
+			inRails := "test_" + strings.Join(strings.Fields(t.called), "_")
+			is = word == t.called || t.titled && word == inRails
+		}
+		if is && (best == nil || len(best.called) < len(t.called)) {
+			best = t
+		}
+	}
+	return best, best != nil
+}
+
+func (f *rubyFile) ids(string) (ids []string) {
+	for _, t := range f.tests {
+		if t.titled {
+			ids = append(ids, t.called)
+		} else {
+			ids = append(ids, t.class+"#"+t.called)
+		}
+	}
+	return ids
+}
+
+func (t *rubyTest) name() string { return t.called }
+
+func (t *rubyTest) extent() (from, to int) { return t.from, t.to }
+
+// rubyCheck matches the words that begin a check, rubyWish those within one after which the expected value follows.
+var (
+	rubyCheck = env.Pattern(`^(assert|refute|flunk)\w*$|^expect$`)
+	rubyWish  = env.Pattern(`^(must|wont)_\w+$|^should(_not)?$`)
+)
+
+// checks returns the statements that can make the test fail. They may run more than once if they are indented more than
+// the first line of the test's body.
+func (t *rubyTest) checks() (all []check) {
+	f := t.body
+	indent := func(i int) int { return f.tokens[i].From - bytes.LastIndexByte(f.data[:f.tokens[i].From], '\n') }
+	for i := 0; i < len(f.tokens); i++ {
+		if to := t.statement(i); to > i {
+			from := t.begins + f.tokens[i].From
+			all = append(all, check{from: from, to: t.begins + f.tokens[to-1].To, repeats: indent(i) != indent(0)})
+			i = to - 1
+		}
+	}
+	return all
+}
+
+// statement returns the token after the check that begins with token i; 0 if that begins no check.
+func (t *rubyTest) statement(i int) (to int) {
+	f := t.body
+	begins := i == 0 || f.breaks(i-1) || f.text(i-1) == "{" || f.text(i-1) == "|" || f.text(i-1) == ";"
+	if !begins || f.kind(i) != 'w' && f.text(i) != "(" {
+		return 0
+	}
+	is := f.kind(i) == 'w' && rubyCheck().MatchString(f.text(i))
+	for to = i; to < len(f.tokens); to++ {
+		is = is || f.kind(to) == 'w' && rubyWish().MatchString(f.text(to)) && f.text(to-1) == "."
+		if end, ok := f.match[to]; ok && end > to {
+			to = end
+		} else if ok {
+			break
+		}
+		if f.breaks(to) && !strings.Contains(", . && || + =>", f.text(to)) && f.text(to+1) != "." {
+			to++
+			break
+		}
+	}
+	if !is {
+		return 0
+	}
+	return to
+}
