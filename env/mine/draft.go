@@ -143,13 +143,15 @@ func (r runner) command(line string) string {
 	return line
 }
 
-// The reports of runners that print too little.
+// The reports of runners that print too little, and what older sources need.
 const (
 	junitParser = "swe_rebench_v2/parse_log_junit"
 	junitLines  = `grep -hE '<(testcase|failure|error|skipped)|</testcase' `
 	junitFile   = "/tmp/junit.xml"
 	surefire    = `find . -path '*/surefire-reports/TEST-*.xml' -exec ` + junitLines + `{} +`
-	rspec       = `ruby -rjson -e 'JSON.parse(File.read("/tmp/rspec.json"))["examples"].each { |e| ` +
+	// cargoTest lets sources that deny warnings be compiled although newer compilers warn of more.
+	cargoTest = "env CARGO_BUILD_RUSTFLAGS=--cap-lints=warn cargo test --offline --no-fail-fast"
+	rspec     = `ruby -rjson -e 'JSON.parse(File.read("/tmp/rspec.json"))["examples"].each { |e| ` +
 		`puts "#{e["full_description"]} - #{e["status"]}" }'`
 )
 
@@ -169,7 +171,7 @@ func readable(line string) (runner, bool) {
 		{sign: " tsx --test", instead: " tsx --test --test-reporter=tap", parser: "tap"},
 		{sign: " tape ", instead: " tape ", parser: "tap"},
 		{sign: project.Programs, instead: project.Programs, parser: "tap"},
-		{sign: "cargo test", instead: "cargo test --offline --no-fail-fast", parser: "parse_log_cargo"},
+		{sign: "cargo test", instead: cargoTest, parser: "parse_log_cargo"},
 		{sign: " -B test", instead: " -B -o -Denforcer.skip=true test", parser: junitParser, report: surefire},
 		{
 			sign: " --output-on-failure", instead: " --output-on-failure --timeout 60 --output-junit " + junitFile,

@@ -60,7 +60,7 @@ func TestInlineTests(t *testing.T) {
 		t.Errorf("sources %s, tests %s", c.Sources, c.Tests)
 	}
 	d, why, err := Builder{Repository: dir, Name: "calc"}.Draft(t.Context(), c, Installation{})
-	if err != nil || why != "" || !strings.Contains(d.Task.Tests.Script, "\ncargo test ") {
+	if err != nil || why != "" || !strings.Contains(d.Task.Tests.Script, "\nenv CARGO_BUILD_RUSTFLAGS=--cap-lints=warn cargo test ") {
 		t.Fatalf("%s, %v: %s", why, err, d.Task.Tests.Script)
 	}
 
@@ -69,7 +69,7 @@ func TestInlineTests(t *testing.T) {
 	testkit.WriteFile(t, filepath.Join(at, "src/lib.rs"),
 		"fn mine() {}\n#[cfg(test)]\nfn helper() {}\n#[cfg(test)]\nmod tests {\n    fn own() {}\n}\nfn more() {}\n")
 	testkit.WriteFile(t, filepath.Join(at, ".modules/src/lib.rs"), d.Task.Tests.Files[".modules/src/lib.rs"])
-	script, _, _ := strings.Cut(d.Task.Tests.Script, "\ncargo test ")
+	script, _, _ := strings.Cut(d.Task.Tests.Script, "\nenv CARGO_BUILD_RUSTFLAGS=--cap-lints=warn cargo test ")
 	command := exec.CommandContext(t.Context(), "bash", "-c", script)
 	command.Dir = at
 	if out, err := command.CombinedOutput(); err != nil {

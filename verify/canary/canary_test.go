@@ -199,6 +199,22 @@ func TestAddress(t *testing.T) {
 	}
 }
 
+// A writer for several languages is not used where a task's tests are in another one.
+func TestSuits(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		hidden []string
+		want   bool
+	}{
+		{[]string{"test/a.cpp", "test/data.json"}, false}, {[]string{"src/test/java/ATest.java", "a.c"}, true},
+		{[]string{"tests/ATest.php"}, true}, {[]string{"test/data.json"}, true}, {nil, true},
+	} {
+		if got := Suits(Braced{}, tc.hidden); got != tc.want {
+			t.Errorf("%q: %v, want %v", tc.hidden, got, tc.want)
+		}
+	}
+}
+
 // Whatever a file contains, New returns canaries or an error, and its wrong tests can still be parsed.
 func FuzzNew(f *testing.F) {
 	for _, s := range []string{

@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"deepswe/verify/lexer"
 )
 
 // ForParser returns the writer for the tests whose log the given parser of package testlog reads; ok is false if there
@@ -33,6 +35,16 @@ var writers = []struct {
 	{either{JavaScript{}, Shell{}}, "tap"},
 	{Braced{}, "cargo junit maven java_mvn java_mvn_v2 gradle_custom"},
 	{Ruby{}, "minitest test_unit rspec_transformed_json"},
+}
+
+// Suits reports whether a writer may be for the language of the tests that come with a task, given the names of their
+// files: JUnit's form of reports is that of runners for C++ as well.
+func Suits(w Writer, hidden []string) bool {
+	other := func(name string) bool {
+		l, ok := lexer.Of(name, nil)
+		return ok && l.Kind == lexer.Braced
+	}
+	return slices.ContainsFunc(hidden, w.Holds) || !slices.ContainsFunc(hidden, other)
 }
 
 // Mentions reports whether a source may contain a test, given the file and the word of its [Writer.Address].
