@@ -27,7 +27,7 @@ var bracedOpposites = map[string]string{
 }
 
 // bracedUnary are the checks of a single value, which is no literal.
-var bracedUnary = env.Pattern(`^(assert(True|False|(Not)?Null|(Not)?Empty|That)?|debug_assert|fail|verify)$`)
+var bracedUnary = env.Pattern(`^(assert(True|False|(Not)?Null|(Not)?Empty)?|debug_assert)$`)
 
 // comparing matches the names of checks that fail if a literal among their arguments is another one, unless rejecting
 // does.

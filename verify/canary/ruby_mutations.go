@@ -84,6 +84,8 @@ func (t *rubyTest) wrong(from, to int, r *chance) (at int, texts []string) {
 		switch {
 		case f.kind(i) != 'w' || i > from && f.text(i-1) == "." && !strings.HasPrefix(word, "must_"):
 			continue
+		case i > from && (f.text(i-1) == "not_to" || f.text(i-1) == "to_not"):
+			return 0, nil
 		case rubyRaises().MatchString(word):
 			next := i + 1
 			if f.text(next) == "(" {
@@ -94,8 +96,6 @@ func (t *rubyTest) wrong(from, to int, r *chance) (at int, texts []string) {
 			}
 		case !slices.Contains(rubyEqual, word) && !slices.Contains(rubyMatchers, word):
 			continue
-		case i > from && (strings.HasPrefix(f.text(i-1), "not") || f.text(i-1) == "to_not"):
-			return 0, nil
 		}
 		arguments := t.operands(i, to)
 		if slices.Contains(rubyEqual, word) {
