@@ -179,7 +179,7 @@ func (f *bracedFile) inverse(a [2]int) (from, to int, texts []string) {
 		switch f.text(j) {
 		case "==", "!=":
 			compares = j
-		case "&&", "||", "<", ">", "<=", ">=":
+		case "&&", "||", "&", "|", "^", "<", ">", "<=", ">=", "?", "instanceof", "as":
 			joins = true
 		}
 		if end, ok := f.match[j]; ok && end > j {
