@@ -17,17 +17,11 @@ import (
 
 // directive matches comments that runners and compilers read.
 var directive = env.Pattern(`^#!|^#[^\n]{0,12}coding[:=][ \t]*[-\w.]+[ \t]*(-\*-)?[ \t]*$|` +
-	`^# *frozen_string_literal: \w+$|` +
+	`^# *frozen_string_literal: (true|false)$|` +
 	`^//(go:|export |line )|^// ?\+build|@(jest|vitest|jsx|flow)|sourceMappingURL`)
 
 // checker matches a comment of TypeScript up to the end of the directive.
 var checker = env.Pattern(`^(//|/\*)[/*\s]*@ts-[\w-]+`)
-
-// documents matches the beginning of Rust's documentation, without which a crate may refuse to be compiled.
-var documents = env.Pattern(`^(///|//!|/\*\*|/\*!)[^/*]`)
-
-// provides matches comments by which PHPUnit knows a test, or what a test is given.
-var provides = env.Pattern(`@(test|dataProvider|testWith|depends|requires|before|after|group)\b`)
 
 var (
 	hashComment       = env.Pattern(`#[^\n]*`)
@@ -95,16 +89,19 @@ func quiet(s Source, ids []string) (data []byte, ok bool) {
 	if !ok || l.Kind == lexer.Awk || document {
 		return s.Data, ok
 	}
-	comment, checks := hashComment, checkers{}
+	comment, checks, hide := hashComment, checkers{}, silence
 	switch l.Kind {
 	case lexer.Python:
 		checks = pythonCheckers
 	case lexer.JavaScript:
 		comment, checks = javaScriptComment, javaScriptCheckers
 	case lexer.Rust:
-		comment = rustComment
+		comment, hide = rustComment, silenceRust
 	case lexer.Braced:
 		comment = javaScriptComment
+		if path.Ext(s.Name) == ".php" {
+			hide = silencePHP
+		}
 	}
 	data = slices.Clone(s.Data)
 	from := 0
@@ -113,7 +110,7 @@ func quiet(s Source, ids []string) (data []byte, ok bool) {
 	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
 		gap := data[from:t.From]
 		for _, at := range comment().FindAllIndex(gap, -1) {
-			silence(gap[at[0]:at[1]], l.Kind == lexer.Rust)
+			hide(gap[at[0]:at[1]])
 		}
 		from = t.To
 		if said := strings.Trim(t.Text, "\"' \t\n"); l.Kind == lexer.Python && describes(tokens[:i], t) &&
@@ -129,19 +126,40 @@ func quiet(s Source, ids []string) (data []byte, ok bool) {
 
 // silence blanks a comment, except for what runners and compilers read in it. What follows a directive to the type
 // checker may say anything, and is blanked as well.
-func silence(comment []byte, rust bool) {
+func silence(comment []byte) {
 	if at := checker().FindIndex(comment); at != nil {
 		blank(bytes.TrimSuffix(comment[at[1]:], []byte("*/")))
-	} else if documents().Match(comment) && rust {
-		blank(bytes.TrimSuffix(comment[len("///"):], []byte("*/")))
-	} else if provides().Match(comment) {
-		for line := range bytes.Lines(comment[len("/*") : len(comment)-len("*/")]) {
-			if !provides().Match(line) {
-				blank(bytes.TrimPrefix(line, []byte("*")))
-			}
-		}
 	} else if !directive().Match(comment) {
 		blank(comment)
+	}
+}
+
+// rustDocumentation matches the beginning of documentation in Rust.
+var rustDocumentation = env.Pattern(`^(///|//!|/\*\*|/\*!)[^/*]`)
+
+// silenceRust does what silence does, but leaves the marks of documentation: a crate may refuse to be compiled without
+// it.
+func silenceRust(comment []byte) {
+	if rustDocumentation().Match(comment) {
+		blank(bytes.TrimSuffix(comment[len("///"):], []byte("*/")))
+		return
+	}
+	silence(comment)
+}
+
+// phpAnnotation matches what PHPUnit reads in a comment: that a function is a test, and what it is given.
+var phpAnnotation = env.Pattern(`@(test|dataProvider|testWith|depends|requires|before|after|group)\b`)
+
+// silencePHP does what silence does, but leaves the lines with annotations.
+func silencePHP(comment []byte) {
+	if !bytes.HasPrefix(comment, []byte("/**")) || !phpAnnotation().Match(comment) {
+		silence(comment)
+		return
+	}
+	for line := range bytes.Lines(comment[len("/*") : len(comment)-len("*/")]) {
+		if !phpAnnotation().Match(line) {
+			blank(bytes.TrimPrefix(line, []byte("*")))
+		}
 	}
 }
 
@@ -214,7 +232,7 @@ func quietGo(source []byte) []byte {
 		case token.COMMENT:
 			prints = prints || example && strings.Contains(strings.ToLower(text), "output:")
 			if !prints {
-				silence(data[at:at+len(text)], false)
+				silence(data[at : at+len(text)])
 			}
 			continue
 		case token.RPAREN, token.RBRACK, token.RBRACE:

@@ -62,6 +62,10 @@ func TestQuiet(t *testing.T) {
 		{"test_a.py", "m = '36'\nassert f(m) == 36, m\n", "m = '36'\nassert f(m) == 36, m\n"},
 		{"a.test.js", "const m = `${3 * 12}`;\nassert.equal(f(), 36, m);\nlet n = 36\n",
 			"const m = `         `;\nassert.equal(f(), 36, m);\nlet n = 36\n"},
+		{"a.test.js", "/** @test 3*12 */\n// @group 36\n", "                 \n            \n"},
+		{"test_a.py", "# @before 36\nx = 1\n", "            \nx = 1\n"},
+		{"A.php", "/**\n * 36\n * @dataProvider b\n */ // @test 36\n", "/**\n     \n * @dataProvider b\n */            \n"},
+		{"a.rs", "/// 36\n//// 36\n/** 3*12 */ // 36\n", "///   \n       \n/**      */      \n"},
 		{"a.sh", "cat <<E\n# 36\nE\n", "cat <<E\n# 36\nE\n"},
 	} {
 		data, _ := quiet(Source{Name: tc.file, Data: []byte(tc.source)}, nil)
