@@ -1,7 +1,6 @@
 package canary
 
 import (
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -32,14 +31,15 @@ func (Braced) Address(id string) (file, word string) {
 }
 
 var (
-	// caseName matches the last part of an id of rstest, which is the name of a case.
+	// caseName matches the last part of the id of a parametrised test of rstest.
 	caseName = env.Pattern(`^case_\d`)
-	// caseOf matches what follows a function's name: the types of its parameters, the number of a case, or its values.
+	// caseOf matches the beginning of what follows a function's name: the types of its parameters, or the case's number
+	// or values.
 	caseOf = env.Pattern(`[\[({]| with data set `)
 )
 
-// bracedFields returns the parts of a test's id, without those that are about a case: the modules of a Rust test and
-// its name, a class and its method.
+// bracedFields splits the id of a test at its separators: into the modules and the name of a Rust test, or a class and
+// its method. What follows the name, such as the number of a case, is left out.
 func bracedFields(id string) []string {
 	if at := caseOf().FindStringIndex(id); at != nil {
 		id = id[:at[0]]
@@ -51,11 +51,12 @@ func bracedFields(id string) []string {
 type bracedFile struct {
 	*lexed
 	name    string
+	rust    bool
 	classes []string // those it declares
 	tests   []*bracedTest
 }
 
-// bracedTest is a function. Whether a runner calls it may not be known.
+// bracedTest is a function, which need not be a test.
 type bracedTest struct {
 	file     *bracedFile
 	function string
@@ -71,8 +72,13 @@ func (Braced) parse(s Source) (suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &bracedFile{lexed: source, name: s.Name}
-	modules := map[int]string{} // by the token of their braces
+	return readBraced(s.Name, source), nil
+}
+
+// readBraced finds the functions of a file.
+func readBraced(name string, source *lexed) *bracedFile {
+	f := &bracedFile{lexed: source, name: name, rust: path.Ext(name) == ".rs"}
+	var modules []int // their braces
 	for i := range f.tokens {
 		word := f.text(i)
 		if f.kind(i) != 'w' || f.kind(i+1) != 'w' || f.text(i-1) == "." {
@@ -80,21 +86,21 @@ func (Braced) parse(s Source) (suite, error) {
 		}
 		switch {
 		case word == "mod" && f.text(i+2) == "{":
-			modules[i+2] = f.text(i + 1)
+			modules = append(modules, i+2)
 		case word == "class":
 			f.classes = append(f.classes, f.text(i+1))
 		case word == "fn" || word == "void" || word == "function":
 			if t := f.function(i); t != nil {
-				for _, open := range slices.Sorted(maps.Keys(modules)) {
+				for _, open := range modules {
 					if i < f.match[open] {
-						t.modules = append(t.modules, modules[open])
+						t.modules = append(t.modules, f.text(open-1))
 					}
 				}
 				f.tests = append(f.tests, t)
 			}
 		}
 	}
-	return f, nil
+	return f
 }
 
 // function returns the function of which token i is the word before its name; nil if it has no body.
@@ -143,7 +149,7 @@ func (f *bracedFile) find(id string) (test, bool) {
 
 // within reports whether a function may be in this scope: a class of the file or, in Rust, a module.
 func (t *bracedTest) within(scope []string) bool {
-	if path.Ext(t.file.name) != ".rs" {
+	if !t.file.rust {
 		last := len(scope) - 1
 		return last < 0 || scope[last] == t.file.stem() || slices.Contains(t.file.classes, scope[last])
 	}
@@ -173,9 +179,9 @@ func (f *bracedFile) module() string {
 }
 
 func (f *bracedFile) ids(string) (ids []string) {
-	own := []string{f.module()}
-	if own[0] == "" || path.Ext(f.name) != ".rs" {
-		own = nil
+	var own []string
+	if f.rust && f.module() != "" {
+		own = []string{f.module()}
 	}
 	for _, t := range f.tests {
 		if t.marked {

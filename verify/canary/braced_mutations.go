@@ -12,8 +12,8 @@ import (
 	"deepswe/verify/lexer"
 )
 
-// bracedOpposites maps functions without an expected value to functions that fail where they pass. Those of Rust's
-// options and results are called within a check.
+// bracedOpposites maps functions to functions that fail where they pass. Those of Rust's options and results are called
+// within a check.
 var bracedOpposites = map[string]string{
 	"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assertNull": "assertNotNull", "assertNotNull": "assertNull",
 	"assertSame": "assertNotSame", "assertNotSame": "assertSame", "assertNotEquals": "assertEquals",
@@ -26,7 +26,7 @@ var bracedOpposites = map[string]string{
 	"isEqualTo": "isNotEqualTo", "isNotEqualTo": "isEqualTo",
 }
 
-// bracedUnary are the checks of a single value, which is no literal.
+// bracedUnary matches the names of checks of a single value.
 var bracedUnary = env.Pattern(`^(assert(True|False|(Not)?Null|(Not)?Empty)?|debug_assert)$`)
 
 // comparing matches the names of checks that fail if a literal among their arguments is another one, unless rejecting
@@ -54,29 +54,27 @@ func (t *bracedTest) mutations(r *chance) []mutation {
 	}
 	f := t.file
 	var all []mutation
-	add := func(i, from, to int, texts ...string) {
-		if len(texts) > 0 {
-			all = append(all, replacement(Expectation, strconv.Itoa(i-t.first), f.tokens[from].From, f.tokens[to].To, texts...))
-		}
-	}
 	for i := t.open; i < t.last; i++ {
 		open := f.opening(i)
 		if open == 0 {
 			continue
 		}
-		last := f.chain(open)
-		from, to, texts := t.wrong(i, open, last, r)
+		last := f.chainEnd(open)
+		from, texts := t.wrong(i, open, last, r)
+		to := from
 		if len(texts) == 0 {
 			from, to, texts = f.opposite(i, open, last)
 		}
-		add(i, from, to, texts...)
+		if len(texts) > 0 {
+			key := strconv.Itoa(i - t.first)
+			all = append(all, replacement(Expectation, key, f.tokens[from].From, f.tokens[to].To, texts...))
+		}
 		i = last
 	}
 	at, n := f.tokens[t.open].To, len(t.function)%7+2
-	between, _, _ := strings.Cut(string(f.data[at:]), f.text(t.open+1))
-	text := between[:strings.LastIndexByte(between, '\n')+1] // nothing if the body begins on the line of the brace
-	text = "\n" + strings.TrimPrefix(between, text) + f.impossible(n)
-	return append(all, replacement(Outright, "start", at, at, text))
+	gap := string(f.data[at:f.tokens[t.open+1].From])
+	indent := gap[strings.LastIndexByte(gap, '\n')+1:]
+	return append(all, replacement(Outright, "start", at, at, "\n"+indent+f.impossible(n)))
 }
 
 // impossible returns a check that cannot hold, about a text of n bytes.
@@ -91,36 +89,31 @@ func (f *bracedFile) impossible(n int) string {
 	return fmt.Sprintf("self::assertSame(%d, strlen('%s'));", n+1, x)
 }
 
-// wrong returns the tokens of the literal that the check at token i expects, and others in its place.
-func (t *bracedTest) wrong(i, open, last int, r *chance) (from, to int, texts []string) {
+// wrong returns the token of what the check at token i expects, a literal or the class of an error, and others in its
+// place.
+func (t *bracedTest) wrong(i, open, last int, r *chance) (at int, texts []string) {
 	f := t.file
 	arguments := f.arguments(open)
 	if f.text(i) == "assertThrows" && len(arguments) > 0 && strings.Contains("{};", f.text(i-1)) { // its result has no use
 		if at := arguments[0][0]; javaErrors[f.text(at)] != "" && f.text(at+1) == "." {
-			return at, at, []string{javaErrors[f.text(at)]}
+			return at, []string{javaErrors[f.text(at)]}
 		}
 	}
 	a, ok := [2]int{}, false
 	switch {
 	case strings.HasPrefix(f.text(i), "assertThat"):
-		a, ok = f.matched(open, last)
+		a, ok = f.matcherArgument(open, last)
 	case comparing().MatchString(f.text(i)) && !rejecting().MatchString(f.text(i)):
-		a, ok = t.expected(arguments, slices.Contains(bracedEqual, f.text(i)))
+		a, ok = t.expected(i, open)
 	}
 	if !ok {
-		return 0, 0, nil
+		return 0, nil
 	}
-	found := f.literals(a)
-	for _, k := range r.Perm(len(found)) {
-		if others := f.others(found[k], r); len(others) > 0 {
-			return found[k], found[k], others
-		}
-	}
-	return 0, 0, nil
+	return replaceAny(f.expectedLiterals(a), r, f.others)
 }
 
-// matched returns the argument of a matcher in a check that begins with assertThat.
-func (f *bracedFile) matched(open, last int) (a [2]int, ok bool) {
+// matcherArgument returns the argument of a matcher in a check that begins with assertThat.
+func (f *bracedFile) matcherArgument(open, last int) (a [2]int, ok bool) {
 	for i := open; i < last; i++ {
 		if f.text(i+1) != "(" || !slices.Contains(bracedMatchers, f.text(i)) || f.text(i-1) == "not" {
 			continue
@@ -128,7 +121,7 @@ func (f *bracedFile) matched(open, last int) (a [2]int, ok bool) {
 		chained := i > f.match[open]
 		if before := f.text(i - 1); chained && before == "." || !chained && (before == "," || before == "(") {
 			for _, argument := range f.arguments(i + 1) {
-				if len(f.literals(argument)) > 0 {
+				if len(f.expectedLiterals(argument)) > 0 {
 					return argument, true
 				}
 			}
@@ -137,13 +130,13 @@ func (f *bracedFile) matched(open, last int) (a [2]int, ok bool) {
 	return a, false
 }
 
-// opposite returns the tokens of a check of which the given texts make the opposite.
+// opposite returns the tokens to replace, and by what, to turn the check at token i into its opposite.
 func (f *bracedFile) opposite(i, open, last int) (from, to int, texts []string) {
 	word, arguments := f.text(i), f.arguments(open)
 	switch {
 	case word == "assert" && f.text(i+1) == "!" && len(arguments) > 0:
 		return f.inverse(arguments[0])
-	case bracedOpposites[word] != "" && f.has(i, bracedOpposites[word]):
+	case bracedOpposites[word] != "" && f.canCall(i, bracedOpposites[word]):
 		return i, i, []string{bracedOpposites[word]}
 	case (word == "assertTrue" || word == "assertFalse") && len(arguments) == 1:
 		return f.inverse(arguments[0])
@@ -156,9 +149,9 @@ func (f *bracedFile) opposite(i, open, last int) (from, to int, texts []string) 
 	return 0, 0, nil
 }
 
-// has reports whether a test can call a function in the place of the one at token i: a macro, a method of the same
-// object, or one that the file imports or inherits.
-func (f *bracedFile) has(i int, name string) bool {
+// canCall reports whether the function at token i can be replaced by another one without more imports. In Java that is
+// a method of the same object, or one that the file imports, inherits or calls elsewhere.
+func (f *bracedFile) canCall(i int, name string) bool {
 	if before := f.text(i - 1); path.Ext(f.name) != ".java" || before == "." {
 		return true
 	}
@@ -166,7 +159,8 @@ func (f *bracedFile) has(i int, name string) bool {
 		importsAll().Match(f.data) || name != "assertNotEquals" && inherits().Match(f.data)
 }
 
-// importsAll and inherits match what gives a class all assertions. Those that JUnit 3 passes on lack assertNotEquals.
+// importsAll and inherits match declarations that bring all assertions into a class. JUnit 3's TestCase has no
+// assertNotEquals.
 var (
 	importsAll = env.Pattern(`import static [\w.]+\.\*`)
 	inherits   = env.Pattern(`extends \w*TestCase\b`)
@@ -207,12 +201,10 @@ var suffixed = env.Pattern(`^([0-9]+|[0-9]+\.[0-9]+)(_?[iu](?:8|16|32|64|128|siz
 // others returns other literals of the same type in the place of token i.
 func (f *bracedFile) others(i int, r *chance) []string {
 	text := f.text(i)
-	switch {
-	case text == "true":
-		return []string{"false"}
-	case text == "false":
-		return []string{"true"}
-	case f.kind(i) == 'd':
+	switch f.kind(i) {
+	case 'w':
+		return jsOthers('w', text, r)
+	case 'd':
 		return numbersLike(text, r)
 	}
 	from, to := strings.IndexAny(text, `"'`)+1, strings.LastIndexAny(text, `"'`)

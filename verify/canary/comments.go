@@ -106,7 +106,7 @@ func quiet(s Source, ids []string) (data []byte, ok bool) {
 	data = slices.Clone(s.Data)
 	from := 0
 	checks.hushAll(data, tokens)
-	hushBraced(s, data)
+	hushBraced(s.Name, data, tokens)
 	for i, t := range append(tokens, lexer.Token{From: len(data)}) {
 		gap := data[from:t.From]
 		for _, at := range comment().FindAllIndex(gap, -1) {

@@ -145,7 +145,8 @@ func (f *jsFile) negated(i int) bool {
 	return false
 }
 
-// jsOthers returns other literals of the same kind.
+// jsOthers returns other literals of the same kind. Words and strings of Ruby, and words of Rust, Java and PHP, are
+// alike.
 func jsOthers(kind byte, text string, r *chance) []string {
 	switch {
 	case kind == 's' || kind == 't' && !strings.Contains(text, "${"):

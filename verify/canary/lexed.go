@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -21,7 +22,12 @@ func lex(s Source) (*lexed, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: a comment or a string does not end", errSyntax)
 	}
-	f := &lexed{data: s.Data, tokens: tokens, match: map[int]int{}}
+	return matchBrackets(s.Data, tokens)
+}
+
+// matchBrackets returns a source of which the tokens are known. The error says why its brackets cannot be told.
+func matchBrackets(data []byte, tokens []lexer.Token) (*lexed, error) {
+	f := &lexed{data: data, tokens: tokens, match: map[int]int{}}
 	open := []int{-1}
 	for i, t := range tokens {
 		if t.Kind != 'o' {
@@ -78,4 +84,45 @@ func (f *lexed) arguments(open int) (all [][2]int) {
 		}
 	}
 	return all
+}
+
+// single reports whether an argument is a single token of a kind.
+func (f *lexed) single(a [2]int, kind byte) bool { return a[1] == a[0]+1 && f.kind(a[0]) == kind }
+
+// literals returns the tokens of the literals in an expression that consists of nothing else, apart from names of
+// types, these operators, and words that may surround a literal; none if the expression has anything else.
+func (f *lexed) literals(a [2]int, operators string, maySurround func(i int) bool) (found []int) {
+	for i := a[0]; i < a[1]; i++ {
+		switch text := f.text(i); f.kind(i) {
+		case 's', 'd':
+			found = append(found, i)
+		case 'w':
+			if capital := text[0] >= 'A' && text[0] <= 'Z'; !capital && !maySurround(i) {
+				return nil
+			}
+			if text == "true" || text == "false" {
+				found = append(found, i)
+			}
+		default:
+			if !strings.Contains(operators, text) {
+				return nil
+			}
+		}
+	}
+	return found
+}
+
+// replaceAny returns a random one of some literals, and others in its place; none if no literal has others.
+func replaceAny(literals []int, r *chance, others func(i int, r *chance) []string) (at int, texts []string) {
+	for _, k := range r.Perm(len(literals)) {
+		if texts := others(literals[k], r); len(texts) > 0 {
+			return literals[k], texts
+		}
+	}
+	return 0, nil
+}
+
+// endsLine reports whether a token is the last one on its line.
+func (f *lexed) endsLine(i int) bool {
+	return i+1 >= len(f.tokens) || bytes.IndexByte(f.data[f.tokens[i].To:f.tokens[i+1].From], '\n') >= 0
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -19,8 +18,8 @@ var _ Writer = Ruby{}
 // Holds reports whether a file with this name may contain tests.
 func (Ruby) Holds(name string) bool { return path.Ext(name) == ".rb" }
 
-// Address returns no file, and the name of a method; the id for RSpec, whose ids are the titles of a test and those
-// around it.
+// Address returns no file, and the name of a method. For RSpec there is none: its ids are the titles of a test and of
+// what it is in.
 func (Ruby) Address(id string) (file, word string) {
 	if _, method, ok := strings.Cut(id, "#test"); ok {
 		return "", strings.TrimPrefix("test"+method, "test: ")
@@ -38,8 +37,8 @@ type rubyTest struct {
 	class    string // around it; empty if there is none
 	titled   bool
 	from, to int // bytes of the file
-	// body is what is between its first and its last line, which begins at the given byte. It has no tokens if they
-	// cannot be told.
+	// body is the source between the first and the last line, which begins at this byte of the file. It has no tokens if
+	// it cannot be lexed.
 	body   *lexed
 	begins int
 }
@@ -50,45 +49,39 @@ var rubyOpening = env.Pattern(`(?m)^([ \t]*)(?:def (test\w*[?!]?)|` +
 
 func (Ruby) parse(s Source) (suite, error) {
 	f := &rubyFile{}
+	classes, ends := rubyClass().FindAllSubmatchIndex(s.Data, -1), rubyEnd().FindAllSubmatchIndex(s.Data, -1)
 	for _, m := range rubyOpening().FindAllSubmatchIndex(s.Data, -1) {
 		indent := string(s.Data[m[2]:m[3]])
-		end := regexp.MustCompile(`(?m)^` + indent + `end\b`).FindIndex(s.Data[m[1]:])
-		if end == nil {
+		end := slices.IndexFunc(ends, func(e []int) bool { return e[0] >= m[1] && string(s.Data[e[2]:e[3]]) == indent })
+		if end < 0 {
 			return nil, fmt.Errorf("%w: the test in %q does not end", errSyntax, s.Data[m[0]:m[1]])
 		}
-		t := &rubyTest{from: m[0], begins: m[1], to: m[1] + end[1], titled: m[6] >= 0}
-		t.class = rubyClass(s.Data[:m[0]], len(indent))
+		t := &rubyTest{from: m[0], begins: m[1], to: ends[end][1], titled: m[6] >= 0}
+		for _, c := range classes {
+			if c[0] < m[0] && c[3]-c[2] < len(indent) {
+				t.class = string(s.Data[c[4]:c[5]])
+			}
+		}
 		if !t.titled {
 			t.called = string(s.Data[m[4]:m[5]])
 		} else if t.called, t.titled = jsText(string(s.Data[m[6]:m[7]])); !t.titled {
 			continue
 		}
+		body := s.Data[m[1]:ends[end][0]]
 		var err error
-		if t.body, err = lex(Source{s.Name, s.Data[m[1] : m[1]+end[0]]}); err != nil {
-			t.body = &lexed{data: s.Data[m[1] : m[1]+end[0]]}
+		if t.body, err = lex(Source{s.Name, body}); err != nil {
+			t.body = &lexed{data: body}
 		}
 		f.tests = append(f.tests, t)
 	}
 	return f, nil
 }
 
-// rubyClass returns the name of the class around what is indented like this after a source, without the modules in it.
-func rubyClass(before []byte, indented int) string {
-	for _, m := range slices.Backward(rubyClasses().FindAllSubmatch(before, -1)) {
-		if len(m[1]) < indented {
-			return string(m[2])
-		}
-	}
-	return ""
-}
-
-// rubyClasses matches the beginnings of classes.
-var rubyClasses = env.Pattern(`(?m)^([ \t]*)class (?:\w+::)*(\w+)`)
-
-// breaks reports whether a token is the last one on its line.
-func (f *lexed) breaks(i int) bool {
-	return i+1 >= len(f.tokens) || bytes.IndexByte(f.data[f.tokens[i].To:f.tokens[i+1].From], '\n') >= 0
-}
+// The beginnings of classes, whose modules are left out of their names, and the ends of anything.
+var (
+	rubyClass = env.Pattern(`(?m)^([ \t]*)class (?:\w+::)*(\w+)`)
+	rubyEnd   = env.Pattern(`(?m)^([ \t]*)end\b`)
+)
 
 func (f *rubyFile) find(id string) (test, bool) {
 	_, word := Ruby{}.Address(id)
@@ -123,10 +116,10 @@ func (t *rubyTest) name() string { return t.called }
 
 func (t *rubyTest) extent() (from, to int) { return t.from, t.to }
 
-// rubyCheck matches the words that begin a check, rubyWish those within one after which the expected value follows.
+// rubyCheck matches the functions that check something, rubyMethod the methods that check what they are called on.
 var (
-	rubyCheck = env.Pattern(`^(assert|refute|flunk)\w*$|^expect$`)
-	rubyWish  = env.Pattern(`^(must|wont)_\w+$|^should(_not)?$`)
+	rubyCheck  = env.Pattern(`^(assert|refute|flunk)\w*$|^expect$`)
+	rubyMethod = env.Pattern(`^(must|wont)_\w+$|^should(_not)?$`)
 )
 
 // checks returns the statements that can make the test fail. They may run more than once if they are indented more than
@@ -147,19 +140,19 @@ func (t *rubyTest) checks() (all []check) {
 // statement returns the token after the check that begins with token i; 0 if that begins no check.
 func (t *rubyTest) statement(i int) (to int) {
 	f := t.body
-	begins := i == 0 || f.breaks(i-1) || f.text(i-1) == "{" || f.text(i-1) == "|" || f.text(i-1) == ";"
+	begins := i == 0 || f.endsLine(i-1) || f.text(i-1) == "{" || f.text(i-1) == "|" || f.text(i-1) == ";"
 	if !begins || f.kind(i) != 'w' && f.text(i) != "(" {
 		return 0
 	}
 	is := f.kind(i) == 'w' && rubyCheck().MatchString(f.text(i))
 	for to = i; to < len(f.tokens); to++ {
-		is = is || f.kind(to) == 'w' && rubyWish().MatchString(f.text(to)) && f.text(to-1) == "."
+		is = is || f.kind(to) == 'w' && rubyMethod().MatchString(f.text(to)) && f.text(to-1) == "."
 		if end, ok := f.match[to]; ok && end > to {
 			to = end
 		} else if ok {
 			break
 		}
-		if f.breaks(to) && !strings.Contains(", . && || + =>", f.text(to)) && f.text(to+1) != "." {
+		if f.endsLine(to) && !strings.Contains(", . && || + =>", f.text(to)) && f.text(to+1) != "." {
 			to++
 			break
 		}

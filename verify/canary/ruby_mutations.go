@@ -64,7 +64,7 @@ func (t *rubyTest) mutations(r *chance) []mutation {
 	return append(all, replacement(Outright, "start", t.begins, t.begins, text))
 }
 
-// opposite returns the token of a check's method, and the one that makes it the opposite.
+// opposite returns the token to replace, and by what, to turn a check into its opposite.
 func (t *rubyTest) opposite(from, to int) (at int, texts []string) {
 	f := t.body
 	for i := from; i < to; i++ {
@@ -76,7 +76,7 @@ func (t *rubyTest) opposite(from, to int) (at int, texts []string) {
 	return 0, nil
 }
 
-// wrong returns the token of the literal that a check expects, and others in its place.
+// wrong returns the token of what a check expects, a literal or the class of an error, and others in its place.
 func (t *rubyTest) wrong(from, to int, r *chance) (at int, texts []string) {
 	f := t.body
 	for i := from; i < to; i++ {
@@ -102,11 +102,8 @@ func (t *rubyTest) wrong(from, to int, r *chance) (at int, texts []string) {
 			arguments = arguments[:min(len(arguments), 2)]
 		}
 		for _, a := range arguments {
-			found := f.rubyLiterals(a)
-			for _, k := range r.Perm(len(found)) {
-				if others := f.rubyOthers(found[k], r); len(others) > 0 {
-					return found[k], others
-				}
+			if at, texts := replaceAny(t.expectedLiterals(a), r, t.others); len(texts) > 0 {
+				return at, texts
 			}
 		}
 	}
@@ -137,45 +134,21 @@ func (t *rubyTest) operands(i, to int) (all [][2]int) {
 	return all
 }
 
-// rubyLiterals returns the tokens of the literals in an expression that consists of nothing else, apart from what makes
-// arrays, hashes and objects of them; none if the expression has anything else.
-func (f *lexed) rubyLiterals(a [2]int) (found []int) {
-	for i := a[0]; i < a[1]; i++ {
-		text := f.text(i)
-		switch f.kind(i) {
-		case 's', 'd':
-			found = append(found, i)
-		case 'w':
-			capital := text[0] >= 'A' && text[0] <= 'Z'
-			symbol := i > 0 && f.text(i-1) == ":" || f.text(i+1) == ":" && f.text(i+2) != ":"
-			if !capital && !symbol && !slices.Contains([]string{"new", "true", "false", "nil"}, text) {
-				return nil
-			}
-			if text == "true" || text == "false" {
-				found = append(found, i)
-			}
-		default:
-			if !strings.Contains("( ) [ ] { } , => : - .", text) {
-				return nil
-			}
-		}
-	}
-	return found
+// expectedLiterals returns the tokens of the literals in an expression that consists of nothing else, apart from what
+// makes arrays, hashes and objects of them; none if the expression has anything else.
+func (t *rubyTest) expectedLiterals(a [2]int) []int {
+	f := t.body
+	return f.literals(a, "( ) [ ] { } , => : - .", func(i int) bool {
+		symbol := i > 0 && f.text(i-1) == ":" || f.text(i+1) == ":" && f.text(i+2) != ":"
+		return symbol || slices.Contains([]string{"new", "true", "false", "nil"}, f.text(i))
+	})
 }
 
-// rubyOthers returns other literals of the same type in the place of token i.
-func (f *lexed) rubyOthers(i int, r *chance) []string {
-	text := f.text(i)
-	switch {
-	case text == "true":
-		return []string{"false"}
-	case text == "false":
-		return []string{"true"}
-	case f.kind(i) == 'd':
-		return otherDecimals(text, 0, r)
-	case strings.Contains(text, "#{") || len(text) < 2:
+// others returns other literals of the same type in the place of token i; none for a string that contains code.
+func (t *rubyTest) others(i int, r *chance) []string {
+	text := t.body.text(i)
+	if strings.Contains(text, "#{") {
 		return nil
 	}
-	others := otherTexts(text[1:len(text)-1], r)
-	return mapped(others, func(s string) string { return text[:1] + s + text[len(text)-1:] })
+	return jsOthers(t.body.kind(i), text, r)
 }
