@@ -92,8 +92,9 @@ func (t *trial) mix(ctx context.Context, tests map[string]file) error {
 // mixOptions returns how the tests are made wrong. It notes which of them a fix has to pass.
 func (t *trial) mixOptions(ctx context.Context, w canary.Writer, tests map[string]file) (o canary.Options, err error) {
 	t.mixed.record = "/tmp/deepswe-" + crand.Text()
+	asked, cases := t.toChange()
 	o = canary.Options{
-		Tests: t.toChange(), Excluded: t.mixing.excluded, Thorough: thorough, Record: t.mixed.record,
+		Tests: asked, Cases: cases, Excluded: t.mixing.excluded, Thorough: thorough, Record: t.mixed.record,
 		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)), Variants: t.mixing.variants,
 		Only: canary.Kind(t.Canary),
 	}
@@ -195,9 +196,9 @@ const (
 	thorough = 12
 )
 
-// toChange returns the ids of the tests to change, the most important first. Apart from that, the order is random for
-// each patch, and the same in all its runs.
-func (t *trial) toChange() []string {
+// toChange returns the ids of the tests to change, the most important first, and those of all others, which may be cases
+// of the same functions. Apart from that, the order is random for each patch, and the same in all its runs.
+func (t *trial) toChange() (ids, others []string) {
 	mixed := func(ids []string) []string {
 		order := map[string]uint64{}
 		for _, id := range ids {
@@ -217,10 +218,11 @@ func (t *trial) toChange() []string {
 				passing = append(passing, id)
 			}
 		}
-		return mixed(passing)
+		return mixed(passing), nil
 	}
 	maintained := mixed(tests.PassToPass)
-	return slices.Concat(mixed(tests.FailToPass), maintained[:min(len(maintained), mostChanged)])
+	n := min(len(maintained), mostChanged)
+	return slices.Concat(mixed(tests.FailToPass), maintained[:n]), maintained[n:]
 }
 
 // mostWritten is the maximum size in bytes of what withheld tests write.

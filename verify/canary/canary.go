@@ -70,6 +70,8 @@ type Options struct {
 	// if Fixes is negative, any of them may, and nothing is withheld.
 	Tests []string
 	Fixes int
+	// Cases are the ids of further tests, which are changed only if they are cases of the same functions.
+	Cases []string
 	// Thorough is the number of tests after the fixes that get the strongest canary they can have. All tests after those
 	// get an [Outright] one. 0 means that all tests get the strongest.
 	Thorough int

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"deepswe/env/testkit"
@@ -144,9 +145,9 @@ func TestNewIsRandom(t *testing.T) {
 func TestNewPrefersWhatAPersonWouldWrite(t *testing.T) {
 	t.Parallel()
 	o := Options{Tests: []string{"test_a"}, Sources: []Source{{"test_a.py", []byte(
-		"def test_a():\n    assert f() == x or y\n    assert g() == 3\n    assert h(x) == y\n")}}}
+		"def test_a():\n    assert f() == x or y\n    assert g() == 3\n")}}}
 	key := "test_a.py:test_a:"
-	for _, want := range []string{key + "1.0", key + "2.0", key + "0.0", key + "end"} {
+	for _, want := range []string{key + "1.0", key + "0.0", key + "end"} {
 		o.Rand = random(1)
 		set, err := New(Python{}, o)
 		if err != nil {
@@ -163,6 +164,71 @@ func TestNewPrefersWhatAPersonWouldWrite(t *testing.T) {
 	}
 	if _, err := New(Python{}, o); !errors.Is(err, ErrNone) {
 		t.Errorf("without any mutation: %v", err)
+	}
+}
+
+// Further cases of a function that is changed are a part of its canary, and other tests are not.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		w    Writer
+		text string
+		// asked is the id of a test to change, cases are the further ids, and want are those of them in its canary.
+		asked       string
+		cases, want []string
+	}{
+		"test_a.py": {
+			Python{}, "@mark.parametrize('n', [1, 2])\ndef test_a(n):\n    assert f(n) == 3\n\n\n" +
+				"def test_b():\n    assert f(0) == 4\n",
+			"test_a.py::test_a[1]", []string{"test_a.py::test_b", "test_a.py::test_a[2]", "test_c.py::test_a[3]"},
+			[]string{"test_a.py::test_a[2]"},
+		},
+		"a_test.go": {
+			Golang{}, "package a\n\nfunc TestA(t *testing.T) {\n\tif f() != 3 {\n\t\tt.Fatal(\"a\")\n\t}\n}\n",
+			"TestA", []string{"TestA/one", "TestAB"}, []string{"TestA/one"},
+		},
+		"ATest.java": {
+			Braced{}, "class ATest {\n  @ParameterizedTest void a(int n) {\n    assertEquals(3, f(n));\n  }\n}\n",
+			"ATest a(int)[1]", []string{"ATest a(int)[2]", "BTest a(int)[2]"}, []string{"ATest a(int)[2]"},
+		},
+		"a.test.js": {
+			JavaScript{}, "it.each([1, 2])('adds %i', (n) => { expect(f(n)).toBe(3) })\nit('is', () => { expect(f()).toBe(4) })\n",
+			"adds 1", []string{"is", "adds 2"}, []string{"adds 2"},
+		},
+	} {
+		set, err := New(tc.w, Options{
+			Tests: []string{tc.asked}, Fixes: 1, Cases: tc.cases, Sources: []Source{{name, []byte(tc.text)}}, Rand: random(1),
+		})
+		if err != nil || len(set.Canaries) != 1 {
+			t.Fatalf("%s: %d canaries, %v", name, len(set.Canaries), err)
+		}
+		if diff := cmp.Diff(append([]string{tc.asked}, tc.want...), set.Canaries[0].Tests); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+	}
+}
+
+// A test of which two mutations have turned out to be spoilt fails outright.
+func TestSpoilt(t *testing.T) {
+	t.Parallel()
+	text := "class ATest {\n  @ParameterizedTest void a(int n) {\n"
+	for n := range 4 {
+		text += fmt.Sprintf("    if (n == %d) assertEquals(%d, f(n));\n", n, 10*n+7)
+	}
+	o := Options{
+		Tests: []string{"ATest a(int)[1]"}, Sources: []Source{{"ATest.java", []byte(text + "  }\n}\n")}},
+		Excluded: map[string]bool{},
+	}
+	for i := range 3 {
+		o.Rand = random(1)
+		set, err := New(Braced{}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := set.Canaries[0]; (c.Kind == Outright) != (i == 2) {
+			t.Errorf("after %d spoilt mutations, the test is wrong by %s", i, c.Kind)
+		}
+		o.Excluded[set.Canaries[0].Mutation] = true
 	}
 }
 

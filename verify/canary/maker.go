@@ -53,6 +53,7 @@ func New(w Writer, o Options) (Set, error) {
 				m.out.Skipped[id] = reason
 			}
 		}
+		m.addCases()
 		if len(m.out.Canaries) == 0 {
 			return m.out, fmt.Errorf("%w: %s", ErrNone, m.reasons())
 		}
@@ -111,8 +112,7 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	if reason != "" {
 		return reason
 	}
-	from, _ := t.extent()
-	function := fmt.Sprint(at, ":", from, ":", t.name())
+	function := functionKey(at, t)
 	if i, ok := m.made[function]; ok {
 		m.out.Canaries[i].Tests = append(m.out.Canaries[i].Tests, id)
 		return ""
@@ -145,6 +145,25 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	}
 	m.out.Canaries = append(m.out.Canaries, c)
 	return ""
+}
+
+// functionKey identifies the function of a test, given the index of its source.
+func functionKey(at int, t test) string {
+	from, _ := t.extent()
+	return fmt.Sprint(at, ":", from, ":", t.name())
+}
+
+// addCases adds further tests to the canaries of their functions: they fail as well if these are wrong.
+func (m *maker) addCases() {
+	for _, id := range m.options.Cases {
+		at, t, reason := m.locate(id)
+		if reason != "" {
+			continue
+		}
+		if i, ok := m.made[functionKey(at, t)]; ok {
+			m.out.Canaries[i].Tests = append(m.out.Canaries[i].Tests, id)
+		}
+	}
 }
 
 // titles returns what a test is called: its file, its id without the values of a case, and its name in the source.
@@ -202,7 +221,11 @@ func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen
 	}
 	r := newChance(m.options.Rand, data[from:to], known)
 	r.earlier = m.earlier(at, id, data[from:to])
-	for _, one := range slices.Concat(m.withhold(t, titles), t.mutations(r)) {
+	all := t.mutations(r)
+	if only == "" && m.spoilt(file, t, all) >= mostSpoilt {
+		only = Outright
+	}
+	for _, one := range slices.Concat(m.withhold(t, titles), all) {
 		key := mutationKey(file, t, one.key)
 		one.ways = slices.DeleteFunc(one.ways, func(way []edit) bool { return m.taken(at, way) })
 		if one.kind == Expectation && len(one.ways) > 0 {
@@ -224,6 +247,20 @@ func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen
 	}
 	chosen = best[m.options.Rand.IntN(len(best))]
 	return chosen, chosen.ways[m.options.Rand.IntN(len(chosen.ways))], true
+}
+
+// mostSpoilt is the number of mutations of a test that may turn out to be spoilt before it gets an [Outright] one: checks
+// that only some of its cases reach are seldom alone.
+const mostSpoilt = 2
+
+// spoilt counts the mutations that must not be used.
+func (m *maker) spoilt(file string, t test, all []mutation) (n int) {
+	for _, one := range all {
+		if m.options.Excluded[mutationKey(file, t, one.key)] {
+			n++
+		}
+	}
+	return n
 }
 
 // earlier counts the words and numbers in the literals of the repository's version of the test, if that differs:
