@@ -82,12 +82,18 @@ func (t *trial) unbail(ctx context.Context, script string) (string, error) {
 	return script, nil
 }
 
-// unbailed removes the flags that bailing matches from the commands that run tests.
+// unbailed changes the commands that run tests: it removes the flags that bailing matches, and adds those without which a
+// runner does not go on.
 func unbailed(script string) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {
 		for runner().MatchString(line) && bailing().MatchString(line) {
 			line = bailing().ReplaceAllString(line, "$1$3")
+		}
+		if !goesOn().MatchString(line) {
+			line = cargo().ReplaceAllString(line, "$1 --no-fail-fast$2")
+			line = maven().ReplaceAllString(line, "$1 -fae$2")
+			line = gradle().ReplaceAllString(line, "$1 --continue$2")
 		}
 		out.WriteString(line)
 	}
@@ -96,8 +102,15 @@ func unbailed(script string) string {
 
 var (
 	// bailing matches flags that end a run at the first failure, which would be a wrong test.
-	bailing = env.Pattern(`(^|\s)(-x|--exitfirst|--maxfail(?:[= ]\d+)?|--bail(?:[= ]\d+)?|-failfast|--failfast|` +
-		`--fail-fast)(\s|$)`)
+	bailing = env.Pattern(`(^|\s)(-x|--exitfirst|--maxfail(?:[= ]\d+)?|--bail(?:[= ]\d+)?|-failfast|--failfast|-ff|` +
+		`--fail-fast(?:=\d+)?|--stop-on-(?:defect|error|failure))(\s|$)`)
 	runner = env.Pattern(`\b(pytest|py\.test|jest|mocha|vitest|go test|unittest|runtests|manage\.py|nose\w*|tox|` +
-		`node|npm|npx|yarn|pnpm|trial|python\d?(\.\d+)?)\b`)
+		`node|npm|npx|yarn|pnpm|trial|python\d?(\.\d+)?|rspec|rake|rails|phpunit|mvnw?)\b`)
+
+	// cargo, maven and gradle match commands that end a run at the first crate, module or project with a failure, unless
+	// goesOn matches.
+	cargo  = env.Pattern(`((?:^|[\s;&|(/"'])cargo(?: \+\S+)? (?:test|t|nextest run))(\s|$)`)
+	maven  = env.Pattern(`((?:^|[\s;&|(/"'])mvnw?)(\s|$)`)
+	gradle = env.Pattern(`((?:^|[\s;&|(/"'])gradlew?)(\s|$)`)
+	goesOn = env.Pattern(`\s(--no-fail-fast|-fae|-fn|--fail-at-end|--fail-never|--continue)\b`)
 )

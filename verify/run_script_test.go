@@ -72,13 +72,21 @@ func TestWithoutPatch(t *testing.T) {
 func TestUnbailed(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
-		"set -x\npytest -x -rA tests\n":             "set -x\npytest -rA tests\n",
-		"pytest --maxfail=1 -q --exitfirst\n":       "pytest -q\n",
-		"pytest --maxfail 2 tests -x":               "pytest tests",
-		"npx jest --bail --ci\n":                    "npx jest --ci\n",
-		"go test -failfast -v ./...\n":              "go test -v ./...\n",
-		"./tests/runtests.py --failfast a.b\n":      "./tests/runtests.py a.b\n",
-		"tar -x -f tests.tar\nbash -x ./install.sh": "tar -x -f tests.tar\nbash -x ./install.sh",
+		"set -x\npytest -x -rA tests\n":               "set -x\npytest -rA tests\n",
+		"pytest --maxfail=1 -q --exitfirst\n":         "pytest -q\n",
+		"pytest --maxfail 2 tests -x":                 "pytest tests",
+		"npx jest --bail --ci\n":                      "npx jest --ci\n",
+		"go test -failfast -v ./...\n":                "go test -v ./...\n",
+		"./tests/runtests.py --failfast a.b\n":        "./tests/runtests.py a.b\n",
+		"cd a && cargo +nightly test -p b -- --exact": "cd a && cargo +nightly test --no-fail-fast -p b -- --exact",
+		"cargo test --no-fail-fast a; cargo build":    "cargo test --no-fail-fast a; cargo build",
+		"/opt/maven/bin/mvn -ff -o test":              "/opt/maven/bin/mvn -fae -o test",
+		"mvn -fn test\n./mvnw test":                   "mvn -fn test\n./mvnw -fae test",
+		"bash -c './gradlew -x lint test'":            "bash -c './gradlew --continue -x lint test'",
+		"bundle exec rspec --fail-fast=1 a_spec.rb":   "bundle exec rspec a_spec.rb",
+		"vendor/bin/phpunit --stop-on-failure tests":  "vendor/bin/phpunit tests",
+		"cat cargo.log mvn.log gradle/a":              "cat cargo.log mvn.log gradle/a",
+		"tar -x -f tests.tar\nbash -x ./install.sh":   "tar -x -f tests.tar\nbash -x ./install.sh",
 	} {
 		if got := strings.ReplaceAll(unbailed(script), "  ", " "); strings.TrimSpace(got) != strings.TrimSpace(want) {
 			t.Errorf("unbailed(%q) = %q, want %q", script, got, want)
