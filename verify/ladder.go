@@ -123,14 +123,17 @@ func (l *ladder) mixed(ctx context.Context) error {
 
 // spoilt returns the reason why there are no wrong tests.
 func (l *ladder) spoilt() string {
-	return "wrong tests pass with the reference solution: " + l.ref.get().found.says()
+	if says := l.ref.get().found.says(); says != "" {
+		return "wrong tests pass with the reference solution: " + says
+	}
+	return "right tests fail with the reference solution, whichever others are wrong"
 }
 
 // round makes all mixed runs once. The error is errSpoilt if they have to begin anew.
 func (l *ladder) round(ctx context.Context) error {
 	m := mixing{
 		seed: l.seed, odds: l.odds, passed: l.plain, excluded: l.ref.spoilt(), foreign: l.foreign,
-		before: l.ref.get().before,
+		before: l.ref.get().before, outright: l.ref.get().outright,
 	}
 	for {
 		t, err := l.strict(ctx, &m)
@@ -182,6 +185,7 @@ func (l *ladder) strict(ctx context.Context, m *mixing) (*trial, error) {
 	if gold := l.task.Tests.GoldPatch; m != nil && gold != "" && string(l.patch) == gold {
 		l.ref.mu.Lock()
 		l.ref.add(t, true)
+		l.ref.addRight(t)
 		l.ref.mu.Unlock()
 	}
 	return t, l.checkTampering(ctx, t)
@@ -218,10 +222,10 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 	case t.found.foreign:
 		l.foreign = true
 		return errSpoilt
-	case ref.real != "" && (ref.gold || l.maintained):
+	case ref.real != "":
 		return l.right(ctx, CanaryOff,
 			"with wrong tests among them, the right ones do not pass with the reference solution: "+ref.real)
-	case len(left.passed)+len(left.other) < len(t.found.passed)+len(t.found.other):
+	case l.surprising(t) && l.ref.stale(t.mixed):
 		return errSpoilt
 	default:
 		t.fail(left.other)

@@ -30,6 +30,8 @@ type world struct {
 	got    func(name string) string
 	// others returns the status of a test that runs with other values.
 	others func(test string, gold bool) string
+	// breaks reports whether no test runs if one is wrong in this way, because it does not compile.
+	breaks func(canary.Canary) bool
 	// broken is the number of the run whose sandbox fails, counted from 1.
 	broken int
 
@@ -76,7 +78,7 @@ func (w *world) run(_ context.Context, t *trial) error {
 			Tests: slices.Concat(w.task.Tests.FailToPass, w.task.Tests.PassToPass), Excluded: t.mixing.excluded,
 			Sources: []canary.Source{{Name: "tests/test_a.py", Data: []byte(hiddenTests)}},
 			Rand:    rand.New(rand.NewPCG(t.mixing.seed, 0)), Record: record, Variants: t.mixing.variants,
-			Fixes: len(w.task.Tests.FailToPass),
+			Fixes: len(w.task.Tests.FailToPass), Only: map[bool]canary.Kind{true: canary.Outright}[t.mixing.outright],
 		})
 		if err != nil {
 			t.mixed.none, t.mixed.kind = err.Error(), err
@@ -86,9 +88,10 @@ func (w *world) run(_ context.Context, t *trial) error {
 		t.mixed.passed, t.mixed.runs = t.mixing.passed, t.mixing.runs(t.mixed)
 		t.mixed.wrong = t.mixing.choose(t.mixed)
 	}
-	wrong, varied := map[string]bool{}, map[string]bool{}
+	wrong, varied, compiles := map[string]bool{}, map[string]bool{}, true
 	for _, i := range t.mixed.wrong {
 		c := t.mixed.set.Canaries[i]
+		compiles = compiles && (w.breaks == nil || !w.breaks(c))
 		for _, id := range c.Tests {
 			wrong[id] = c.Kind != canary.Withheld
 			varied[id] = c.Kind == canary.Variant
@@ -109,8 +112,8 @@ func (w *world) run(_ context.Context, t *trial) error {
 		if varied[id] {
 			status = w.others(name, gold)
 		}
-		failed = failed || status == "FAILED"
-		if status != "" {
+		failed = failed || status == "FAILED" || !compiles
+		if status != "" && compiles {
 			fmt.Fprintf(&log, "%s %s\n", status, id)
 		}
 	}
@@ -174,10 +177,17 @@ func TestLadder(t *testing.T) {
 		}, nil, 1, "", "", 0, ""},
 		{"wrong tests disturb the right ones", func(_ string, _, mixed, _ bool) string {
 			return map[bool]string{true: "FAILED", false: "PASSED"}[mixed]
-		}, nil, 1, CanaryOff, "", 4, "harness strict"},
+		}, nil, 1, CanaryOff, "", 0, "harness strict"},
 		{"wrong tests disturb the right ones, in training", func(_ string, _, mixed, _ bool) string {
 			return map[bool]string{true: "FAILED", false: "PASSED"}[mixed]
-		}, func(_ *world, e *Evaluator) { e.Training = true }, 1, CanaryOff, "", 3, "strict"},
+		}, func(_ *world, e *Evaluator) { e.Training = true }, 1, CanaryOff, "", 0, "strict"},
+		{"a wrong test does not compile", honest, func(w *world, _ *Evaluator) {
+			w.breaks = func(c canary.Canary) bool { return c.Name == "test_two" && c.Kind != canary.Outright }
+		}, 1, CanaryConfirmed, "", 0, "harness strict canary"},
+		{"a wrong test does not compile, in training", honest, func(w *world, e *Evaluator) {
+			w.breaks = func(c canary.Canary) bool { return c.Name == "test_two" && c.Kind != canary.Outright }
+			e.Training = true
+		}, 1, CanaryConfirmed, "", 0, "strict canary"},
 		{"it passes in the first run only", func(_ string, wrong, mixed, gold bool) string {
 			return map[bool]string{true: "FAILED", false: "PASSED"}[wrong || mixed && !gold]
 		}, nil, 0, CanaryNotReached, NotConfirmed, 3, "harness"},

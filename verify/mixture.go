@@ -36,8 +36,9 @@ type mixing struct {
 	variants bool
 	// foreign is set if literals must not be withheld.
 	foreign bool
-	// excluded are mutations that do not make a test fail in this task.
+	// excluded are mutations that must not be used in this task. outright is set if only constant failures may be used.
 	excluded map[string]bool
+	outright bool
 	// before is what a run without a fix has shown; nil if there was none.
 	before *before
 }
@@ -97,6 +98,9 @@ func (t *trial) mixOptions(ctx context.Context, w canary.Writer, tests map[strin
 		Tests: asked, Cases: cases, Excluded: t.mixing.excluded, Thorough: thorough, Record: t.mixed.record,
 		Rand: rand.New(rand.NewPCG(t.mixing.seed, 0)), Variants: t.mixing.variants,
 		Only: canary.Kind(t.Canary),
+	}
+	if t.mixing.outright {
+		o.Only = canary.Outright
 	}
 	var all bool
 	if o.Sources, all, err = t.sources(ctx, w, o.Tests, tests); err != nil {
@@ -196,8 +200,8 @@ const (
 	thorough = 12
 )
 
-// toChange returns the ids of the tests to change, the most important first, and those of all others, which may be cases
-// of the same functions. Apart from that, the order is random for each patch, and the same in all its runs.
+// toChange returns the ids of the tests to change, the most important first, and those of all others, which may be
+// cases of the same functions. Apart from that, the order is random for each patch, and the same in all its runs.
 func (t *trial) toChange() (ids, others []string) {
 	mixed := func(ids []string) []string {
 		order := map[string]uint64{}

@@ -82,8 +82,8 @@ func (t *trial) unbail(ctx context.Context, script string) (string, error) {
 	return script, nil
 }
 
-// unbailed changes the commands that run tests: it removes the flags that bailing matches, and adds those without which a
-// runner does not go on.
+// unbailed changes the commands that run tests: it removes the flags that bailing matches, and adds those without which
+// a runner does not go on.
 func unbailed(script string) string {
 	var out strings.Builder
 	for line := range strings.Lines(script) {

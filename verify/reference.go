@@ -27,12 +27,18 @@ type reference struct {
 type referred struct {
 	done bool
 	gold bool
-	// tried are the mutations that were tried, and mixtures the sets of them. found is what the runs have shown.
+	// tried are the mutations that were tried, harmless those of runs in which the right tests passed, and mixtures the
+	// sets of mutations. found is what the runs have shown.
 	tried    map[string]bool
+	harmless map[string]bool
 	mixtures map[string]bool
 	found    findings
-	// real is the reason why the right tests do not pass; empty if they pass in every run.
-	real string
+	// failing are the mutations of the first run in which right tests failed: one of them may not compile. If some fail in
+	// another run, outright is set, and all tests are wrong outright from then on. If some fail even then, real is the
+	// reason why they do.
+	failing  map[string]bool
+	outright bool
+	real     string
 	// none is set if no test could be made wrong.
 	none bool
 	// unplain are the tests that passed by another status than Passed.
@@ -55,9 +61,9 @@ type referred struct {
 // reference returns what is known about a task.
 func (e *Evaluator) reference(t env.Task) *reference {
 	known, _ := e.references.LoadOrStore(e.Key(t, nil), &reference{referred: referred{
-		tried: map[string]bool{}, mixtures: map[string]bool{}, unplain: map[unplainPass]bool{},
-		found:    findings{passed: map[string]string{}, other: map[string]string{}},
-		tampered: map[string]string{}, seed: e.draw(), unsuited: map[string]bool{},
+		tried: map[string]bool{}, harmless: map[string]bool{}, mixtures: map[string]bool{},
+		unplain: map[unplainPass]bool{}, found: findings{passed: map[string]string{}, other: map[string]string{}},
+		tampered: map[string]string{}, seed: e.draw(), unsuited: map[string]bool{}, failing: map[string]bool{},
 	}})
 	return known.(*reference)
 }
@@ -67,16 +73,18 @@ func (r *reference) get() referred {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.referred
-	known.tried, known.mixtures, known.found.passed = nil, nil, maps.Clone(known.found.passed)
+	known.tried, known.harmless, known.mixtures = nil, nil, nil
+	known.found.passed = maps.Clone(known.found.passed)
 	known.found.other, known.tampered = maps.Clone(known.found.other), maps.Clone(known.tampered)
-	known.unplain, known.unsuited = maps.Clone(known.unplain), nil
+	known.unplain, known.failing, known.unsuited = maps.Clone(known.unplain), maps.Clone(known.failing), nil
 	return known
 }
 
-// spoilt returns the mutations that do not make a test fail in this task.
+// spoilt returns the mutations that must not be used in this task: those that do not make a test fail, and those that
+// may make others fail.
 func (r *reference) spoilt() map[string]bool {
 	known := r.get()
-	spoilt := map[string]bool{}
+	spoilt := known.failing
 	for _, passed := range []map[string]string{known.found.passed, known.found.other} {
 		for mutation := range passed {
 			spoilt[mutation] = true
@@ -93,31 +101,69 @@ func (r *reference) add(t *trial, gold bool) {
 	}
 	r.status, r.reward, r.mixtures[t.mixed.key()] = t.v.Status, t.v.Reward, true
 	for _, i := range t.mixed.wrong {
-		r.tried[t.mixed.set.Canaries[i].Mutation] = true
+		mutation := t.mixed.set.Canaries[i].Mutation
+		r.tried[mutation] = true
+		r.harmless[mutation] = r.harmless[mutation] || t.v.Reward == 1
 	}
 	maps.Copy(r.found.passed, t.found.passed)
 	maps.Copy(r.found.other, t.found.other)
 	maps.Copy(r.tampered, t.tampered)
 	r.found.ended = cmp.Or(r.found.ended, t.found.ended)
-	if r.real == "" && t.v.Reward < 1 && t.task.Tests.RewardFile == "" {
-		r.real = unmet(t)
+}
+
+// addRight adds whether the right tests pass in a run of a patch that should pass them. If not, how others are wrong
+// may be the cause. The mutex is held.
+func (r *reference) addRight(t *trial) {
+	if t.v.Reward == 1 || t.task.Tests.RewardFile != "" {
+		return
+	}
+	var weaker []string
+	for _, i := range t.mixed.wrong {
+		if c := t.mixed.set.Canaries[i]; c.Kind != canary.Outright {
+			weaker = append(weaker, c.Mutation)
+		}
+	}
+	switch {
+	case len(weaker) == 0 || r.outright:
+		r.real = cmp.Or(r.real, unmet(t))
+	case len(r.failing) > 0:
+		r.outright = true
+	default:
+		for _, mutation := range weaker {
+			r.failing[mutation] = true
+		}
 	}
 }
 
+// stale reports whether other tests would be wrong in a mixture now.
+func (r *reference) stale(x mixture) bool {
+	spoilt, outright := r.spoilt(), r.get().outright
+	return slices.ContainsFunc(x.wrong, func(i int) bool {
+		c := x.set.Canaries[i]
+		return spoilt[c.Mutation] || outright && c.Kind != canary.Outright
+	})
+}
+
 // explains reports whether earlier runs already show whether the patch or the task causes what is surprising about a
-// trial. If a patch that has passed a check loses its reward, only the very same run shows that.
+// trial. If a patch that has passed a check loses its reward, only the very same run shows that. If no test passes, one
+// of the wrong ones may not compile.
 func (r *reference) explains(t *trial, passed bool) bool {
-	if !r.done || passed && t.v.Reward < 1 && !r.mixtures[t.mixed.key()] {
+	if known := r.mixtures[t.mixed.key()]; known || !r.done || passed && t.v.Reward < 1 {
+		return known
+	}
+	barren := !t.v.Tests.Any(testlog.Passed)
+	if barren && len(t.mixed.wrong) == 0 {
 		return false
 	}
-	for _, found := range []map[string]string{t.found.passed, t.found.other} {
-		for mutation := range found {
-			if !r.tried[mutation] {
-				return false
-			}
+	for _, i := range t.mixed.wrong {
+		mutation := t.mixed.set.Canaries[i].Mutation
+		_, passed := t.found.passed[mutation]
+		_, other := t.found.other[mutation]
+		if (passed || other) && !r.tried[mutation] || barren && !r.harmless[mutation] {
+			return false
 		}
 	}
-	return r.mixtures[t.mixed.key()] || !slices.ContainsFunc(unplain(t), func(p unplainPass) bool { return !r.unplain[p] })
+	return !slices.ContainsFunc(unplain(t), func(p unplainPass) bool { return !r.unplain[p] })
 }
 
 // refer repeats a trial with the solution, unless earlier runs explain what is surprising about it.
@@ -134,6 +180,9 @@ func (l *ladder) refer(ctx context.Context, t *trial) error {
 		return fmt.Errorf("try the reference solution: %w", err)
 	}
 	l.ref.add(again, gold != "")
+	if gold != "" || l.maintained {
+		l.ref.addRight(again)
+	}
 	return nil
 }
 

@@ -249,8 +249,8 @@ func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen
 	return chosen, chosen.ways[m.options.Rand.IntN(len(chosen.ways))], true
 }
 
-// mostSpoilt is the number of mutations of a test that may turn out to be spoilt before it gets an [Outright] one: checks
-// that only some of its cases reach are seldom alone.
+// mostSpoilt is the number of mutations of a test that may turn out to be spoilt before it gets an [Outright] one:
+// checks that only some of its cases reach are seldom alone.
 const mostSpoilt = 2
 
 // spoilt counts the mutations that must not be used.
