@@ -24,6 +24,7 @@ type Commit struct {
 	Parents int
 	Author  string // name and address
 	Time    time.Time
+	Written time.Time // by the author; Time is when it came into this history
 	Message string
 	Changes []Change
 }
@@ -80,7 +81,7 @@ func log(ctx context.Context, dir, newest, below string, n int) ([]Commit, error
 	args := []string{
 		"--literal-pathspecs", "log", "--first-parent", "--diff-merges=first-parent", "--no-renames", "--raw", "--numstat",
 		"-z", "--abbrev=64", "--no-color", "--no-ext-diff", "--no-textconv", "--ignore-submodules=none",
-		"--encoding=UTF-8", "--format=tformat:%H%x00%P%x00%an <%ae>%x00%ct%x00%B",
+		"--encoding=UTF-8", "--format=tformat:%H%x00%P%x00%an <%ae>%x00%ct%x00%at%x00%B",
 	}
 	if n > 0 {
 		args = append(args, "-n", strconv.Itoa(n))
@@ -176,17 +177,21 @@ var numbers = env.Pattern(`(?s)^(\d+|-)\t(\d+|-)\t(.*)$`)
 // and those of its changes.
 func parse(log string) (all []Commit) {
 	parts := strings.Split(log, "\x00")
-	for len(parts) > 5 {
-		seconds, _ := strconv.ParseInt(parts[3], 10, 64) // git has written it
+	at := func(seconds string) time.Time {
+		n, _ := strconv.ParseInt(seconds, 10, 64) // git has written it
+		return time.Unix(n, 0).UTC()
+	}
+	for len(parts) > 6 {
 		parents := strings.Fields(parts[1])
 		c := Commit{
 			Hash: parts[0], Parents: len(parents), Author: strings.ToValidUTF8(parts[2], "\uFFFD"),
-			Time: time.Unix(seconds, 0).UTC(), Message: strings.TrimSpace(strings.ToValidUTF8(parts[4], "\uFFFD")),
+			Time: at(parts[3]), Written: at(parts[4]),
+			Message: strings.TrimSpace(strings.ToValidUTF8(parts[5], "\uFFFD")),
 		}
 		if len(parents) > 0 {
 			c.Base = parents[0]
 		}
-		c.Changes, parts = changes(parts[5:])
+		c.Changes, parts = changes(parts[6:])
 		all = append(all, c)
 	}
 	return all

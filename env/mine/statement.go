@@ -1,7 +1,6 @@
 package mine
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -118,25 +117,6 @@ func clean(text string, secrets []string) string {
 		kept = append(kept, line)
 	}
 	return strings.TrimSpace(blanks().ReplaceAllString(strings.Join(kept, "\n"), "\n\n"))
-}
-
-// Issues are texts of issues by their numbers.
-type Issues map[string]string
-
-// ReadIssues reads a list of objects with number, title and body, as the command-line programs of forges print it.
-func ReadIssues(data []byte) (Issues, error) {
-	var list []struct {
-		Number      json.Number
-		Title, Body string
-	}
-	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, err
-	}
-	all := Issues{}
-	for _, i := range list {
-		all[i.Number.String()] = i.Title + "\n\n" + i.Body
-	}
-	return all, nil
 }
 
 // definitions match lines that define a name: the name is the last group that matches.

@@ -83,8 +83,9 @@ func TestFolderIssues(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{file, ""} {
-		if issues, err := f.Issues(name); err != nil || issues["7"] != "Nine\n\nOne is lost." {
-			t.Errorf("%v, %v", issues, err)
+		issues, err := f.Issues(name)
+		if text := issues.Text(history.Commit{Message: "Fixes #7"}); err != nil || text != "Nine\n\nOne is lost." {
+			t.Errorf("%q, %v", text, err)
 		}
 	}
 	if _, err := f.Issues(filepath.Join(t.TempDir(), "none")); err == nil {

@@ -254,7 +254,7 @@ func (m *Miner) attempt(ctx context.Context, c history.Candidate, in history.Ins
 // may be more texts than in the one before.
 func (m *Miner) state(c history.Candidate, j *Judged) (why history.Reason) {
 	texts := []history.Text{
-		{From: history.FromIssue, Body: m.Issues[c.Issue()]}, {From: history.FromMessage, Body: c.Message},
+		{From: history.FromIssue, Body: m.Issues.Text(c.Commit)}, {From: history.FromMessage, Body: c.Message},
 	}
 	j.Task.Statement, j.Task.Labels["statement"], why = c.Statement(texts, j.Symptoms)
 	if m.writes(j.Task.ID) {

@@ -116,7 +116,7 @@ func (m *Miner) put(
 	ctx context.Context, bugs history.Bugs, kind string, c history.Candidate, wrong map[string][]byte,
 	made []history.Candidate,
 ) ([]history.Candidate, error) {
-	found, ok, err := bugs.Break(ctx, c, kind, wrong, cmp.Or(m.Issues[c.Issue()], c.Message))
+	found, ok, err := bugs.Break(ctx, c, kind, wrong, cmp.Or(m.Issues.Text(c.Commit), c.Message))
 	if ok {
 		made = append(made, found)
 	}

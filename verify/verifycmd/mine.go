@@ -92,7 +92,8 @@ func newMine(d Deps) *cobra.Command {
 		"`COMMAND` that installs what tests need, once for all commits with the same manifests, or auto or none "+
 			"(default: as before, or auto)")
 	f.StringVar(&o.issues, "issues", "",
-		"texts of issues by number, in `FILE`: gh issue list --state all --json number,title,body (default: as before)")
+		"texts of issues by number, in `FILE`: gh issue list --state all --json number,title,body,comments "+
+			"(default: as before)")
 	f.StringVar(&o.statement, "statement", byMessage,
 		"`WHO` writes the statements that no issue gives: message or model")
 	f.StringVar(&o.model.BaseURL, "base-url", "", "--statement model: `URL` of the endpoint (default: the configured one)")
