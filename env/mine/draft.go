@@ -160,6 +160,8 @@ func readable(line string) (runner, bool) {
 	all := []runner{
 		{sign: " -m pytest", instead: " -m pytest -rA --color=no -p no:cacheprovider", parser: "parse_log_pytest"},
 		{sign: " -m unittest", instead: " -m unittest", parser: "parse_log_django"},
+		{sign: " manage.py test", instead: " manage.py test", parser: "parse_log_django"},
+		{sign: "/runtests.py", instead: "/runtests.py", parser: "parse_log_django"},
 		{sign: "go test -v", instead: "go test -v -count=1 -vet=off", parser: "parse_log_gotest"},
 		{sign: " jest --verbose", instead: " jest --verbose --ci", parser: "parse_log_jest"},
 		// Type checks write into Vitest's own package, which is read-only in sandboxes.

@@ -166,7 +166,10 @@ func TestTestCommand(t *testing.T) {
 		"python3 -m pytest":          {"setup.py", "", "tests/x", ""},
 		".venv/bin/python -m pytest": {"setup.py", "", "tests/x", "", ".venv/bin/python", ""},
 		"bundle exec rspec":          {"Gemfile", "", "spec/x", ""},
-		"rake test":                  {"Rakefile", "", "test/x", ""},
+		"python3 manage.py test -v 2 --noinput": {
+			"manage.py", "from django.core.management import execute_from_command_line\n", "requirements.txt", "django",
+		},
+		"rake test": {"Rakefile", "", "test/x", ""},
 		// Without metadata, the imports of the tests decide how they are run.
 		"python3 -m unittest discover -v":         {"m.py", "", "test_m.py", "import unittest\n"},
 		"python3 -m unittest discover -v ":        {"setup.py", "", "test.py", "import unittest\n"},

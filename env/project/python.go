@@ -139,12 +139,15 @@ func poetryName(path string) string {
 	return "*-" + base64.URLEncoding.EncodeToString(sum[:])[:8] + "-py*"
 }
 
-// pythonTests returns the command for pytest, or for unittest if nothing needs more than that, with the given Python;
-// empty if there are no tests.
+// pythonTests returns the command for Django's tests or pytest, or for unittest if nothing needs more than that, with
+// the given Python; empty if there are no tests.
 func pythonTests(t tree, python string) string {
 	pythonic := t.has("pyproject.toml") || t.has("setup.py") || t.has("setup.cfg")
 	folder, files := t.testFiles()
 	python = cmp.Or(python, "python3")
+	if django := t.djangoTests(python); django != "" {
+		return django
+	}
 	if len(files) == 0 && unittestImport().Match(t.read("test.py")) { // pytest would not find it
 		return python + " -m unittest discover -v"
 	}

@@ -41,7 +41,8 @@ func Homes(dir string, files []string) (homes []string) {
 		outside := slices.ContainsFunc(files, func(name string) bool { return !strings.HasPrefix(name, at+"/") })
 		// Modules of Maven are left to the project that they are modules of.
 		if !outside && slices.ContainsFunc([]string{
-			"go.mod", "package.json", "pyproject.toml", "setup.py", "setup.cfg", "Cargo.toml", "composer.json", "Gemfile",
+			"go.mod", "package.json", "pyproject.toml", "setup.py", "setup.cfg", "manage.py", "Cargo.toml", "composer.json",
+			"Gemfile",
 		}, func(manifest string) bool { return tree(dir).has(at + "/" + manifest) }) {
 			homes = append(homes, at)
 		}
@@ -250,11 +251,17 @@ func (t tree) phpunitLoads() string {
 
 // pythonTestsOf returns the command line for some files of a project's tests; empty where nothing is known of them.
 func (t tree) pythonTestsOf(python string, files []string) string {
-	words := env.ShellQuote(pythonTestFiles(files)...)
+	files = pythonTestFiles(files)
+	words := env.ShellQuote(files...)
 	if words == "" {
 		return ""
 	}
 	all := pythonTests(t, python)
+	for command, below := range map[string]string{djangoProject: "", djangoItself: path.Dir(djangoRunner) + "/"} {
+		if labels := djangoLabels(files, below); strings.HasSuffix(all, command) && labels != "" {
+			return all + " " + labels
+		}
+	}
 	if python, _, pytest := strings.Cut(all+" ", " -m pytest "); pytest {
 		return python + " -m pytest " + words
 	}

@@ -32,6 +32,26 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"a/tests/test_a.py", "import unittest\n"}, "a/tests/test_a.py",
 			"python3 -m unittest -v a/tests/test_a.py", "python3 -m unittest -v a/tests/test_a.py",
 		},
+		"django": {
+			[]string{"manage.py", "import django", "shop/tests.py", "", "requirements.txt", "django"},
+			"shop/tests.py shop/orders/tests/test_a.py shop/data.json",
+			"python3 manage.py test -v 2 --noinput shop.orders.tests.test_a shop.tests",
+			"python3 manage.py test -v 2 --noinput shop.tests",
+		},
+		"django below": {
+			[]string{"src/manage.py", "import django", ".venv/bin/python", ""}, "src/shop/tests/test_a.py",
+			"(cd src && ../.venv/bin/python manage.py test -v 2 --noinput shop.tests.test_a)", "",
+		},
+		"django by pytest": {
+			[]string{"manage.py", "import django", "setup.cfg", "[tool:pytest]\nDJANGO_SETTINGS_MODULE = a.b\n"}, "shop/tests.py",
+			"python3 -m pytest shop/tests.py", "",
+		},
+		"django itself": {
+			[]string{"tests/runtests.py", "import django", "setup.py", "", "tests/forms/tests.py", ""},
+			"tests/forms/tests.py tests/forms/widget_tests/test_a.py django/test/a.py",
+			"python3 tests/runtests.py --verbosity 2 --parallel 1 forms.tests forms.widget_tests.test_a",
+			"python3 tests/runtests.py --verbosity 2 --parallel 1 forms.tests",
+		},
 		"go": {
 			[]string{"go.mod", "module m", "a/a.go", ""}, "x_test.go a/a_test.go a/testdata/x new/new_test.go",
 			"go test -v ./ ./a ./new", "go test -v ./ ./a",
