@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -30,19 +31,23 @@ func RunLines(ctx context.Context, lines []string, run func(context.Context, Com
 	return nil
 }
 
-// PrepareCopy runs the command lines of Spec.Prepare on a repository that was copied in. The command user must be able
-// to change the files that the guest's user created, so it gets all of them.
-func (s *GuestSandbox) PrepareCopy(ctx context.Context, dir string, lines []string) error {
+// PrepareCopy runs the spec's Prepare commands on a repository that was copied in. The command user must be able to
+// change the files that the guest's user created, so it gets all of them, without the folders that are only shown there.
+func (s *GuestSandbox) PrepareCopy(ctx context.Context, spec Spec) error {
 	h := s.Hello()
-	if err := s.RunPrepare(ctx, lines); err != nil || len(lines) == 0 || h.CommandUID == h.UID {
+	if err := s.RunPrepare(ctx, spec.Prepare); err != nil || len(spec.Prepare) == 0 || h.CommandUID == h.UID {
 		return err
 	}
+	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`) // in a pattern
+	line := "find " + ShellQuote(spec.Dir)
+	for _, f := range spec.Shown {
+		line += " -path " + ShellQuote(literal.Replace(f.Path)) + " -prune -o"
+	}
 	result, err := s.Prepare(ctx, Command{
-		Line:    fmt.Sprintf("chown -hR %d:%d -- %s", h.CommandUID, h.CommandGID, ShellQuote(dir)),
-		Timeout: PrepareTimeout,
+		Line: fmt.Sprintf("%s -exec chown -h %d:%d {} +", line, h.CommandUID, h.CommandGID), Timeout: PrepareTimeout,
 	})
 	if err == nil && result.ExitCode != 0 {
-		err = fmt.Errorf("give %s to the command user: exit code %d: %s", dir, result.ExitCode, result.Stderr.Head)
+		err = fmt.Errorf("give %s to the command user: exit code %d: %s", spec.Dir, result.ExitCode, result.Stderr.Head)
 	}
 	return err
 }

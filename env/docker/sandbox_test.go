@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -163,7 +164,6 @@ func TestRefusedSpecs(t *testing.T) {
 		"relative dir": {Image: busybox, Dir: "repo"},
 		"bad variable": {Image: busybox, Env: []string{"novalue"}},
 		"not a folder": {Image: busybox, CopyIn: "/etc/passwd"},
-		"fills":        {Image: busybox, Shown: []env.Shown{{Host: t.TempDir(), Path: "/kept", Writable: true}}},
 	} {
 		if _, err := p.Start(t.Context(), s); !errors.Is(err, env.ErrUnsupported) {
 			t.Errorf("%s: %v, want env.ErrUnsupported", name, err)
@@ -196,6 +196,29 @@ func TestOutputSurvivesTheStream(t *testing.T) {
 	got, _, err := s.Read(t.Context(), "/testbed/big", env.ReadOptions{})
 	if err != nil || !bytes.Equal(got, content) {
 		t.Errorf("read back %d bytes, %v; they differ from the %d that were written", len(got), err, len(content))
+	}
+}
+
+// A container fills a folder of this machine as the user that owns it, and later ones show the folder within a
+// repository that is prepared.
+func TestFills(t *testing.T) {
+	t.Parallel()
+	p, dir, repository := provider(t, Options{}), t.TempDir(), t.TempDir()
+	testkit.WriteFile(t, filepath.Join(repository, "f"), "")
+	s := start(t, p, env.Spec{
+		Image: busybox, User: strconv.Itoa(os.Getuid()), Shown: []env.Shown{{Host: dir, Path: "/kept", Writable: true}},
+	})
+	must(t, s, "mkdir /kept/[a] && touch /kept/[a]/tool")
+	if err := os.WriteFile(filepath.Join(dir, "[a]", "tool"), []byte("made"), 0o644); err != nil { // it is this user's
+		t.Fatal(err)
+	}
+	s = start(t, p, env.Spec{
+		Image: busybox, User: "1234", CopyIn: repository, Prepare: []string{"touch g"},
+		Shown: []env.Shown{{Host: dir, Path: "/testbed/dep[s]"}},
+	})
+	if out := must(t, s, "cat 'dep[s]/[a]/tool' && touch f g && ! touch 'dep[s]/new' 2>/dev/null && stat -c %u . f g 'dep[s]'"); out !=
+		"made1234\n1234\n1234\n"+strconv.Itoa(os.Getuid())+"\n" {
+		t.Errorf("%q", out)
 	}
 }
 

@@ -106,7 +106,7 @@ func (d *daemon) makeSetup(
 	if err := env.Sleep(ctx, 10*time.Millisecond); err != nil { // the clock of file times is coarse
 		return done, err
 	}
-	if how.Env, err = sandbox.trust(ctx); err != nil {
+	if how.Env, err = sandbox.Trust(ctx); err != nil {
 		return done, err
 	}
 	if err := setup.Run(ctx, sandbox, how, false); err != nil {
@@ -136,9 +136,9 @@ func (d *daemon) makeSetup(
 // certificates is the file with the certificate authorities that a set-up trusts.
 const certificates = "/tmp/.deepswe-certificates"
 
-// trust puts this machine's certificate authorities next to the image's, because the connections of a set-up leave from
+// Trust puts this machine's certificate authorities next to the image's, because the connections of a set-up leave from
 // this machine. It returns the variables with which programs find both.
-func (s *Sandbox) trust(ctx context.Context) ([]string, error) {
+func (s *Sandbox) Trust(ctx context.Context) ([]string, error) {
 	file := setup.Certificates()
 	if file == "" {
 		return nil, nil

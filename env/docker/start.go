@@ -8,6 +8,7 @@ import (
 	"math"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -207,7 +208,7 @@ func (d *daemon) copyAndPrepare(ctx context.Context, s *Sandbox) (err error) {
 			return err
 		}
 	}
-	if err := s.PrepareCopy(ctx, s.spec.Dir, s.spec.Prepare); err != nil {
+	if err := s.PrepareCopy(ctx, s.spec); err != nil {
 		return err
 	}
 	return s.Remember(ctx, s.spec.Dir, files)
@@ -234,8 +235,9 @@ func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 	}
 	s.Dockerfile, s.Recipe = "", env.Recipe{}
 	switch {
-	case s.Fills(): // the daemon may be on another machine
-		return s, fmt.Errorf("%w: containers cannot fill folders of this machine: use --env bwrap", env.ErrUnsupported)
+	case s.Fills() && !p.here():
+		return s, fmt.Errorf("%w: containers of another machine cannot fill folders of this one: "+
+			"use a daemon on this machine, or --env bwrap", env.ErrUnsupported)
 	case s.Image == "":
 		return s, fmt.Errorf("%w: a docker sandbox requires --image (--env bwrap does not)", env.ErrUnsupported)
 	}
@@ -253,6 +255,11 @@ func (p *Provider) accept(s env.Spec) (_ env.Spec, err error) {
 	}
 	p.beginWatch()
 	return s, nil
+}
+
+// here reports whether all daemons are on this machine, as far as their addresses say.
+func (p *Provider) here() bool {
+	return !slices.ContainsFunc(p.daemons, func(d *daemon) bool { return !strings.HasPrefix(d.host, "unix:") })
 }
 
 // usualDir is the repository's path if neither the spec nor the image determines it.

@@ -245,7 +245,7 @@ func (s *Sandbox) copyAndPrepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.PrepareCopy(ctx, s.launch.spec.Dir, s.launch.spec.Prepare); err != nil {
+	if err := s.PrepareCopy(ctx, s.launch.spec); err != nil {
 		return err
 	}
 	return s.Remember(ctx, s.launch.spec.Dir, files)

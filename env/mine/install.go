@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"deepswe/env"
@@ -57,6 +58,9 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	s := SetUp{Before: []string{"mkdir -p " + caches + " && ln -sfn " + caches + " " + env.Caches}, Spec: env.Spec{
 		Image: b.Image, Dir: testbed, CopyIn: b.Repository, Commit: c.Needs(), Rollout: b.ID(c),
 	}}
+	if uid := os.Getuid(); b.Image != "" { // which owns what is installed; an image may not have it
+		s.Spec.User, s.Spec.Env = strconv.Itoa(uid), []string{"HOME=/tmp"}
+	}
 	s.Manifest, _ = repo.Blob(ctx, b.Repository, c.Needs()+":package.json") // many projects have none
 	s.Commands, s.Variables = project.Install(dir, testbed, c.Language(), b.Machine)
 	if line := newerJava(dir); line != "" && c.Language() == "java" {

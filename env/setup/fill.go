@@ -16,21 +16,36 @@ func Fill(ctx context.Context, p env.Provider, s env.Spec, how env.Setup) error 
 	if err := os.Chmod(how.Dir, 0o777); err != nil { // commands run as a user of their own
 		return err
 	}
-	s.Env = append(Trusting(Certificates()), s.Env...)
 	sb, err := p.Start(ctx, s)
 	if err != nil {
 		return err
 	}
 	inside, ok := sb.(Sandbox)
-	if !ok {
-		err = env.ErrUnsupported
+	if ok {
+		var trusting []string
+		trusting, err = trust(ctx, sb)
+		how.Env = append(trusting, how.Env...)
 	} else {
+		err = env.ErrUnsupported
+	}
+	if err == nil {
 		err = Run(ctx, inside, how, false)
 	}
 	if err := errors.Join(err, sb.Close(context.WithoutCancel(ctx))); err != nil {
 		return err
 	}
 	return keep(how.Dir)
+}
+
+// trust returns the variables with which programs in a sandbox find this machine's certificate authorities. A sandbox
+// without this machine's files gets them first.
+func trust(ctx context.Context, sb env.Sandbox) ([]string, error) {
+	if apart, ok := sb.(interface {
+		Trust(ctx context.Context) ([]string, error)
+	}); ok {
+		return apart.Trust(ctx)
+	}
+	return Trusting(Certificates()), nil
 }
 
 // keep makes what was installed this user's, and readable for the users of sandboxes.
