@@ -32,7 +32,7 @@ func RunLines(ctx context.Context, lines []string, run func(context.Context, Com
 }
 
 // PrepareCopy runs the spec's Prepare commands on a repository that was copied in. The command user must be able to
-// change the files that the guest's user created, so it gets all of them, without the folders that are only shown there.
+// change the files that the guest's user created, so it gets all of them, but no folder that is only shown there.
 func (s *GuestSandbox) PrepareCopy(ctx context.Context, spec Spec) error {
 	h := s.Hello()
 	if err := s.RunPrepare(ctx, spec.Prepare); err != nil || len(spec.Prepare) == 0 || h.CommandUID == h.UID {

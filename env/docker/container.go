@@ -245,7 +245,9 @@ func (b launch) isolation(facts facts, limits env.Limits, quota bool) *container
 			})
 			continue
 		}
-		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: f.Host, Target: f.Path, ReadOnly: !f.Writable})
+		host.Mounts = append(host.Mounts, mount.Mount{
+			Type: mount.TypeBind, Source: f.Host, Target: f.Path, ReadOnly: !f.Writable,
+		})
 	}
 	if quota {
 		// A quota slightly above the limit at which the guest kills commands, as a second barrier.
