@@ -34,7 +34,7 @@ var writers = []struct {
 		"lighthouse prismjs next karma js js_2 js_4 npx"},
 	{either{JavaScript{}, Shell{}}, "tap"},
 	{Braced{}, "cargo junit maven java_mvn java_mvn_v2 gradle_custom"},
-	{Ruby{}, "minitest test_unit rspec_transformed_json"},
+	{Ruby{}, "minitest test_unit ruby_unit rspec_transformed_json"},
 }
 
 // Suits reports whether a writer may be for the language of the tests that come with a task, given the names of their

@@ -89,7 +89,7 @@ func (f *rubyFile) find(id string) (test, bool) {
 	class = class[strings.LastIndexByte(class, ':')+1:]
 	var best *rubyTest
 	for _, t := range f.tests {
-		is := word == "" && t.titled && (id == t.called || strings.HasSuffix(id, " "+t.called))
+		is := word == "" && (id == t.called || t.titled && strings.HasSuffix(id, " "+t.called))
 		if word != "" && class == t.class {
 			inRails := "test_" + strings.Join(strings.Fields(t.called), "_")
 			is = word == t.called || t.titled && word == inRails
