@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 
 	"deepswe/env"
 )
@@ -144,7 +145,34 @@ func (f *bracedFile) find(id string) (test, bool) {
 			}
 		}
 	}
+	return f.told(id)
+}
+
+// told returns the test that PHPUnit names in prose: by the words of its class and its function.
+func (f *bracedFile) told(id string) (test, bool) {
+	class, title, ok := strings.Cut(id, " > ")
+	title, _, _ = strings.Cut(title, " with data set ")
+	if !ok || path.Ext(f.name) != ".php" {
+		return nil, false
+	}
+	for _, t := range f.tests {
+		if letters(t.function) == letters(title) && (class == "None" || // of no namespace
+			slices.ContainsFunc(f.classes, func(c string) bool { return letters(c) == letters(class) })) {
+			return t, true
+		}
+	}
 	return nil, false
+}
+
+// letters returns the letters and digits of a name in lower case, without the word that marks it as that of a test.
+func letters(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, name)
+	return strings.TrimSuffix(strings.TrimPrefix(name, "test"), "test")
 }
 
 // within reports whether a function may be in this scope: a class of the file or, in Rust, a module.

@@ -33,7 +33,7 @@ var writers = []struct {
 	{JavaScript{}, "jest jest_json vitest calypso chart_js highlightjs immutable_js marked p5js openlayers bpmn_js " +
 		"lighthouse prismjs next karma js js_2 js_4 npx"},
 	{either{JavaScript{}, Shell{}}, "tap"},
-	{Braced{}, "cargo junit maven java_mvn java_mvn_v2 gradle_custom"},
+	{Braced{}, "cargo junit maven java_mvn java_mvn_v2 gradle_custom phpunit"},
 	{Ruby{}, "minitest test_unit ruby_unit rspec_transformed_json"},
 }
 
