@@ -68,8 +68,8 @@ type mixture struct {
 
 // mix makes tests wrong in the files that are to be installed, and in those that the sandbox has.
 func (t *trial) mix(ctx context.Context, tests map[string]file) error {
-	w, ok := canary.ForParser(t.parser())
-	if !ok || !canary.Suits(w, slices.Collect(maps.Keys(tests))) {
+	w, ok := canary.ForParser(t.parser(), slices.Collect(maps.Keys(tests)))
+	if !ok {
 		t.mixed.none, t.mixed.kind = canary.ErrNoWriter.Error(), canary.ErrNoWriter
 		return nil
 	}

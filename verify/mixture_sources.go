@@ -56,7 +56,7 @@ func (t *trial) sources(
 
 // readEarlier reads the repository's tests that others will replace, before code of the patch can have changed them.
 func (t *trial) readEarlier(ctx context.Context, patch []byte) error {
-	w, ok := canary.ForParser(t.parser())
+	w, ok := canary.ForParser(t.parser(), nil)
 	if t.mixing == nil || !ok {
 		return nil
 	}

@@ -53,7 +53,7 @@ func TestNew(t *testing.T) {
 				}
 				in.Files = append(in.Files, f)
 			}
-			w, ok := ForParser(parser)
+			w, ok := ForParser(parser, nil)
 			if !ok {
 				t.Fatalf("no writer for %q", parser)
 			}
@@ -266,7 +266,7 @@ func TestAddress(t *testing.T) {
 }
 
 // A writer for several languages is not used where a task's tests are in another one.
-func TestSuits(t *testing.T) {
+func TestForParser(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		hidden []string
@@ -275,7 +275,7 @@ func TestSuits(t *testing.T) {
 		{[]string{"test/a.cpp", "test/data.json"}, false}, {[]string{"src/test/java/ATest.java", "a.c"}, true},
 		{[]string{"tests/ATest.php"}, true}, {[]string{"test/data.json"}, true}, {nil, true},
 	} {
-		if got := Suits(Braced{}, tc.hidden); got != tc.want {
+		if _, got := ForParser("parse_log_junit", tc.hidden); got != tc.want {
 			t.Errorf("%q: %v, want %v", tc.hidden, got, tc.want)
 		}
 	}

@@ -9,13 +9,13 @@ import (
 	"deepswe/verify/lexer"
 )
 
-// ForParser returns the writer for the tests whose log the given parser of package testlog reads; ok is false if there
-// is none.
-func ForParser(parser string) (w Writer, ok bool) {
+// ForParser returns the writer for the tests whose log a parser of package testlog reads, given the names of the files
+// that come with them; ok is false if there is none.
+func ForParser(parser string, hidden []string) (w Writer, ok bool) {
 	name := strings.TrimPrefix(path.Base(parser), "parse_log_")
 	for _, w := range writers {
 		if slices.Contains(strings.Fields(w.parsers), name) {
-			return w.writer, true
+			return w.writer, suits(w.writer, hidden)
 		}
 	}
 	return nil, false
@@ -37,9 +37,9 @@ var writers = []struct {
 	{Ruby{}, "minitest test_unit ruby_unit rspec_transformed_json"},
 }
 
-// Suits reports whether a writer may be for the language of the tests that come with a task, given the names of their
-// files: JUnit's form of reports is that of runners for C++ as well.
-func Suits(w Writer, hidden []string) bool {
+// suits reports whether a writer may be for the language of tests, given the names of their files: JUnit's form of
+// reports is that of runners for C++ as well.
+func suits(w Writer, hidden []string) bool {
 	other := func(name string) bool {
 		l, ok := lexer.Of(name, nil)
 		return ok && l.Kind == lexer.Braced
