@@ -85,3 +85,23 @@ func TestOddsOfTestsWrongTogether(t *testing.T) {
 		})
 	}
 }
+
+// Whether the solution has to be asked about a run without results depends on what it has passed with.
+func TestExplainsWithoutResults(t *testing.T) {
+	t.Parallel()
+	set := canary.Set{Canaries: []canary.Canary{{Mutation: "a"}, {Mutation: "b"}}}
+	ref := (&Evaluator{}).reference(env.Task{})
+	run := func(reward float64, wrong ...int) *trial {
+		return &trial{mixed: mixture{set: set, wrong: wrong}, v: Evaluation{Reward: reward}}
+	}
+	ref.add(run(1, 0), true)
+	ref.add(run(0, 0, 1), true)
+	for _, tc := range []struct {
+		wrong []int
+		want  bool
+	}{{[]int{0}, true}, {[]int{0, 1}, true}, {[]int{1}, false}, {nil, false}} {
+		if got := ref.explains(run(0, tc.wrong...), false); got != tc.want {
+			t.Errorf("%d: %v, want %v", tc.wrong, got, tc.want)
+		}
+	}
+}

@@ -147,11 +147,11 @@ func (r *reference) stale(x mixture) bool {
 // explains reports whether earlier runs already show whether the patch or the task causes what is surprising about a
 // trial. If a patch that has passed a check loses its reward, only the very same run shows that. If no test passes, one
 // of the wrong ones may not compile.
-func (r *reference) explains(t *trial, passed bool) bool {
-	if known := r.mixtures[t.mixed.key()]; known || !r.done || passed && t.v.Reward < 1 {
+func (r *reference) explains(t *trial, earned bool) bool {
+	if known := r.mixtures[t.mixed.key()]; known || !r.done || earned && t.v.Reward < 1 {
 		return known
 	}
-	barren := !t.v.Tests.Any(testlog.Passed)
+	barren := t.v.Tests == nil || !t.v.Tests.Any(testlog.Passed)
 	if barren && len(t.mixed.wrong) == 0 {
 		return false
 	}
