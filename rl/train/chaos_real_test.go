@@ -79,6 +79,9 @@ func TestChaosOnRealServers(t *testing.T) {
 	t.Log(curve(points))
 	t.Logf("a step took %.1f s, undisturbed %.1f s: %.0f%% of the throughput; the trainer and a sampler were well for %.0f%% "+
 		"of the time", pace(points), undisturbed, 100*undisturbed/pace(points), 100*share)
+	if undisturbed/pace(points) < 0.85*share {
+		t.Error("the throughput is more than 15% below the share of the time in which the servers were well")
+	}
 	for _, s := range servers {
 		t.Logf("%s was killed %d times, stopped %d times, slow %d times; it was of use for %.0f%% of the time", s.name,
 			s.killed, s.stopped, s.slowed, 100*(1-float64(s.lost)/float64(s.disturbed)))

@@ -208,6 +208,23 @@ func TestCases(t *testing.T) {
 	}
 }
 
+// Constant failures leave all texts as they are.
+func TestOutrightKeepsComments(t *testing.T) {
+	t.Parallel()
+	text := "def test_a():\n    # three\n    assert f() == 3, 'three'\n"
+	for only, want := range map[Kind]bool{Outright: true, Expectation: false} {
+		set, err := New(Python{}, Options{
+			Tests: []string{"test_a.py::test_a"}, Sources: []Source{{"test_a.py", []byte(text)}}, Only: only, Rand: random(1),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(set.Files(nil)[0].Data), "three"); got != want {
+			t.Errorf("%s: its comments stay: %v, want %v", only, got, want)
+		}
+	}
+}
+
 // A test of which two mutations have turned out to be spoilt fails outright.
 func TestSpoilt(t *testing.T) {
 	t.Parallel()

@@ -47,6 +47,8 @@ func TestQuiet(t *testing.T) {
 		{"a_test.go", "package a\nfunc TestA(t *testing.T) {\n\tassert.Equal(t, 36, f(\"3\"), \"%d\", 3*12)\n}\n",
 			"package a\nfunc TestA(t *testing.T) {\n\tassert.Equal(t, 36, f(\"3\"), \"%d\", 1*11)\n}\n"},
 		{"a.test.js", "expect(f('3'), '3*12').toBe('36'); expect.fail('36')\n", "expect(f('3'), '    ').toBe('36'); expect.fail('  ')\n"},
+		{"test_a.py", "self.fail('36', )\nself.fail('36', param)\nself.fail(f(1, 2), x)\nself.fail(f'36 {g(1, 2)}')\n",
+			"self.fail('  ', )\nself.fail('36', param)\nself.fail(f(1, 2), x)\nself.fail(f'            ')\n"},
 		{"test_a.py", "if f('3') != 36:\n    pytest.fail('not 3*12')\n", "if f('3') != 36:\n    pytest.fail('        ')\n"},
 		{"a.test.js", "// @ts-expect-error 3*12\n/* @ts-ignore 36 */ /** @jest-environment node */\n",
 			"// @ts-expect-error     \n/* @ts-ignore    */ /** @jest-environment node */\n"},

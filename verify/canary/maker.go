@@ -15,7 +15,7 @@ import (
 //
 // Literals are withheld only where nothing in sight has them. The tests to fix are withheld together or not at all:
 // what one of them says could be what another one expects. Other expectations are made wrong only if nothing in sight
-// reveals them.
+// reveals them. If only constant failures are asked for, comments and messages stay, because they reveal nothing.
 func New(w Writer, o Options) (Set, error) {
 	if o.Excluded = maps.Clone(o.Excluded); o.Excluded == nil {
 		o.Excluded = map[string]bool{}
@@ -27,7 +27,7 @@ func New(w Writer, o Options) (Set, error) {
 	spoken, removed := o.Sources, map[int][]int{}
 	o.Sources = slices.Clone(spoken)
 	for i, s := range spoken {
-		if !w.Holds(s.Name) {
+		if !w.Holds(s.Name) || o.Only == Outright {
 			continue
 		}
 		data, lines, ok := short(s, o.Tests)

@@ -100,8 +100,9 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 		if tokens[i+1].Text != "(" {
 			continue
 		}
+		several := c.assert && t.Text == "fail" && called != "pytest.fail" && pair(tokens[i+2:], t.Depth+1)
 		for commas, pattern := range c.after {
-			if pattern != nil && pattern().MatchString(called) {
+			if pattern != nil && pattern().MatchString(called) && !several { // unittest's own has a single argument
 				variables[hushFrom(data, tokens[i+2:], t.Depth+1, commas, true)]++
 			}
 		}
@@ -109,6 +110,13 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 	for name, uses := range variables {
 		hushVariable(data, tokens, name, uses)
 	}
+}
+
+// pair reports whether a call at the given depth of brackets has more than one argument, given what follows its bracket.
+func pair(tokens []lexer.Token, depth int) bool {
+	end := slices.IndexFunc(tokens, func(t lexer.Token) bool { return t.Depth < depth })
+	comma := slices.IndexFunc(tokens, func(t lexer.Token) bool { return t.Text == "," && t.Depth == depth })
+	return comma >= 0 && comma+1 < end
 }
 
 // hushFrom blanks the strings of a message, and replaces the digits of its numbers by 1. The message begins after the
