@@ -112,7 +112,7 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 	}
 }
 
-// pair reports whether a call at the given depth of brackets has more than one argument, given what follows its bracket.
+// pair reports whether a call at the given depth of brackets has several arguments, given what follows its bracket.
 func pair(tokens []lexer.Token, depth int) bool {
 	end := slices.IndexFunc(tokens, func(t lexer.Token) bool { return t.Depth < depth })
 	comma := slices.IndexFunc(tokens, func(t lexer.Token) bool { return t.Text == "," && t.Depth == depth })
