@@ -175,7 +175,8 @@ func unfailed(id string, r *testlog.Results) string {
 func (m mixture) without(t env.Task, r *testlog.Results) env.Task {
 	wrong := map[string]bool{}
 	for _, i := range m.wrong {
-		for _, id := range m.set.Canaries[i].Tests {
+		c := m.set.Canaries[i]
+		for _, id := range slices.Concat(c.Tests, c.May) {
 			wrong[id] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"slices"
 	"testing"
 
 	"deepswe/env"
@@ -83,6 +84,17 @@ func TestOddsOfTestsWrongTogether(t *testing.T) {
 				t.Errorf("one in %v, want %v", c.Odds, tc.want)
 			}
 		})
+	}
+}
+
+// A case of a wrong test whose name is computed, or a test that may be one, counts neither as right nor as wrong.
+func TestWithoutWhatMayBeWrong(t *testing.T) {
+	t.Parallel()
+	set := canary.Set{Canaries: []canary.Canary{{Tests: []string{"a"}, May: []string{"b"}}, {Tests: []string{"c"}}}}
+	task := env.Task{Tests: env.Tests{FailToPass: []string{"a"}, PassToPass: []string{"b", "c", "d"}}}
+	got := mixture{set: set, wrong: []int{0}}.without(task, nil).Tests
+	if len(got.FailToPass) != 0 || !slices.Equal(got.PassToPass, []string{"c", "d"}) {
+		t.Errorf("right are %q and %q", got.FailToPass, got.PassToPass)
 	}
 }
 

@@ -40,6 +40,8 @@ const (
 type Canary struct {
 	// Tests are the ids, among those asked for, under which the test is reported.
 	Tests []string
+	// May are ids of which it is not known whether they are the test's, because its name is computed.
+	May []string
 	// Name is the name that the test has in its source.
 	Name string
 	File string

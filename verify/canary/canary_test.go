@@ -208,6 +208,31 @@ func TestCases(t *testing.T) {
 	}
 }
 
+// A constant failure does not end the run of Tape, which would leave out the tests that follow.
+func TestOutrightInTape(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		"function (st) { st.deepEqual(f(), [1]); st.end(); }":    "st.deepEqual('x'.repeat(2).length, 3);",
+		"async t => { t.ok(f()); t.end() }":                      "t.fail('2 is not 3');",
+		"(t) => { t.test('b', (st) => { st.equal(1, 1) }) }":     "throw new Error",
+		"function (assert) { assert.strictEqual(f(), 1) }":       "assert.strictEqual('x'.repeat(2).length, 3);",
+		"(done) => { expect(f()).toBe(1); done() }":              "throw new Error",
+		"() => { x.t.equal(f(), 1) }":                            "throw new Error",
+		"async ({ page }) => { expect(await page.f()).toBe(1) }": "throw new Error",
+	} {
+		set, err := New(JavaScript{}, Options{
+			Tests: []string{"adds up"}, Sources: []Source{{"a.test.js", []byte("test('adds up', " + body + ")\n")}},
+			Only: Outright, Rand: random(1),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(set.Files([]int{0})[0].Data); !strings.Contains(got, want) {
+			t.Errorf("%s\nis not wrong by %s", got, want)
+		}
+	}
+}
+
 // Constant failures leave all texts as they are.
 func TestOutrightKeepsComments(t *testing.T) {
 	t.Parallel()

@@ -56,8 +56,42 @@ func (t *jsTest) mutations(r *chance) []mutation {
 		return all
 	}
 	at, n := f.tokens[t.open].To, len(t.called)%7+2
-	text := fmt.Sprintf("\n  if ('x'.repeat(%d).length !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
-	return append(all, replacement(Outright, "start", at, at, text))
+	return append(all, replacement(Outright, "start", at, at, "\n  "+t.impossible(n)))
+}
+
+// impossible returns a check that cannot hold, about a text of n bytes. It calls a method of what the runner hands to the
+// test, if the test itself checks with that: an error that is thrown would end the whole run of Tape.
+func (t *jsTest) impossible(n int) string {
+	f, handed, fails := t.file, t.handed(), false
+	for i := t.open; i < t.last && handed != ""; i++ {
+		if f.text(i) != handed || f.text(i-1) == "." || f.text(i+1) != "." || f.text(i+3) != "(" {
+			continue
+		}
+		method := f.text(i + 2)
+		if jsEqual[method] == 1 {
+			return fmt.Sprintf("%s.%s('x'.repeat(%d).length, %d);", handed, method, n, n+1)
+		}
+		fails = fails || slices.Contains([]string{"end", "plan", "ok", "notOk"}, method)
+	}
+	if fails {
+		return fmt.Sprintf("%s.fail('%d is not %d');", handed, n, n+1)
+	}
+	return fmt.Sprintf("if ('x'.repeat(%d).length !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
+}
+
+// handed returns the first parameter of the callback; empty if it has none.
+func (t *jsTest) handed() string {
+	f, at := t.file, t.open-1
+	if f.text(at) == "=>" {
+		at--
+	}
+	if open, ok := f.match[at]; ok && f.text(at) == ")" {
+		at = open + 1
+	}
+	if f.kind(at) != 'w' {
+		return ""
+	}
+	return f.text(at)
 }
 
 func (t *jsTest) checks() (all []check) {

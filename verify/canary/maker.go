@@ -114,7 +114,9 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	}
 	function := functionKey(at, t)
 	if i, ok := m.made[function]; ok {
-		m.out.Canaries[i].Tests = append(m.out.Canaries[i].Tests, id)
+		if !m.out.Canaries[i].report(id, t, fixes) {
+			return "another test that may be the same is changed"
+		}
 		return ""
 	}
 	if len(m.out.Canaries) == cmp.Or(m.options.Most, len(m.options.Tests)) {
@@ -147,10 +149,21 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	return ""
 }
 
-// functionKey identifies the function of a test, given the index of its source.
+// functionKey identifies the function of a test by its place, given the index of its source.
 func functionKey(at int, t test) string {
 	from, _ := t.extent()
-	return fmt.Sprint(at, ":", from, ":", t.name())
+	return fmt.Sprint(at, ":", from)
+}
+
+// report adds an id under which the test is reported, or may be if its name is computed. It returns false for one that
+// may be another test's. A test to fix is taken for the same one.
+func (c *Canary) report(id string, t test, fixes bool) bool {
+	if c.Name != t.name() && !fixes {
+		c.May = append(c.May, id)
+		return false
+	}
+	c.Tests = append(c.Tests, id)
+	return true
 }
 
 // addCases adds further tests to the canaries of their functions: they fail as well if these are wrong.
@@ -161,7 +174,7 @@ func (m *maker) addCases() {
 			continue
 		}
 		if i, ok := m.made[functionKey(at, t)]; ok {
-			m.out.Canaries[i].Tests = append(m.out.Canaries[i].Tests, id)
+			m.out.Canaries[i].report(id, t, false)
 		}
 	}
 }
