@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -147,25 +148,25 @@ func killedRuns(t *testing.T, provider string) {
 	t.Logf("undisturbed: %.0f s for %d rollouts", time.Since(began).Seconds(), n*k)
 	began = time.Now()
 
-	command(t, append(args, "--out", disturbed, "--base-url", flaps.URL+"/v1")...).kill(t, 500*time.Millisecond)
-	again := []string{"eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url", flaps.URL +
-		"/v1"}
+	again := func() *running {
+		if !run.Exists(disturbed) { // it was killed before it wrote its manifest
+			return command(t, append(slices.Clip(args), "--out", disturbed, "--base-url", flaps.URL+"/v1")...)
+		}
+		return command(t, "eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url",
+			flaps.URL+"/v1")
+	}
+	again().kill(t, 500*time.Millisecond)
 	life := 4 * time.Second
 	if provider == cli.EnvKubernetes {
 		life *= 2 // a pod alone takes a second or two
 	}
 	killed := 1
 	for ; killed < kills; killed++ {
-		if !run.Exists(disturbed) { // it was killed before it wrote its manifest
-			again = append(args, "--out", disturbed, "--base-url", flaps.URL+"/v1")
-		}
-		if ended := command(t, again...).kill(t, rand.N(life)); ended {
+		if ended := again().kill(t, rand.N(life)); ended {
 			break
 		}
-		again = []string{"eval", "--resume", "--workers", strconv.Itoa(workers), "--out", disturbed, "--base-url", flaps.URL +
-			"/v1"}
 	}
-	command(t, again...).wait(t)
+	again().wait(t)
 	t.Logf("killed %d times, with %d faults of the endpoint: %.0f s", killed, unsteady.faults, time.Since(began).Seconds())
 
 	want, got := stable(t, calm), stable(t, disturbed)
