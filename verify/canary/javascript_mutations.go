@@ -59,8 +59,8 @@ func (t *jsTest) mutations(r *chance) []mutation {
 	return append(all, replacement(Outright, "start", at, at, "\n  "+t.impossible(n)))
 }
 
-// impossible returns a check that cannot hold, about a text of n bytes. It calls a method of what the runner hands to the
-// test, if the test itself checks with that: an error that is thrown would end the whole run of Tape.
+// impossible returns a check that cannot hold, about a text of n bytes. It calls a method of what the runner hands to
+// the test, if the test itself checks with that: an error that is thrown would end the whole run of Tape.
 func (t *jsTest) impossible(n int) string {
 	f, handed, fails := t.file, t.handed(), false
 	for i := t.open; i < t.last && handed != ""; i++ {
