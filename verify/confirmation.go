@@ -129,7 +129,8 @@ func CanaryModes() []CanaryMode {
 // fix, it reveals whether its test is wrong, so that the evidence for the other cases is no more than outright. A
 // case that is in the log but in no list may be such a case.
 func (c *Confirmation) weigh(t env.Task, x mixture, ref *reference, log *testlog.Results) {
-	spoilt, known := ref.spoilt(), ref.get()
+	known := ref.get()
+	spoilt := known.spoilt()
 	c.Canaries, c.Spoilt = 0, 0
 	by, maintained := map[string]Strength{}, map[string]bool{}
 	for _, id := range t.Tests.PassToPass {

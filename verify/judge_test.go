@@ -94,7 +94,7 @@ func TestWithoutWhatMayBeWrong(t *testing.T) {
 	task := env.Task{Tests: env.Tests{FailToPass: []string{"a"}, PassToPass: []string{"b", "c", "d"}}}
 	got := mixture{set: set, wrong: []int{0}}.without(task, nil).Tests
 	if len(got.FailToPass) != 0 || !slices.Equal(got.PassToPass, []string{"c", "d"}) {
-		t.Errorf("right are %q and %q", got.FailToPass, got.PassToPass)
+		t.Errorf("the right tests are %q and %q", got.FailToPass, got.PassToPass)
 	}
 }
 

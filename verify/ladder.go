@@ -131,9 +131,10 @@ func (l *ladder) spoilt() string {
 
 // round makes all mixed runs once. The error is errSpoilt if they have to begin anew.
 func (l *ladder) round(ctx context.Context) error {
+	ref := l.ref.get()
 	m := mixing{
-		seed: l.seed, odds: l.odds, passed: l.plain, excluded: l.ref.spoilt(), foreign: l.foreign,
-		before: l.ref.get().before, outright: l.ref.get().outright,
+		seed: l.seed, odds: l.odds, passed: l.plain, excluded: ref.spoilt(), foreign: l.foreign, before: ref.before,
+		outright: ref.outright,
 	}
 	for {
 		t, err := l.strict(ctx, &m)
@@ -225,7 +226,7 @@ func (l *ladder) decide(ctx context.Context, t *trial, run int) error {
 	case ref.real != "":
 		return l.right(ctx, CanaryOff,
 			"with wrong tests among them, the right ones do not pass with the reference solution: "+ref.real)
-	case l.surprising(t) && l.ref.stale(t.mixed):
+	case l.surprising(t) && ref.stale(t.mixed):
 		return errSpoilt
 	default:
 		t.fail(left.other)

@@ -27,15 +27,13 @@ type reference struct {
 type referred struct {
 	done bool
 	gold bool
-	// tried are the mutations that were tried, harmless those of runs in which the right tests passed, and mixtures the
-	// sets of mutations. found is what the runs have shown.
+	// tried has the mutations that were tried; the value is set if the right tests passed in one of these runs. mixtures
+	// are the sets of mutations, and found is what the runs have shown.
 	tried    map[string]bool
-	harmless map[string]bool
 	mixtures map[string]bool
 	found    findings
-	// failing are the mutations of the first run in which right tests failed: one of them may not compile. If some fail in
-	// another run, outright is set, and all tests are wrong outright from then on. If some fail even then, real is the
-	// reason why they do.
+	// failing are the mutations of the first run in which right tests failed: one of them may not compile. After the
+	// second such run, outright is set, and only constant failures are used. If right tests fail even then, real says why.
 	failing  map[string]bool
 	outright bool
 	real     string
@@ -61,7 +59,7 @@ type referred struct {
 // reference returns what is known about a task.
 func (e *Evaluator) reference(t env.Task) *reference {
 	known, _ := e.references.LoadOrStore(e.Key(t, nil), &reference{referred: referred{
-		tried: map[string]bool{}, harmless: map[string]bool{}, mixtures: map[string]bool{},
+		tried: map[string]bool{}, mixtures: map[string]bool{},
 		unplain: map[unplainPass]bool{}, found: findings{passed: map[string]string{}, other: map[string]string{}},
 		tampered: map[string]string{}, seed: e.draw(), unsuited: map[string]bool{}, failing: map[string]bool{},
 	}})
@@ -73,8 +71,7 @@ func (r *reference) get() referred {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.referred
-	known.tried, known.harmless, known.mixtures = nil, nil, nil
-	known.found.passed = maps.Clone(known.found.passed)
+	known.tried, known.mixtures, known.found.passed = nil, nil, maps.Clone(known.found.passed)
 	known.found.other, known.tampered = maps.Clone(known.found.other), maps.Clone(known.tampered)
 	known.unplain, known.failing, known.unsuited = maps.Clone(known.unplain), maps.Clone(known.failing), nil
 	return known
@@ -82,10 +79,9 @@ func (r *reference) get() referred {
 
 // spoilt returns the mutations that must not be used in this task: those that do not make a test fail, and those that
 // may make others fail.
-func (r *reference) spoilt() map[string]bool {
-	known := r.get()
-	spoilt := known.failing
-	for _, passed := range []map[string]string{known.found.passed, known.found.other} {
+func (r referred) spoilt() map[string]bool {
+	spoilt := maps.Clone(r.failing)
+	for _, passed := range []map[string]string{r.found.passed, r.found.other} {
 		for mutation := range passed {
 			spoilt[mutation] = true
 		}
@@ -102,8 +98,7 @@ func (r *reference) add(t *trial, gold bool) {
 	r.status, r.reward, r.mixtures[t.mixed.key()] = t.v.Status, t.v.Reward, true
 	for _, i := range t.mixed.wrong {
 		mutation := t.mixed.set.Canaries[i].Mutation
-		r.tried[mutation] = true
-		r.harmless[mutation] = r.harmless[mutation] || t.v.Reward == 1
+		r.tried[mutation] = r.tried[mutation] || t.v.Reward == 1
 	}
 	maps.Copy(r.found.passed, t.found.passed)
 	maps.Copy(r.found.other, t.found.other)
@@ -136,11 +131,11 @@ func (r *reference) addRight(t *trial) {
 }
 
 // stale reports whether other tests would be wrong in a mixture now.
-func (r *reference) stale(x mixture) bool {
-	spoilt, outright := r.spoilt(), r.get().outright
+func (r referred) stale(x mixture) bool {
+	spoilt := r.spoilt()
 	return slices.ContainsFunc(x.wrong, func(i int) bool {
 		c := x.set.Canaries[i]
-		return spoilt[c.Mutation] || outright && c.Kind != canary.Outright
+		return spoilt[c.Mutation] || r.outright && c.Kind != canary.Outright
 	})
 }
 
@@ -159,7 +154,8 @@ func (r *reference) explains(t *trial, earned bool) bool {
 		mutation := t.mixed.set.Canaries[i].Mutation
 		_, passed := t.found.passed[mutation]
 		_, other := t.found.other[mutation]
-		if (passed || other) && !r.tried[mutation] || barren && !r.harmless[mutation] {
+		harmless, tried := r.tried[mutation]
+		if (passed || other) && !tried || barren && !harmless {
 			return false
 		}
 	}

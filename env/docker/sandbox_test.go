@@ -199,8 +199,8 @@ func TestOutputSurvivesTheStream(t *testing.T) {
 	}
 }
 
-// A container fills a folder of this machine as the user that owns it, and later ones show the folder within a
-// repository that is prepared.
+// A container can fill a folder of this machine. Its files belong to the user who runs deepswe. Another container can
+// show the folder in a repository on which Prepare commands run.
 func TestFills(t *testing.T) {
 	t.Parallel()
 	p, dir, repository := provider(t, Options{}), t.TempDir(), t.TempDir()

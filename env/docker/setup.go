@@ -106,7 +106,7 @@ func (d *daemon) makeSetup(
 	if err := env.Sleep(ctx, 10*time.Millisecond); err != nil { // the clock of file times is coarse
 		return done, err
 	}
-	if how.Env, err = sandbox.Trust(ctx); err != nil {
+	if how.Env, err = setup.Trust(ctx, sandbox); err != nil {
 		return done, err
 	}
 	if err := setup.Run(ctx, sandbox, how, false); err != nil {
@@ -131,29 +131,6 @@ func (d *daemon) makeSetup(
 		done.Image = ref
 	}
 	return done, err
-}
-
-// certificates is the file with the certificate authorities that a set-up trusts.
-const certificates = "/tmp/.deepswe-certificates"
-
-// Trust puts this machine's certificate authorities next to the image's, because the connections of a set-up leave from
-// this machine. It returns the variables with which programs find both.
-func (s *Sandbox) Trust(ctx context.Context) ([]string, error) {
-	file := setup.Certificates()
-	if file == "" {
-		return nil, nil
-	}
-	ours, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := s.Write(ctx, certificates, ours, env.WriteOptions{}); err != nil {
-		return nil, err
-	}
-	paths := strings.Join(setup.CertificatePaths(), " ")
-	_, err = s.Run(ctx, env.Command{Timeout: env.PrepareTimeout, Line: "for f in " + paths +
-		`; do [ -f "$f" ] && exec cat "$f" >>` + certificates + "; done"})
-	return setup.Trusting(certificates), err
 }
 
 // added returns the paths in the repository that were not copied there. A new directory counts as one path.
@@ -236,7 +213,7 @@ func (s *Sandbox) takeOut(ctx context.Context, keep []string) error {
 		return err
 	}
 	r, err := s.Run(ctx, env.Command{
-		Line: "xargs -0 rm -f <" + list + " && rm -rf .git " + list + " " + marker + " " + certificates +
+		Line: "xargs -0 rm -f <" + list + " && rm -rf .git " + list + " " + marker + " " + setup.Trusted +
 			" && { find . -depth -type d -exec rmdir {} + 2>/dev/null; :; }",
 		Timeout: env.PrepareTimeout,
 	})

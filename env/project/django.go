@@ -2,14 +2,13 @@ package project
 
 import (
 	"bytes"
-	"path"
 	"slices"
 	"strings"
 
 	"deepswe/env"
 )
 
-// The ends of the command lines that run Django's tests: those of a project, and Django's own.
+// What follows Python in the command lines that run the tests of a Django project, and those of Django itself.
 const (
 	djangoProject = " manage.py test -v 2 --noinput"
 	djangoItself  = " " + djangoRunner + " --verbosity 2 --parallel 1"
@@ -36,12 +35,12 @@ func (t tree) djangoTests(python string) string {
 	return python + djangoProject
 }
 
-// djangoLabels returns the names by which Django's runners know files of tests, as words of a command line. below is
-// the directory that they are relative to; a file that is not there has none.
+// djangoLabels returns the names by which Django's runners know Python files of tests, as words of a command line.
+// below is the directory that the names are relative to; a file elsewhere has none.
 func djangoLabels(files []string, below string) string {
 	var labels []string
 	for _, name := range files {
-		if inside, ok := strings.CutPrefix(name, below); ok && path.Ext(name) == ".py" {
+		if inside, ok := strings.CutPrefix(name, below); ok {
 			labels = append(labels, strings.ReplaceAll(strings.TrimSuffix(inside, ".py"), "/", "."))
 		}
 	}

@@ -21,31 +21,21 @@ func Fill(ctx context.Context, p env.Provider, s env.Spec, how env.Setup) error 
 		return err
 	}
 	inside, ok := sb.(Sandbox)
-	if ok {
-		var trusting []string
-		trusting, err = trust(ctx, sb)
-		how.Env = append(trusting, how.Env...)
-	} else {
+	trusting := Trusting(Certificates())
+	switch {
+	case !ok:
 		err = env.ErrUnsupported
+	case s.Image != "": // it lacks this machine's files
+		trusting, err = Trust(ctx, sb)
 	}
 	if err == nil {
+		how.Env = append(trusting, how.Env...)
 		err = Run(ctx, inside, how, false)
 	}
 	if err := errors.Join(err, sb.Close(context.WithoutCancel(ctx))); err != nil {
 		return err
 	}
 	return keep(how.Dir)
-}
-
-// trust returns the variables with which programs in a sandbox find this machine's certificate authorities. A sandbox
-// without this machine's files gets them first.
-func trust(ctx context.Context, sb env.Sandbox) ([]string, error) {
-	if apart, ok := sb.(interface {
-		Trust(ctx context.Context) ([]string, error)
-	}); ok {
-		return apart.Trust(ctx)
-	}
-	return Trusting(Certificates()), nil
 }
 
 // keep makes what was installed this user's, and readable for the users of sandboxes.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -155,36 +154,4 @@ func npmSettings() []string {
 		"npm_config_fetch_retry_mintimeout=1000", "npm_config_fetch_retry_maxtimeout=10000", "npm_config_audit=false",
 		"npm_config_fund=false", "npm_config_update_notifier=false",
 	}
-}
-
-// Certificates returns the file with the certificate authorities that this machine trusts; empty if there is none. The
-// machine may be behind a proxy with an authority of its own, which also sees the connections of set-ups.
-func Certificates() string {
-	for _, file := range CertificatePaths() {
-		if _, err := os.Stat(file); err == nil {
-			return file
-		}
-	}
-	return ""
-}
-
-// CertificatePaths returns the places where Linux distributions keep the certificate authorities that they trust.
-func CertificatePaths() []string {
-	return []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"}
-}
-
-// Trusting returns environment variables with which programs trust the certificate authorities in a file; none if the
-// file's name is empty.
-func Trusting(file string) []string {
-	if file == "" {
-		return nil
-	}
-	var all []string
-	for _, key := range []string{
-		"SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO",
-		"CARGO_HTTP_CAINFO",
-	} {
-		all = append(all, key+"="+file)
-	}
-	return all
 }

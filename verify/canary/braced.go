@@ -145,11 +145,11 @@ func (f *bracedFile) find(id string) (test, bool) {
 			}
 		}
 	}
-	return f.told(id)
+	return f.findProse(id)
 }
 
-// told returns the test that PHPUnit names in prose: by the words of its class and its function.
-func (f *bracedFile) told(id string) (test, bool) {
+// findProse returns the test that PHPUnit names in prose, by the words of its class and its function.
+func (f *bracedFile) findProse(id string) (test, bool) {
 	class, title, ok := strings.Cut(id, " > ")
 	title, _, _ = strings.Cut(title, " with data set ")
 	if !ok || path.Ext(f.name) != ".php" {

@@ -167,7 +167,7 @@ func TestNewPrefersWhatAPersonWouldWrite(t *testing.T) {
 	}
 }
 
-// Further cases of a function that is changed are a part of its canary, and other tests are not.
+// A canary lists all cases of its function, and no other test.
 func TestCases(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -208,7 +208,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// A constant failure does not end the run of Tape, which would leave out the tests that follow.
+// A constant failure does not end Tape's run, so the tests after it still run.
 func TestOutrightInTape(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{

@@ -59,28 +59,28 @@ func (t *jsTest) mutations(r *chance) []mutation {
 	return append(all, replacement(Outright, "start", at, at, "\n  "+t.impossible(n)))
 }
 
-// impossible returns a check that cannot hold, about a text of n bytes. It calls a method of what the runner hands to
-// the test, if the test itself checks with that: an error that is thrown would end the whole run of Tape.
+// impossible returns a check that cannot hold, about a text of n bytes. If the test checks with methods of the
+// callback's parameter, so does this: in Tape, a thrown error would end the whole run.
 func (t *jsTest) impossible(n int) string {
-	f, handed, fails := t.file, t.handed(), false
-	for i := t.open; i < t.last && handed != ""; i++ {
-		if f.text(i) != handed || f.text(i-1) == "." || f.text(i+1) != "." || f.text(i+3) != "(" {
+	f, object, fails := t.file, t.parameter(), false
+	for i := t.open; i < t.last && object != ""; i++ {
+		if f.text(i) != object || f.text(i-1) == "." || f.text(i+1) != "." || f.text(i+3) != "(" {
 			continue
 		}
 		method := f.text(i + 2)
 		if jsEqual[method] == 1 {
-			return fmt.Sprintf("%s.%s('x'.repeat(%d).length, %d);", handed, method, n, n+1)
+			return fmt.Sprintf("%s.%s('x'.repeat(%d).length, %d);", object, method, n, n+1)
 		}
 		fails = fails || slices.Contains([]string{"end", "plan", "ok", "notOk"}, method)
 	}
 	if fails {
-		return fmt.Sprintf("%s.fail('%d is not %d');", handed, n, n+1)
+		return fmt.Sprintf("%s.fail('%d is not %d');", object, n, n+1)
 	}
 	return fmt.Sprintf("if ('x'.repeat(%d).length !== %d) throw new Error('%d is not %d');", n, n+1, n, n+1)
 }
 
-// handed returns the first parameter of the callback; empty if it has none.
-func (t *jsTest) handed() string {
+// parameter returns the first parameter of the callback; empty if it has none.
+func (t *jsTest) parameter() string {
 	f, at := t.file, t.open-1
 	if f.text(at) == "=>" {
 		at--
@@ -179,8 +179,8 @@ func (f *jsFile) negated(i int) bool {
 	return false
 }
 
-// jsOthers returns other literals of the same kind. Words and strings of Ruby, and words of Rust, Java and PHP, are
-// alike.
+// jsOthers returns other literals of the same kind. It also serves Ruby's words and strings, and the words of Rust,
+// Java and PHP.
 func jsOthers(kind byte, text string, r *chance) []string {
 	switch {
 	case kind == 's' || kind == 't' && !strings.Contains(text, "${"):

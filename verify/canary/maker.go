@@ -114,7 +114,7 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 	}
 	function := functionKey(at, t)
 	if i, ok := m.made[function]; ok {
-		if !m.out.Canaries[i].report(id, t, fixes) {
+		if !m.out.Canaries[i].addID(id, t, fixes) {
 			return "another test that may be the same is changed"
 		}
 		return ""
@@ -155,9 +155,9 @@ func functionKey(at int, t test) string {
 	return fmt.Sprint(at, ":", from)
 }
 
-// report adds an id under which the test is reported, or may be if its name is computed. It returns false for one that
-// may be another test's. A test to fix is taken for the same one.
-func (c *Canary) report(id string, t test, fixes bool) bool {
+// addID adds the id of a test in the same place. If the names differ because they are computed, the id may be another
+// test's: then it counts only as one that may fail, and addID returns false, unless it is of a test to fix.
+func (c *Canary) addID(id string, t test, fixes bool) bool {
 	if c.Name != t.name() && !fixes {
 		c.May = append(c.May, id)
 		return false
@@ -174,7 +174,7 @@ func (m *maker) addCases() {
 			continue
 		}
 		if i, ok := m.made[functionKey(at, t)]; ok {
-			m.out.Canaries[i].report(id, t, false)
+			m.out.Canaries[i].addID(id, t, false)
 		}
 	}
 }
@@ -262,8 +262,8 @@ func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen
 	return chosen, chosen.ways[m.options.Rand.IntN(len(chosen.ways))], true
 }
 
-// mostSpoilt is the number of mutations of a test that may turn out to be spoilt before it gets an [Outright] one:
-// checks that only some of its cases reach are seldom alone.
+// mostSpoilt is the number of spoilt mutations after which a test gets an [Outright] one. Where some cases of a test do
+// not reach one of its checks, they seldom reach the others.
 const mostSpoilt = 2
 
 // spoilt counts the mutations that must not be used.

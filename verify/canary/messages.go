@@ -100,7 +100,7 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 		if tokens[i+1].Text != "(" {
 			continue
 		}
-		several := c.assert && t.Text == "fail" && called != "pytest.fail" && pair(tokens[i+2:], t.Depth+1)
+		several := c.assert && t.Text == "fail" && called != "pytest.fail" && severalArguments(tokens[i+2:], t.Depth+1)
 		for commas, pattern := range c.after {
 			if pattern != nil && pattern().MatchString(called) && !several { // unittest's own has a single argument
 				variables[hushFrom(data, tokens[i+2:], t.Depth+1, commas, true)]++
@@ -112,8 +112,9 @@ func (c checkers) hushAll(data []byte, tokens []lexer.Token) {
 	}
 }
 
-// pair reports whether a call at the given depth of brackets has several arguments, given what follows its bracket.
-func pair(tokens []lexer.Token, depth int) bool {
+// severalArguments reports whether a call has more than one argument, given the tokens after its opening bracket and
+// their depth of brackets.
+func severalArguments(tokens []lexer.Token, depth int) bool {
 	end := slices.IndexFunc(tokens, func(t lexer.Token) bool { return t.Depth < depth })
 	comma := slices.IndexFunc(tokens, func(t lexer.Token) bool { return t.Text == "," && t.Depth == depth })
 	return comma >= 0 && comma+1 < end
