@@ -289,8 +289,8 @@ func (t *pyFunction) assigned(name string, r *chance) *mutation {
 
 var pyNumber = env.Pattern(`^-?\d+(\.\d+)?$`)
 
-// pyOthers changes the value of a literal, or of a random literal in a list, a tuple, a set or a dictionary, and adds
-// an element to an empty list or dictionary. It returns none if it can do neither.
+// pyOthers changes the value of a literal, or of a random literal or object in a list, a tuple, a set or a dictionary,
+// and adds an element to an empty list or dictionary. It returns none if it can do neither.
 func pyOthers(expr string, r *chance) []string {
 	trimmed := strings.TrimSpace(expr)
 	i := strings.Index(expr, trimmed)
@@ -315,7 +315,11 @@ func pyOthers(expr string, r *chance) []string {
 		} else if len(pair) > 2 {
 			return nil
 		}
-		if others := pyOthers(part, r); len(others) > 0 {
+		others := pyOthers(part, r)
+		if len(others) == 0 {
+			others = pyOtherObjects(part, r)
+		}
+		if len(others) > 0 {
 			return mapped(others, func(s string) string {
 				changed := slices.Clone(parts)
 				changed[n] = key + s

@@ -213,6 +213,17 @@ func reasons(losses []Loss) []Count {
 // UnfitReasons counts the commits that are no candidates.
 func (r Report) UnfitReasons() []Count { return counted(r.Unfit) }
 
+// Evidence counts the tasks by the evidence for their rewards, the most common first.
+func (r Report) Evidence() []Count {
+	n := map[string]int{}
+	for _, t := range r.Tasks {
+		if strength := t.Labels["evidence"]; strength != "" {
+			n["with "+strength+" evidence"]++
+		}
+	}
+	return counted(n)
+}
+
 // Wanted returns what the tests of further candidates lack to run, the most frequent first.
 func (r Report) Wanted() []Count {
 	n := map[string]int{}

@@ -23,6 +23,9 @@ func (m *mining) summary() {
 	if made := r.Synthetic; made != nil {
 		fmt.Fprint(out, stage("bugs made", made.Bugs, made.Reasons()), stage("sound", made.Sound, nil))
 	}
+	if len(r.Tasks) > 0 {
+		fmt.Fprint(out, stage("tasks", len(r.Tasks), r.Evidence()))
+	}
 	wanted := r.Wanted()
 	for _, w := range wanted[:min(len(wanted), 5)] {
 		fmt.Fprintf(out, "%s whose tests do not run here: %s\n", cli.Plural(w.N, "candidate"), cli.Plain(w.Of))

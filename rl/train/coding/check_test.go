@@ -14,6 +14,7 @@ import (
 	"deepswe/env"
 	"deepswe/env/disk"
 	"deepswe/rl/train/part"
+	"deepswe/verify"
 	"deepswe/verify/swe"
 )
 
@@ -100,5 +101,46 @@ func TestCheckIsShown(t *testing.T) {
 	}
 	if n := strings.Count(got, "\n"); n != 6 {
 		t.Errorf("%d lines: %s", n, got)
+	}
+}
+
+// Tasks that cannot have the required evidence are left out, whatever the census required, and what would keep them is
+// said.
+func TestCheckOfWeakEvidence(t *testing.T) {
+	t.Parallel()
+	gold := func(s verify.Strength) *swe.SoundnessRun { return &swe.SoundnessRun{Reward: 1, Evidence: s} }
+	for name, test := range map[string]struct {
+		results []swe.TaskSoundness
+		left    int
+		want    string
+	}{
+		"all are strong": {
+			results: []swe.TaskSoundness{{Task: "a", Verdict: swe.Sound, Gold: gold(verify.PairedEvidence)}}, left: 1,
+		},
+		"a census with less": {
+			results: []swe.TaskSoundness{{Task: "a", Verdict: swe.Sound, Gold: gold(verify.OutrightEvidence)}},
+			want:    "none of 1 is sound; environment.evidence=outright in place of paired would learn from 1 more tasks",
+		},
+		"weak in the census": {
+			results: []swe.TaskSoundness{{Task: "a", Verdict: swe.WeakEvidence, Gold: gold(verify.OutrightEvidence)}},
+			want:    "none of 1 is sound; environment.evidence=outright in place of paired would learn from 1 more tasks",
+		},
+		"nothing would help": {
+			results: []swe.TaskSoundness{{Task: "a", Verdict: swe.WeakEvidence, Gold: gold(verify.NoEvidence)}},
+			want:    "none of 1 is sound; deepswe eval --census -k 0 says why",
+		},
+	} {
+		e := checking(t, t.TempDir(), nil)
+		e.settings.Census = filepath.Join(t.TempDir(), swe.SoundnessFile)
+		if err := disk.WriteJSON(e.settings.Census, swe.Soundness{Version: 1, Results: test.results}); err != nil {
+			t.Fatal(err)
+		}
+		err := e.prepare(t.Context(), e.dir)
+		if got := len(e.ids[part.Train]); test.want == "" && (err != nil || got != test.left) {
+			t.Errorf("%s: %d tasks, %v", name, got, err)
+		}
+		if test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
 	}
 }

@@ -215,28 +215,62 @@ func (e *sweEnvironment) prepare(ctx context.Context, dir *run.Dir) error {
 		log.Warn("the tests accept wrong solutions", "task", t.Task, "mutation score", t.Mutation.Score,
 			"such as", t.Mutation.Survivors[0])
 	}
-	verdicts := map[string]swe.SoundnessVerdict{}
+	results := map[string]swe.TaskSoundness{}
 	for _, t := range found.Results {
-		verdicts[t.Task] = t.Verdict
+		results[t.Task] = t
 	}
 	var left []string
+	weak := map[verify.Strength]int{}
 	for _, id := range e.ids[part.Train] {
-		verdict, known := verdicts[id]
-		switch {
-		case !known:
+		t, known := results[id]
+		if !known {
 			return fmt.Errorf("census: %s does not name task %s", e.settings.Census, id)
-		case verdict == swe.Sound, verdict == swe.NoGold:
+		}
+		switch verdict := e.verdict(t); verdict {
+		case swe.Sound, swe.NoGold:
 			left = append(left, id)
+		case swe.WeakEvidence:
+			weak[t.Gold.Evidence]++
+			log.Warn("not learned from: the evidence for a reward would be too weak", "task", id,
+				"evidence", t.Gold.Evidence, "required", e.settings.Evidence)
 		default:
 			log.Warn("not learned from: the task is not sound", "task", id, "census", verdict)
 		}
 	}
+	advice := e.advice(weak)
 	if n := len(e.ids[part.Train]); len(left) == 0 {
-		return fmt.Errorf("%w: none is left to learn from: none of %d is sound; deepswe eval --census -k 0 says why",
-			part.ErrTasks, n)
+		if advice == "" {
+			advice = "deepswe eval --census -k 0 says why"
+		}
+		return fmt.Errorf("%w: none is left to learn from: none of %d is sound; %s", part.ErrTasks, n, advice)
+	}
+	if advice != "" {
+		log.Warn(advice)
 	}
 	e.ids[part.Train] = left
 	return nil
+}
+
+// verdict returns the result of a task's check. A census may have required less evidence than rewards do.
+func (e *sweEnvironment) verdict(t swe.TaskSoundness) swe.SoundnessVerdict {
+	wanted := verify.Strength(e.settings.Evidence)
+	if t.Verdict == swe.Sound && t.Gold != nil && t.Gold.Evidence != "" && !t.Gold.Evidence.Suffices(wanted) {
+		return swe.WeakEvidence
+	}
+	return t.Verdict
+}
+
+// advice says how to learn from tasks whose evidence is weaker than what is required, given how many have which; empty
+// if there are none, or if their evidence is none at all.
+func (e *sweEnvironment) advice(weak map[verify.Strength]int) string {
+	more := 0
+	for _, s := range slices.Backward(verify.Strengths()) {
+		if more += weak[s]; more > 0 && s != verify.NoEvidence {
+			return fmt.Sprintf("environment.evidence=%s in place of %s would learn from %d more tasks (docs/grading.md)",
+				s, e.settings.Evidence, more)
+		}
+	}
+	return ""
 }
 
 // census reads the census named in the settings, or makes one.
