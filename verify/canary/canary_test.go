@@ -362,7 +362,8 @@ func FuzzNew(f *testing.F) {
 // anywhere in the range.
 func TestOthers(t *testing.T) {
 	t.Parallel()
-	texts := []string{"0", "1", "-3", "20", "127", "255", "0.5", "-1.25", "'x'", "'9'", "''", "True", "None", "[1, 2]", "{'a': 1.5}"}
+	texts := []string{"0", "1", "-3", "20", "127", "255", "0.5", "-1.25", "'x'", "'9'", "''", "True", "None", "[1, 2]", "{'a': 1.5}",
+		"[Tag('py3', 'any'), Tag('cp3', 'any')]", "{'a': Tag('py3')}"}
 	for _, text := range texts {
 		for seed := range uint64(100) {
 			others := pyOthers(text, newChance(random(seed), nil, vocabulary{}))
