@@ -117,7 +117,7 @@ func (c *chosenTasks) read(s part.Split, t Tasks, image string, log *slog.Logger
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("%w: %w", part.ErrTasks, err)
+			return fmt.Errorf("%w: %s: %w", part.ErrTasks, s, err)
 		}
 		switch {
 		case own[task.ID]:
