@@ -117,6 +117,11 @@ func TestCheckOfWeakEvidence(t *testing.T) {
 		"all are strong": {
 			results: []swe.TaskSoundness{{Task: "a", Verdict: swe.Sound, Gold: gold(verify.PairedEvidence)}}, left: 1,
 		},
+		"a census without canaries": {
+			results: []swe.TaskSoundness{{Task: "a", Verdict: swe.Sound, Gold: &swe.SoundnessRun{
+				Reward: 1, Canary: verify.CanaryDisabled, Evidence: verify.NoEvidence,
+			}}}, left: 1,
+		},
 		"a census with less": {
 			results: []swe.TaskSoundness{{Task: "a", Verdict: swe.Sound, Gold: gold(verify.OutrightEvidence)}},
 			want:    "none of 1 is sound; environment.evidence=outright in place of paired would learn from 1 more tasks",

@@ -251,13 +251,16 @@ func (e *sweEnvironment) prepare(ctx context.Context, dir *run.Dir) error {
 	return nil
 }
 
-// verdict returns the result of a task's check. A census may have required less evidence than rewards do.
+// verdict returns the result of a task's check. A census may have required less evidence than rewards do; one without
+// canaries says nothing about it.
 func (e *sweEnvironment) verdict(t swe.TaskSoundness) swe.SoundnessVerdict {
-	wanted := verify.Strength(e.settings.Evidence)
-	if t.Verdict == swe.Sound && t.Gold != nil && t.Gold.Evidence != "" && !t.Gold.Evidence.Suffices(wanted) {
+	if t.Verdict != swe.Sound || t.Gold == nil || t.Gold.Evidence == "" || t.Gold.Canary == verify.CanaryDisabled {
+		return t.Verdict
+	}
+	if !t.Gold.Evidence.Suffices(verify.Strength(e.settings.Evidence)) {
 		return swe.WeakEvidence
 	}
-	return t.Verdict
+	return swe.Sound
 }
 
 // advice says how to learn from tasks whose evidence is weaker than what is required, given how many have which; empty
