@@ -26,11 +26,15 @@ func TestWritableRoots(t *testing.T) {
 105 100 254:0 /guest /run/guest ro,relatime - ext4 /dev/vda rw
 106 100 254:0 /data /da\040ta\134 rw,relatime - xfs /dev/vdb rw
 107 100 0:54 /deepswe-1 /testbed rw,relatime - tmpfs tmpfs rw
+108 100 0:55 / /cache rw,relatime - tmpfs tmpfs rw
+109 108 254:0 /covers /cache rw,relatime - ext4 /dev/vda rw
+110 100 0:56 / /seen rw,relatime - tmpfs tmpfs rw
+111 110 254:0 /fixed /seen ro,relatime - ext4 /dev/vda rw
 half a line
 `
 	want := []diskRoot{
 		{path: "/", layered: true}, {path: "/dev/shm", memory: true}, {path: "/etc/resolv.conf"}, {path: `/da ta\`},
-		{path: "/testbed"},
+		{path: "/testbed"}, {path: "/cache"},
 	}
 	if diff := cmp.Diff(want, writableRoots(mounts), cmp.AllowUnexported(diskRoot{})); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -41,16 +41,21 @@ func (r diskRoot) holds(path string) bool {
 	return below && (rest == "" || rest[0] == '/')
 }
 
-// writableRoots returns the mounts that commands can fill, from the content of /proc/self/mountinfo.
+// writableRoots returns the mounts that commands can fill, from the content of /proc/self/mountinfo, where a mount comes
+// after the one that it covers.
 func writableRoots(mountinfo string) []diskRoot {
 	var roots []diskRoot
 	for line := range strings.Lines(mountinfo) {
 		before, after, ok := strings.Cut(line, " - ")
 		mount, source := strings.Fields(before), strings.Fields(after)
-		if !ok || len(mount) < 6 || len(source) < 1 || !slices.Contains(strings.Split(mount[5], ","), "rw") {
+		if !ok || len(mount) < 6 || len(source) < 1 {
 			continue
 		}
 		root := diskRoot{path: unescapeMount(mount[4])}
+		roots = slices.DeleteFunc(roots, func(covered diskRoot) bool { return covered.path == root.path })
+		if !slices.Contains(strings.Split(mount[5], ","), "rw") {
+			continue
+		}
 		switch source[0] {
 		case "proc", "sysfs", "devpts", "devtmpfs", "mqueue", "cgroup", "cgroup2", "securityfs", "debugfs", "tracefs", "bpf",
 			"pstore", "hugetlbfs", "binfmt_misc", "configfs", "fusectl", "nsfs", "rpc_pipefs":

@@ -18,11 +18,12 @@ type threads struct {
 	setup func() error
 	slots chan struct{}
 	jobs  chan func(error)
+	quit  chan struct{} // closed by close
 	ended sync.WaitGroup
 }
 
 func newThreads(limit int, setup func() error) *threads {
-	t := &threads{setup: setup, slots: make(chan struct{}, limit), jobs: make(chan func(error))}
+	t := &threads{setup: setup, slots: make(chan struct{}, limit), jobs: make(chan func(error)), quit: make(chan struct{})}
 	if setup != nil {
 		for range limit {
 			t.ended.Go(t.work)
@@ -80,8 +81,13 @@ func (t *threads) offer(f func(), refused func(error)) bool {
 func (t *threads) work() {
 	runtime.LockOSThread()
 	broken := t.setup()
-	for job := range t.jobs {
-		job(broken)
+	for {
+		select {
+		case job := <-t.jobs:
+			job(broken)
+		case <-t.quit:
+			return
+		}
 	}
 }
 
@@ -94,9 +100,10 @@ func (t *threads) join() bool {
 	return t.setup() == nil
 }
 
-// close waits for the threads to end. They must not be used afterwards.
+// close waits for the threads to end. After it, offer returns false and do waits for its context: calls may still come
+// from the host.
 func (t *threads) close() {
-	close(t.jobs)
+	close(t.quit)
 	t.ended.Wait()
 }
 
