@@ -162,11 +162,20 @@ func (m *Miner) similar(
 		switch file, _, _ := strings.Cut(found, ":"); {
 		case kind != "copy":
 			all = append(all, found)
+		case len(lines) == 1 && !belongs(file, names): // super().__init__(message) is in an errors.py by chance
 		case len(files) > 0 || installedAt(file) != "": // short lines are in other files by chance
 			matches = append(matches, found)
 		}
 	}
 	return matches, all, err
+}
+
+// belongs reports whether a file is below a directory with one of the names, as ofProject matches them.
+func belongs(file string, names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		_, rest, ok := strings.Cut(file, "/"+name)
+		return ok && rest != "" && strings.ContainsRune("@/-", rune(rest[0]))
+	})
 }
 
 // copyIn returns the path of a file with a copy of a change of n lines; empty if there is none. A copy has at least

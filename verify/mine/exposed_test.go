@@ -43,6 +43,22 @@ func TestCopyIn(t *testing.T) {
 	}
 }
 
+// A change of one line that an unrelated file has too is no copy.
+func TestBelongs(t *testing.T) {
+	t.Parallel()
+	for file, want := range map[string]bool{
+		"/usr/lib/python3/site-packages/attr/exceptions.py":   true,
+		"/go/pkg/mod/example.org/attr@v1.0.0/a.go":            true,
+		"/cargo/registry/src/index/attr-1.0/src/lib.rs":       true,
+		"/usr/lib/sdk/third_party/botocore/exceptions.py":     false,
+		"/usr/lib/python3/site-packages/attribute/exceptions": false,
+	} {
+		if got := belongs(file, []string{"attrs", "attr"}); got != want {
+			t.Errorf("%s: %v", file, got)
+		}
+	}
+}
+
 // The directory of an archive is hidden if that takes nothing from other packages.
 func TestArchivedAt(t *testing.T) {
 	t.Parallel()
