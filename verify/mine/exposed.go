@@ -173,8 +173,8 @@ func (m *Miner) similar(
 // belongs reports whether a file is below a directory with one of the names, as ofProject matches them.
 func belongs(file string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
-		_, rest, ok := strings.Cut(file, "/"+name)
-		return ok && rest != "" && strings.ContainsRune("@/-", rune(rest[0]))
+		in := func(after string) bool { return strings.Contains(file, "/"+name+after) }
+		return in("/") || in("@") || in("-")
 	})
 }
 

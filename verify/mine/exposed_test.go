@@ -52,6 +52,7 @@ func TestBelongs(t *testing.T) {
 		"/cargo/registry/src/index/attr-1.0/src/lib.rs":       true,
 		"/usr/lib/sdk/third_party/botocore/exceptions.py":     false,
 		"/usr/lib/python3/site-packages/attribute/exceptions": false,
+		"/v/node_modules/attribute/attr/exceptions.js":        true,
 	} {
 		if got := belongs(file, []string{"attrs", "attr"}); got != want {
 			t.Errorf("%s: %v", file, got)
