@@ -99,14 +99,22 @@ func (r *Recipe) Trainer() string {
 func (r *Recipe) Samplers() []string {
 	var urls []string
 	for i := range r.Replicas {
-		host := fmt.Sprintf("vllm-%d", i)
+		host, port := fmt.Sprintf("vllm-%d", i), 8000
 		if r.Kind == Kubernetes {
-			host += ".vllm"
+			host, port = fmt.Sprintf("vllm-%d.vllm", i/r.PerNode), 8000+i%r.PerNode
 		}
-		urls = append(urls, "http://"+host+":8000/v1")
+		urls = append(urls, fmt.Sprintf("http://%s:%d/v1", host, port))
 	}
 	return urls
 }
+
+// Pods returns the number of vLLM's pods on Kubernetes. Each has the PerNode servers of a node.
+func (r *Recipe) Pods() int { return r.Replicas / max(1, r.PerNode) }
+
+// joined is a program in Python that succeeds once as many nodes as SkyRL needs have joined Ray, and says how many have.
+// `ray list nodes` would need Ray's dashboard, without which SkyRL installs it.
+const joined = `import ray; ray.init(logging_level="ERROR"); n = sum(n["Alive"] for n in ray.nodes()); ` +
+	`print(n, "of %[1]d nodes have joined Ray", flush=True); exit(n < %[1]d)`
 
 // Write writes the recipe for the configuration with all settings.
 func (r *Recipe) Write(w io.Writer, c config.Config) error {
@@ -120,6 +128,7 @@ func (r *Recipe) Write(w io.Writer, c config.Config) error {
 	}
 	functions := template.FuncMap{
 		"board":   func() string { return Board(r.Name) },
+		"joined":  func() string { return fmt.Sprintf(joined, r.RayNodes) },
 		"config":  func() string { return strings.TrimSpace(string(text)) },
 		"backend": func() string { return string(backend) },
 		"indent": func(n int, text string) string {

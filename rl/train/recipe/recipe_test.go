@@ -105,12 +105,21 @@ func TestManifests(t *testing.T) {
 					shell(t, o.Spec.Template.Spec.Containers[0].Args[0], "sh", "-n")
 				case *apps.StatefulSet:
 					gpus += int(*o.Spec.Replicas) * gpusOf(o.Spec.Template.Spec)
+					vllms(t, o, string(must(want.YAML())))
+					if on := gpusOf(o.Spec.Template.Spec); c.nodes > 1 && on != c.gpus {
+						t.Errorf("a pod of vLLM has %d GPUs of a node, want all, as the scheduler puts it on any", on)
+					}
 				case *apps.Deployment:
 					gpus += gpusOf(o.Spec.Template.Spec)
 				case *rayCluster:
 					w := o.Spec.WorkerGroupSpecs[0]
 					gpus += gpusOf(o.Spec.HeadGroupSpec.Template.Spec) + w.Replicas*gpusOf(w.Template.Spec)
 					shell(t, o.Spec.HeadGroupSpec.Template.Spec.Containers[0].Args[0], "bash", "-n")
+					for _, ray := range []core.PodTemplateSpec{o.Spec.HeadGroupSpec.Template, w.Template} {
+						if p := ray.Spec.Containers[0]; p.LivenessProbe == nil || p.ReadinessProbe == nil {
+							t.Error("KubeRay gives a pod its probes, which need Ray's dashboard")
+						}
+					}
 				}
 			}
 			if gpus != c.nodes*c.gpus {
@@ -169,9 +178,35 @@ func decode(t *testing.T, text string) any {
 	return o
 }
 
-func gpusOf(p core.PodSpec) int {
-	n := p.Containers[0].Resources.Limits["nvidia.com/gpu"]
-	return int(n.Value())
+func gpusOf(p core.PodSpec) (gpus int) {
+	for _, c := range p.Containers {
+		n := c.Resources.Limits["nvidia.com/gpu"]
+		gpus += int(n.Value())
+	}
+	return gpus
+}
+
+// vllms checks that the servers of a StatefulSet are those that the configuration names.
+func vllms(t *testing.T, o *apps.StatefulSet, config string) {
+	t.Helper()
+	servers := 0
+	for pod := range int(*o.Spec.Replicas) {
+		for _, c := range o.Spec.Template.Spec.Containers {
+			servers++
+			port := c.Ports[0].ContainerPort
+			url := fmt.Sprintf("http://%s-%d.%s:%d/v1\n", o.Name, pod, o.Spec.ServiceName, port)
+			if !strings.Contains(config, url) {
+				t.Errorf("the configuration does not name %s", url)
+			}
+			at := slices.Index(c.Args, "--port") + 1
+			if probe := c.ReadinessProbe.HTTPGet.Port.IntVal; c.Args[at] != fmt.Sprint(port) || probe != port {
+				t.Errorf("%s listens on %s, is probed on %d, and has port %d", c.Name, c.Args[at], probe, port)
+			}
+		}
+	}
+	if named := strings.Count(config, ".vllm:"); named != servers {
+		t.Errorf("the configuration names %d servers, want %d", named, servers)
+	}
 }
 
 // The Compose file is valid YAML, and the services, volumes and configurations that it names exist.
@@ -266,8 +301,8 @@ srun() { echo "srun $*" >> "$calls"; while [ "${1#--}" != "$1" ]; do shift; done
 initdb() { mkdir -p "$2" && touch "$2/PG_VERSION"; }
 postgres() { exec sleep 60; }
 psql() { :; }
-ray() { if [ "$1" = list ]; then yes ALIVE | head -n $(($(logged 'ray start') - joined)); else exec sleep 60; fi; }
-python() { exec sleep 60; }
+ray() { exec sleep 60; }
+python() { if [ "$1" = -c ]; then [[ "$2" == *"n < $(($(logged 'ray start') - joined)))" ]]; else exec sleep 60; fi; }
 vllm() { exec sleep 60; }
 curl() {
   local server=skyrl.tinker.api path=/healthz
