@@ -7,13 +7,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,20 +31,45 @@ import (
 // What --print kubernetes writes runs on a cluster as docs/recipes.md says: the manifests are applied to a node with
 // the labels from that page, and the driver's Job finishes two steps, with pods as sandboxes. The images are stand-ins:
 // deepswe's is built as the page says, those of SkyRL and vLLM are fakes, and Postgres's does nothing. Requests are
-// lowered to what the node has, and its GPUs exist in name only.
+// lowered to what the node has, and its GPUs exist in name only. With what .ci/kuberay makes, the same is done for
+// eight nodes: KubeRay's operator and Ray are real there, and all pods are on the one node.
 func TestRecipeOnCluster(t *testing.T) {
 	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
 		t.Skip("it builds and loads images, and takes minutes: DEEPSWE_TEST_FULL asks for it")
 	}
 	l := testkit.OpenKubelab(t)
 	testkit.Images(t, "deepswe-test:busybox")
-	c := &recipeCluster{Kubelab: l, namespace: fmt.Sprintf("deepswe-recipe-%d", os.Getpid()), dir: t.TempDir()}
-	program := c.images(t)
-	c.prepare(t)
-	c.names(t)
-	manifests := printTwoSamplers(t, program, "kubernetes", "steps=2")
-	manifests = strings.NewReplacer(`requests: {cpu: "4", memory: 16Gi}`, "requests: {cpu: 10m}",
-		`requests: {cpu: "1", memory: 2Gi}`, "requests: {cpu: 10m}", "requests: 0.25", "requests: 0.01").Replace(manifests)
+	kuberay := os.Getenv("DEEPSWE_TEST_KUBERAY")
+	program := standInImages(t, l, kuberay)
+	t.Run("one node", func(t *testing.T) {
+		c := newRecipeCluster(t, l, 1, 3)
+		c.train(t, program, "vllm-0:8000", "vllm-0:8001")
+	})
+	t.Run("eight nodes", func(t *testing.T) {
+		if kuberay == "" {
+			testkit.Skip(t, "kuberay", "DEEPSWE_TEST_KUBERAY names no folder with an operator; .ci/kuberay makes one")
+		}
+		c := newRecipeCluster(t, l, 8, 2)
+		c.operate(t, kuberay)
+		var samplers []string
+		for pod := range 6 {
+			samplers = append(samplers, fmt.Sprintf("vllm-%d:8000", pod), fmt.Sprintf("vllm-%d:8001", pod))
+		}
+		c.train(t, program, samplers...)
+		if state := c.kubectl(t, "", "get", "raycluster", "skyrl", "-o=jsonpath={.status.state}"); state != "ready" {
+			t.Errorf("the RayCluster is %q, want it to be ready", state)
+		}
+	})
+}
+
+// train applies the recipe, waits until it has trained two steps, and checks what took part. The samplers are vLLMs by
+// pod and port.
+func (c *recipeCluster) train(t *testing.T, program string, samplers ...string) {
+	t.Helper()
+	manifests := printRecipe(t, program, "kubernetes", c.nodes, c.gpus, "steps=2")
+	manifests = strings.ReplaceAll(manifests, "requests: 0.25", "requests: 0.01")
+	large := regexp.MustCompile(`requests: \{cpu: "\d+", memory: \w+\}`)
+	manifests = large.ReplaceAllString(manifests, "requests: {cpu: 10m}")
 	t.Logf("%s", c.kubectl(t, manifests, "apply", "--validate=strict", "-f", "-"))
 	c.await(t, "deepswe-train")
 	t.Log(c.kubectl(t, "", "logs", "job/deepswe-train"))
@@ -50,79 +78,57 @@ func TestRecipeOnCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s", data)
+	t.Logf("%s\n%s", data, c.kubectl(t, "", "get", "pods", "-o=wide"))
 	events := c.kubectl(t, "", "get", "events", "--field-selector=reason=Scheduled",
 		`-o=jsonpath={range .items[*]}{.involvedObject.name}{"\n"}{end}`)
-	var served []map[string]int
-	fetch(t, http.DefaultClient, "http://"+c.podOf(t, "skyrl").String()+":8000/served", &served)
-	t.Logf("the adapters of each vLLM have served %v", served)
 	for i := range 2 {
 		if pods := strings.Count(events, fmt.Sprintf("deepswe-number-%d-", i)); pods < 4 {
 			t.Errorf("%d pods were sandboxes of task %d, want one for each rollout at least:\n%s", pods, i, events)
 		}
-		if len(served[i]) == 0 {
-			t.Errorf("vLLM %d has served no adapter", i)
+	}
+	var served map[string]map[string]int
+	fetch(t, http.DefaultClient, "http://"+c.podOf(t, "skyrl").String()+":8000/served", &served)
+	t.Logf("the adapters of each vLLM have served %v", served)
+	if got := slices.Sorted(maps.Keys(served)); !slices.Equal(got, samplers) {
+		t.Errorf("the vLLMs that were asked are %q, want %q", got, samplers)
+	}
+	for name, adapters := range served {
+		if len(adapters) == 0 {
+			t.Errorf("%s has served no adapter", name)
 		}
 	}
-	if steps := strings.Count(string(data), "\n"); steps != 2 {
-		t.Errorf("%d steps were trained, want 2", steps)
+	ready := fmt.Sprintf(`"samplers/ready":%d,`, len(samplers))
+	if steps := strings.Count(string(data), "\n"); steps != 2 || strings.Count(string(data), ready) != steps {
+		t.Errorf("%d steps were trained, want 2, and %s in both", steps, ready)
+	}
+	restarts := c.kubectl(t, "", "get", "pods", "-o=jsonpath={.items[*].status.containerStatuses[*].restartCount}")
+	if strings.Trim(restarts, "0 ") != "" {
+		t.Errorf("containers were started again: %s", restarts)
 	}
 }
 
-// recipeCluster is a namespace in which a recipe runs, with its volumes in dir.
+// recipeCluster is a namespace in which a recipe runs, with its volumes in dir. Its one node has the GPUs of all nodes
+// of the recipe.
 type recipeCluster struct {
 	*testkit.Kubelab
 
+	nodes, gpus    int
 	namespace, dir string
 	api            *http.Client
+}
+
+func newRecipeCluster(t *testing.T, l *testkit.Kubelab, nodes, gpus int) *recipeCluster {
+	t.Helper()
+	c := &recipeCluster{Kubelab: l, nodes: nodes, gpus: gpus, dir: t.TempDir(),
+		namespace: fmt.Sprintf("deepswe-recipe-%d-%d", os.Getpid(), nodes)}
+	c.prepare(t)
+	c.names(t)
+	return c
 }
 
 func (c *recipeCluster) kubectl(t testing.TB, stdin string, args ...string) string {
 	t.Helper()
 	return c.Kubectl(t, stdin, append([]string{"-n", c.namespace}, args...)...)
-}
-
-// standIn is an image built from a Dockerfile in the directory of the built files.
-type standIn struct {
-	name, dockerfile string
-}
-
-const (
-	driverImage = "registry.example.com/deepswe:1"
-	serving     = "FROM deepswe-test:busybox\nCOPY servers /servers\nCOPY model /model\nCOPY bin /bin\n"
-	// As the page says, it has git. wget is missing in the image, so a stand-in is copied.
-	driving = "FROM deepswe-test:bookworm\nCOPY deepswe /deepswe\nCOPY *.jsonl /data/\n" +
-		"COPY servers /servers\nCOPY wget /usr/local/bin/wget\n"
-)
-
-var standIns = []standIn{
-	{driverImage, driving},
-	{"registry.example.com/skyrl:0.4.0", serving},
-	{"vllm/vllm-openai:v0.32.0", serving + "ENTRYPOINT [\"vllm\", \"serve\"]\n"},
-	{"postgres:17", serving + "CMD [\"sleep\", \"100000\"]\n"},
-}
-
-// images builds the images, loads them into the cluster, and returns the path of deepswe.
-func (c *recipeCluster) images(t *testing.T) string {
-	t.Helper()
-	root := t.TempDir()
-	buildStandIns(t, root, `"image":"deepswe-test:bookworm",`, map[string]string{
-		"bin/bash": `exec sh "$@"`, "bin/python": `exec /servers skyrl "$@"`, "bin/vllm": `exec /servers vllm "$@"`,
-		"bin/pg_isready": "exit 0", "bin/psql": "exit 0", "wget": `exec /servers wget "$@"`,
-	})
-	var names []string
-	for _, image := range standIns {
-		if exec.CommandContext(t.Context(), "docker", "image", "inspect", image.name).Run() == nil {
-			t.Fatalf("the daemon has an image %s already, which the test would replace", image.name)
-		}
-	}
-	for _, image := range standIns {
-		execute(t, image.dockerfile, "docker", "build", "-q", "-t", image.name, "-f", "-", root)
-		t.Cleanup(func() { execute(t, "", "docker", "image", "rm", image.name) })
-		names = append(names, image.name)
-	}
-	execute(t, "", filepath.Join(c.Scripts, "load.sh"), names...)
-	return filepath.Join(root, "deepswe")
 }
 
 // prepare creates the namespace with its volumes, and gives the node labels and GPUs.
@@ -143,7 +149,7 @@ func (c *recipeCluster) prepare(t *testing.T) {
 		c.Kubectl(t, "", "patch", "node", "kubelab", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
 			`{"status": {"capacity": {"nvidia.com/gpu": %[1]s}, "allocatable": {"nvidia.com/gpu": %[1]s}}}`, gpus))
 	}
-	status(`"3"`)
+	status(fmt.Sprintf("%q", strconv.Itoa(c.nodes*c.gpus)))
 	t.Cleanup(func() { status("null") })
 	for claim, mode := range map[string]string{"shared": "ReadWriteMany", "postgres": "ReadWriteOnce"} {
 		volume := c.namespace + "-" + claim
@@ -307,7 +313,7 @@ func (c *recipeCluster) podOf(t testing.TB, name string) netip.Addr {
 // await waits until a job ends, and fails the test with the output of its pods if it did not succeed.
 func (c *recipeCluster) await(t *testing.T, job string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	for {
 		var state struct {

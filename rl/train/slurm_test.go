@@ -53,8 +53,8 @@ func TestRecipeUnderSlurm(t *testing.T) {
 		"bin/python": `exec servers skyrl "$@"`, "bin/vllm": `exec servers vllm "$@"`, "bin/psql": "exit 0",
 		"bin/initdb": `mkdir -p "$2" && touch "$2/PG_VERSION"`, "bin/postgres": "exec sleep 100000",
 	})
-	job := testkit.WriteFile(t, filepath.Join(root, "train.sh"), printTwoSamplers(t, filepath.Join(root, "deepswe"),
-		"slurm", "steps=10000", "environment.sandbox.env=host"))
+	job := testkit.WriteFile(t, filepath.Join(root, "train.sh"), printRecipe(t, filepath.Join(root, "deepswe"),
+		"slurm", 1, 3, "steps=10000", "environment.sandbox.env=host"))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()

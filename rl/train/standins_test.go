@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,10 +38,12 @@ func buildStandIns(t *testing.T, dir, members string, scripts map[string]string)
 	}
 }
 
-// printTwoSamplers returns the recipe for these tasks on three GPUs: one trains, and two vLLM servers sample.
-func printTwoSamplers(t *testing.T, program, form string, set ...string) string {
+// printRecipe returns the recipe for these tasks and a model for whose servers one GPU each will do. A quarter of the
+// GPUs trains.
+func printRecipe(t *testing.T, program, form string, nodes, gpus int, set ...string) string {
 	t.Helper()
-	args := []string{"train", "--config", "deepswe-adapter", "--print", form, "--nodes", "1", "--gpus", "3"}
+	args := []string{"train", "--config", "deepswe-adapter", "--print", form, "--nodes", strconv.Itoa(nodes), "--gpus",
+		strconv.Itoa(gpus)}
 	for _, set := range append(set,
 		"trainer.model=Qwen/Qwen3-8B", "rollouts.tasks=1", "rollouts.group=4", "environment.evidence=none",
 		"environment.train.path=tasks.jsonl", `environment.train.exclude_repos_of=""`, `environment.validation.path=""`,

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"deepswe/agent/chatml"
@@ -29,9 +30,6 @@ import (
 
 // modelDir has the model's files, and speech.json. It is the image's, unless a variable names another.
 func modelDir() string { return cmp.Or(os.Getenv("STAND_IN_MODEL"), "/model") }
-
-// replicas of vLLM at most.
-const replicas = 8
 
 // process is the testing.TB of a program that ends with its pod.
 type process struct{ testing.TB }
@@ -53,7 +51,12 @@ func main() {
 	case "vllm":
 		reportShare()
 		port := portOf(os.Args)
-		log.Fatal(http.ListenAndServe(fmt.Sprint(":", port), httputil.NewSingleHostReverseProxy(ownPolicy(port))))
+		policy := httputil.NewSingleHostReverseProxy(ownPolicy(port))
+		log.Fatal(http.ListenAndServe(fmt.Sprint(":", port), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			// A reply that begins before the end of the request was read would break the connection.
+			_ = http.NewResponseController(w).EnableFullDuplex()
+			policy.ServeHTTP(w, r)
+		})))
 	case "wget":
 		if r := must(http.Get(os.Args[len(os.Args)-1])); r.StatusCode != http.StatusOK {
 			log.Fatal(r.Status)
@@ -91,12 +94,13 @@ func portOf(args []string) int {
 	return 8000
 }
 
-// ownPolicy is where SkyRL serves a vLLM's policy. A pod has its own name, and a step under Slurm its own port.
+// ownPolicy is where SkyRL serves a vLLM's policy. Under Slurm, whose ports are others, all are on one node.
 func ownPolicy(port int) *url.URL {
-	if port == 8000 {
-		return must(url.Parse("http://skyrl:8000/" + must(os.Hostname())))
+	host := "skyrl"
+	if port >= 8100 {
+		host = "127.0.0.1"
 	}
-	return must(url.Parse(fmt.Sprintf("http://127.0.0.1:8000/vllm-%d", port-8100)))
+	return must(url.Parse(fmt.Sprintf("http://%s:8000/vllm/%s:%d", host, must(os.Hostname()), port)))
 }
 
 // cached puts the model's files where Hugging Face's cache has them, as loading it does.
@@ -125,17 +129,26 @@ func skyrl(base, loraSync, checkpoints string) http.Handler {
 		must(chatml.Named(chatml.Qwen3))))
 	mux := http.NewServeMux()
 	mux.Handle("/", httputil.NewSingleHostReverseProxy(must(url.Parse(trainer.URL()))))
-	var vllms []*trainertest.VLLM
-	for i := range replicas {
-		v, prefix := trainertest.NewVLLM(process{}, trainer, codec), fmt.Sprintf("/vllm-%d", i)
-		vllms = append(vllms, v)
-		mux.Handle(prefix+"/", http.StripPrefix(prefix, v))
-		mux.HandleFunc("GET "+prefix+"/health", func(http.ResponseWriter, *http.Request) {})
-	}
+	var making sync.Mutex
+	vllms := map[string]*trainertest.VLLM{} // each is made when it is asked first
+	mux.HandleFunc("/vllm/{name}/", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("name")
+		making.Lock()
+		v := vllms[name]
+		if v == nil {
+			v = trainertest.NewVLLM(process{}, trainer, codec)
+			vllms[name] = v
+		}
+		making.Unlock()
+		http.StripPrefix("/vllm/"+name, v).ServeHTTP(w, r)
+	})
+	mux.HandleFunc("GET /vllm/{name}/health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /served", func(w http.ResponseWriter, _ *http.Request) {
-		var served []map[string]int
-		for _, v := range vllms {
-			served = append(served, v.Served())
+		making.Lock()
+		defer making.Unlock()
+		served := map[string]map[string]int{}
+		for name, v := range vllms {
+			served[name] = v.Served()
 		}
 		_ = json.NewEncoder(w).Encode(served)
 	})

@@ -1,0 +1,87 @@
+package train
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"deepswe/env/testkit"
+)
+
+const (
+	serving = "FROM deepswe-test:busybox\nCOPY servers /servers\nCOPY model /model\nCOPY bin /bin\n"
+	// On several nodes SkyRL's image has Ray, and neither wget nor Ray's dashboard, like one with SkyRL's own packages.
+	servingOnRay = "FROM deepswe-test:bookworm\nCOPY servers /servers\nCOPY model /model\n" +
+		"COPY bin/python bin/ray /usr/local/bin/\nCOPY ray /ray\nENV PYTHONPATH=/ray\n"
+	// As the page says, it has git. wget is missing in the image, so a stand-in is copied.
+	driving = "FROM deepswe-test:bookworm\nCOPY deepswe /deepswe\nCOPY *.jsonl /data/\n" +
+		"COPY servers /servers\nCOPY wget /usr/local/bin/wget\n"
+)
+
+// standInImages builds the images of a recipe, loads them into the cluster, and returns the path of deepswe. SkyRL's has
+// the Ray in the folder that .ci/kuberay has filled, if there is one.
+func standInImages(t *testing.T, l *testkit.Kubelab, kuberay string) string {
+	t.Helper()
+	root := t.TempDir()
+	buildStandIns(t, root, `"image":"deepswe-test:bookworm",`, map[string]string{
+		"bin/bash":   `exec sh "$@"`,
+		"bin/python": `if [ "$1" = -c ]; then exec python3 "$@"; fi; exec /servers skyrl "$@"`,
+		"bin/ray":    `exec python3 -m ray.scripts.scripts "$@"`,
+		"bin/vllm":   `exec /servers vllm "$@"`, "wget": `exec /servers wget "$@"`,
+		"bin/psql": "exit 0", "bin/pg_isready": "exit 0",
+	})
+	skyrl := serving
+	if kuberay != "" {
+		execute(t, "", "cp", "-r", filepath.Join(kuberay, "ray"), root)
+		skyrl = servingOnRay
+	}
+	images := [][2]string{ // a name, and a Dockerfile in the directory of what was built
+		{"registry.example.com/deepswe:1", driving},
+		{"registry.example.com/skyrl:0.4.0", skyrl},
+		{"vllm/vllm-openai:v0.32.0", serving + "ENTRYPOINT [\"vllm\", \"serve\"]\n"},
+		{"postgres:17", serving + "CMD [\"sleep\", \"100000\"]\n"},
+	}
+	for _, image := range images {
+		if exec.CommandContext(t.Context(), "docker", "image", "inspect", image[0]).Run() == nil {
+			t.Fatalf("the daemon has an image %s already, which the test would replace", image[0])
+		}
+	}
+	load := make([]string, 0, len(images))
+	for _, image := range images {
+		execute(t, image[1], "docker", "build", "-q", "-t", image[0], "-f", "-", root)
+		t.Cleanup(func() { execute(t, "", "docker", "image", "rm", image[0]) })
+		load = append(load, image[0])
+	}
+	execute(t, "", filepath.Join(l.Scripts, "load.sh"), load...)
+	return filepath.Join(root, "deepswe")
+}
+
+// operate gives the cluster KubeRay's kinds, and runs its operator for the namespace beside the cluster. Both are in
+// the folder that .ci/kuberay has filled.
+func (c *recipeCluster) operate(t *testing.T, kuberay string) {
+	t.Helper()
+	kinds := filepath.Join(kuberay, "crds")
+	c.Kubectl(t, "", "apply", "--server-side", "-f", kinds)
+	t.Cleanup(func() { c.Kubectl(t, "", "delete", "--wait=false", "-f", kinds) })
+	said, err := os.Create(filepath.Join(t.TempDir(), "operator.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator := exec.Command(filepath.Join(kuberay, "ray-operator"), "--watch-namespace", c.namespace,
+		"--enable-leader-election=false", "--metrics-addr=0", "--health-probe-bind-address=0")
+	operator.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(c.Run, "admin.kubeconfig"))
+	operator.Stdout, operator.Stderr = said, said
+	if err := operator.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := operator.Process.Signal(syscall.SIGTERM)
+		_ = operator.Wait() // it is ended by the signal
+		said.Close()
+		if err != nil || t.Failed() {
+			t.Logf("the operator: %v\n%s", err, read(t, filepath.Dir(said.Name()), "operator.log"))
+		}
+	})
+}
