@@ -20,8 +20,8 @@ const (
 		"COPY servers /servers\nCOPY wget /usr/local/bin/wget\n"
 )
 
-// standInImages builds the images of a recipe, loads them into the cluster, and returns the path of deepswe. SkyRL's has
-// the Ray in the folder that .ci/kuberay has filled, if there is one.
+// standInImages builds the images of a recipe, loads them into the cluster, and returns the path of deepswe. SkyRL's
+// has the Ray in the folder that .ci/kuberay has filled, if there is one.
 func standInImages(t *testing.T, l *testkit.Kubelab, kuberay string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -111,8 +111,8 @@ func (r *Recipe) Samplers() []string {
 // Pods returns the number of vLLM's pods on Kubernetes. Each has the PerNode servers of a node.
 func (r *Recipe) Pods() int { return r.Replicas / max(1, r.PerNode) }
 
-// joined is a program in Python that succeeds once as many nodes as SkyRL needs have joined Ray, and says how many have.
-// `ray list nodes` would need Ray's dashboard, without which SkyRL installs it.
+// joined is a program in Python that succeeds once as many nodes as SkyRL needs have joined Ray, and says how many
+// have. `ray list nodes` would need Ray's dashboard, without which SkyRL installs it.
 const joined = `import ray; ray.init(logging_level="ERROR"); n = sum(n["Alive"] for n in ray.nodes()); ` +
 	`print(n, "of %[1]d nodes have joined Ray", flush=True); exit(n < %[1]d)`
 
