@@ -41,8 +41,8 @@ func (r diskRoot) holds(path string) bool {
 	return below && (rest == "" || rest[0] == '/')
 }
 
-// writableRoots returns the mounts that commands can fill, from the content of /proc/self/mountinfo, where a mount comes
-// after the one that it covers.
+// writableRoots returns the mounts that commands can fill, from the content of /proc/self/mountinfo. There, a mount
+// comes after the one that it covers.
 func writableRoots(mountinfo string) []diskRoot {
 	var roots []diskRoot
 	for line := range strings.Lines(mountinfo) {
