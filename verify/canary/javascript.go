@@ -3,6 +3,8 @@ package canary
 import (
 	"path"
 	"strings"
+
+	"deepswe/env"
 )
 
 // JavaScript changes tests for Jest, Vitest, Mocha and Node's own runner, in JavaScript and TypeScript.
@@ -23,7 +25,7 @@ func (JavaScript) Holds(name string) bool {
 // suites.
 func (w JavaScript) Address(id string) (file, word string) {
 	if first, _, ok := strings.Cut(id, " > "); ok && w.Holds(first) {
-		file = first
+		file = jsProject().ReplaceAllString(first, "")
 	}
 	id = strings.TrimPrefix(strings.TrimSpace(id), "- ")
 	for _, separator := range []string{" > ", " › ", " - ", ": "} {
@@ -33,6 +35,9 @@ func (w JavaScript) Address(id string) (file, word string) {
 	}
 	return file, id
 }
+
+// jsProject matches the name of a project, which Vitest puts before the file: |node| test/a.test.ts.
+var jsProject = env.Pattern(`^\|[^|]*\| `)
 
 func (f *jsFile) ids(string) (ids []string) {
 	for _, t := range f.tests {

@@ -12,7 +12,8 @@ import (
 // jsFile is a parsed JavaScript or TypeScript file.
 type jsFile struct {
 	*lexed
-	tests []*jsTest
+	tests  []*jsTest
+	suites []*jsTest // calls that group tests, such as describe('sums', () => { ... })
 }
 
 // jsTest is a call that defines a test, such as it('adds', () => { ... }).
@@ -20,7 +21,7 @@ type jsTest struct {
 	file *jsFile
 	// called is the title, or the longest part of it that all cases share.
 	called string
-	// cases matches the titles of the cases; nil if there is only one.
+	// cases matches the titles of the cases; nil if the title is a literal.
 	cases *regexp.Regexp
 	// computed is set if the title is an expression of which nothing is known.
 	computed    bool
@@ -29,10 +30,12 @@ type jsTest struct {
 	open        int // the first brace of the callback's body; 0 if it has none
 }
 
-// jsCallees are the functions that define tests; jsVariants are the members that may follow, as in it.only.
+// jsCallees are the functions that define tests, jsGroups those that define suites. jsVariants are the members that may
+// follow, as in it.only and it.each([1, 2]).
 var (
 	jsCallees  = []string{"it", "test", "specify"}
-	jsVariants = []string{"concurrent", "each", "for", "only", "sequential"}
+	jsGroups   = []string{"describe", "suite", "context"}
+	jsVariants = []string{"concurrent", "each", "for", "only", "runIf", "sequential", "skipIf"}
 )
 
 func (JavaScript) parse(s Source) (suite, error) {
@@ -45,31 +48,37 @@ func (JavaScript) parse(s Source) (suite, error) {
 		if f.text(i) != "(" {
 			continue
 		}
-		if first, each, ok := f.callee(i - 1); ok {
+		if first, each, ok := f.callee(i-1, jsCallees); ok {
 			if t := f.test(i, each); t != nil && f.statement(first, t) {
 				f.tests = append(f.tests, t)
+			}
+		} else if first, each, ok := f.callee(i-1, jsGroups); ok {
+			if t := f.test(i, each); t != nil {
+				t.first = first
+				f.suites = append(f.suites, t)
 			}
 		}
 	}
 	return f, nil
 }
 
-// callee returns the first token of the function that is called, if that defines a test: it, test.only, t.test,
-// it.each([1, 2]). each is set if the title contains placeholders for the values of a case.
-func (f *jsFile) callee(last int) (first int, each, ok bool) {
-	if last > 0 && (f.text(last) == ")" || f.tokens[last].Kind == 't') { // it.each(...)(
+// callee returns the first token of the function that is called, if it is one of those with the names: it, test.only,
+// t.test, it.each<number>([1, 2]). each is set if the title contains placeholders for the values of a case.
+func (f *jsFile) callee(last int, names []string) (first int, each, ok bool) {
+	for last = f.beforeTypes(last); ; {
+		member := last
 		if f.text(last) == ")" {
-			last = f.match[last]
+			member = f.beforeTypes(f.match[last] - 1)
+		} else if f.kind(last) == 't' {
+			member = f.beforeTypes(last - 1)
 		}
-		if last--; last < 1 || f.text(last-1) != "." || f.text(last) != "each" && f.text(last) != "for" {
-			return 0, false, false
+		if f.text(member-1) != "." || !slices.Contains(jsVariants, f.text(member)) {
+			break
 		}
-		each = true
+		each = each || member < last && (f.text(member) == "each" || f.text(member) == "for")
+		last = member - 2
 	}
-	for last > 1 && slices.Contains(jsVariants, f.text(last)) && f.text(last-1) == "." {
-		last -= 2
-	}
-	if last < 0 || !slices.Contains(jsCallees, f.text(last)) {
+	if !slices.Contains(names, f.text(last)) {
 		return 0, false, false
 	}
 	if last == 0 || f.text(last-1) != "." {
@@ -78,6 +87,29 @@ func (f *jsFile) callee(last int) (first int, each, ok bool) {
 	// A subtest, which is defined with the parameter of the outer test.
 	ok = last > 1 && f.tokens[last-2].Kind == 'w' && (last == 2 || f.text(last-3) != ".")
 	return last - 2, each, ok
+}
+
+// beforeTypes returns the token before the type arguments that end at a token: the function in each<[string, number]>.
+// If none end there, it is the token itself.
+func (f *jsFile) beforeTypes(last int) int {
+	depth := 0
+	for i := last; i > 0; i-- {
+		text := f.text(i)
+		switch closing := strings.Trim(text, ">") == ""; {
+		case closing:
+			depth += len(text)
+		case depth == 0 || text == ";":
+			return last
+		case text == "<":
+			depth--
+		case f.match[i] > 0 && f.match[i] < i:
+			i = f.match[i]
+		}
+		if depth == 0 {
+			return i - 1
+		}
+	}
+	return last
 }
 
 // statement finds the first and last token of the test's statement. It returns false if the call is only a part of a
@@ -97,6 +129,8 @@ func (f *jsFile) statement(first int, t *jsTest) bool {
 	newLine := strings.Contains(string(f.data[before.To:f.tokens[first].From]), "\n")
 	switch text := f.text(first - 1); {
 	case strings.Contains("{};", text):
+		return true
+	case text == "=>" || text == ")" && f.headed(first): // cases.forEach((c) => it(c.title, ...))
 		return true
 	case before.Kind == 'o':
 		return text == ")" && newLine
@@ -175,11 +209,10 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 	}
 	if len(jsLetters().FindAllString(t.called, -1)) < shortest {
 		t.computed, t.called, t.title = true, "", from
-		return to > from
 	}
 	var err error
 	t.cases, err = regexp.Compile(`(?s)(^|\W)` + cases + `$`)
-	return err == nil
+	return to > from && err == nil
 }
 
 var jsLetters = env.Pattern(`\pL`)
@@ -195,43 +228,4 @@ func jsText(literal string) (string, bool) {
 	}
 	text, err := strconv.Unquote(`"` + body + `"`)
 	return text, err == nil
-}
-
-func (f *jsFile) find(id string) (test, bool) {
-	_, word := JavaScript{}.Address(id)
-	best, generated := -1, -1
-	for i, t := range f.tests {
-		title := strings.TrimSpace(t.called)
-		switch {
-		case t.computed:
-		// A value at the end of a title may be missing in reports.
-		case t.cases != nil && (t.cases.MatchString(id) || t.cases.MatchString(id+" ") || t.called == id):
-			if generated < 0 || len(t.called) > len(f.tests[generated].called) {
-				generated = i
-			}
-		case t.cases != nil || title == "" || title != word && id != title && !strings.HasSuffix(id, title):
-		case best < 0 || len(t.called) > len(f.tests[best].called):
-			best = i
-		}
-	}
-	if best < 0 {
-		best = generated
-	}
-	if best < 0 {
-		return nil, false
-	}
-	return f.tests[best], true
-}
-
-// generates returns a test whose title is computed: it may or may not be the one with the id.
-func (f *jsFile) generates(id string) (test, bool) {
-	_, word := JavaScript{}.Address(id)
-	for _, t := range f.tests {
-		if t.computed && word != "" {
-			named := *t
-			named.called = word
-			return &named, true
-		}
-	}
-	return nil, false
 }

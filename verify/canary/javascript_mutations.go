@@ -30,9 +30,14 @@ var jsErrors = map[string]string{
 	"RangeError": "TypeError", "TypeError": "RangeError", "SyntaxError": "ReferenceError", "ReferenceError": "SyntaxError",
 }
 
-func (t *jsTest) mutations(r *chance) []mutation {
+func (t *jsTest) mutations(r *chance) (all []mutation) {
 	f := t.file
-	var all, negations []mutation
+	var negations []mutation
+	defer func() { // the keys of tests with the same title differ
+		for i := range all {
+			all[i].key = f.twins(t) + all[i].key
+		}
+	}()
 	for i := t.last; i > t.title; i-- {
 		if from, to, text := f.negation(i); text != "" {
 			m := replacement(Expectation, strconv.Itoa(i-t.first), from, to, text)
