@@ -201,7 +201,7 @@ func cases(c canary.Canary) (n int) {
 // testOf returns the test that a case belongs to, by the id of pytest or Go; the id itself if it names no case.
 func testOf(id string) string {
 	of, _, _ := strings.Cut(id, "[")
-	if strings.HasPrefix(id, "Test") {
+	if strings.HasPrefix(id, "Test") || strings.HasPrefix(id, "Fuzz") {
 		of, _, _ = strings.Cut(id, "/")
 	}
 	return of

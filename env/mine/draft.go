@@ -143,12 +143,23 @@ func (r runner) command(line string) string {
 	return line
 }
 
-// The reports of runners that print too little, and what older sources need.
+// The reports of runners that print too little or too much, and what older sources need.
 const (
 	junitParser = "swe_rebench_v2/parse_log_junit"
 	junitLines  = `grep -hE '<(testcase|failure|error|skipped)|</testcase' `
 	junitFile   = "/tmp/junit.xml"
 	surefire    = `find . -path '*/surefire-reports/TEST-*.xml' -exec ` + junitLines + `{} +`
+	jestParser  = "parse_log_jest_json"
+	jestFile    = " --outputFile=/tmp/tests.json"
+	// jestLines prints the report in JSON of Jest or Vitest. What they print themselves lacks the suites (Jest), or may have
+	// the duration after a title, which may end with a number as well (Vitest). Of tests with the same name, one that
+	// fails comes last, and so is the one that counts.
+	jestLines = `node -e 'const { relative } = require("path"), { testResults } = require("/tmp/tests.json"); ` +
+		`for (const status of ["passed", "failed"]) for (const file of testResults) ` +
+		`for (const test of file.assertionResults) if (test.status === status) ` +
+		`console.log("[" + status.toUpperCase() + "] " + ` +
+		`[relative("", file.name), ...test.ancestorTitles || [], test.title]` +
+		`.filter(Boolean).join(" > ").replace(/\n/g, " "))'`
 	// cargoTest lets sources that deny warnings be compiled although newer compilers warn of more.
 	cargoTest = "env CARGO_BUILD_RUSTFLAGS=--cap-lints=warn cargo test --offline --no-fail-fast"
 	rspec     = `ruby -rjson -e 'JSON.parse(File.read("/tmp/rspec.json"))["examples"].each { |e| ` +
@@ -163,9 +174,15 @@ func readable(line string) (runner, bool) {
 		{sign: " manage.py test", instead: " manage.py test", parser: "parse_log_django"},
 		{sign: "/runtests.py", instead: "/runtests.py", parser: "parse_log_django"},
 		{sign: "go test -v", instead: "go test -v -count=1 -vet=off", parser: "parse_log_gotest"},
-		{sign: " jest --verbose", instead: " jest --verbose --ci", parser: "parse_log_jest"},
-		// Type checks write into Vitest's own package, which is read-only in sandboxes.
-		{sign: " vitest run", instead: " vitest run --typecheck.enabled=false", parser: "parse_log_vitest"},
+		{
+			sign: " jest --verbose", instead: " jest --verbose --ci --json" + jestFile,
+			parser: jestParser, report: jestLines,
+		},
+		{
+			// Type checks write into Vitest's own package, which is read-only in sandboxes.
+			sign: " vitest run", instead: " vitest run --typecheck.enabled=false --reporter=json" + jestFile,
+			parser: jestParser, report: jestLines,
+		},
 		{sign: " mocha ", instead: " mocha --reporter tap ", parser: "parse_log_tap"},
 		{sign: " _mocha ", instead: " _mocha --reporter tap ", parser: "parse_log_tap"},
 		{sign: " ava --tap", instead: " ava --tap", parser: "parse_log_tap"},

@@ -34,12 +34,14 @@ type goFile struct {
 	parsed *ast.File
 	names  *goNames
 	tests  []*goTest
+	// examples are the functions whose output is compared with a comment.
+	examples []*goExample
 }
 
 type goTest struct {
 	file *goFile
 	decl *ast.FuncDecl
-	t    string // the name of its *testing.T
+	t    string // the name of its *testing.T or *testing.F
 }
 
 func (Golang) parse(s Source) (suite, error) {
@@ -51,12 +53,18 @@ func (Golang) parse(s Source) (suite, error) {
 	f.parsed, f.names = parsed, named(f.fset, parsed)
 	for _, d := range parsed.Decls {
 		fn, ok := d.(*ast.FuncDecl)
-		if !ok || !strings.HasPrefix(fn.Name.Name, "Test") || fn.Body == nil || len(fn.Type.Params.List) != 1 {
+		if !ok || fn.Body == nil || fn.Recv != nil {
 			continue
 		}
-		names := fn.Type.Params.List[0].Names
-		if fn.Recv == nil && len(names) == 1 && names[0].Name != "_" && fn.Name.Name != "TestMain" {
-			f.tests = append(f.tests, &goTest{f, fn, names[0].Name})
+		tests := strings.HasPrefix(fn.Name.Name, "Test") && fn.Name.Name != "TestMain" ||
+			strings.HasPrefix(fn.Name.Name, "Fuzz")
+		switch params := fn.Type.Params.List; {
+		case tests && len(params) == 1 && len(params[0].Names) == 1 && params[0].Names[0].Name != "_":
+			f.tests = append(f.tests, &goTest{f, fn, params[0].Names[0].Name})
+		case strings.HasPrefix(fn.Name.Name, "Example") && len(params) == 0:
+			if output := f.output(fn); output != nil {
+				f.examples = append(f.examples, &goExample{f, fn, output})
+			}
 		}
 	}
 	return f, nil
@@ -65,8 +73,13 @@ func (Golang) parse(s Source) (suite, error) {
 func (f *goFile) find(id string) (test, bool) {
 	_, name := Golang{}.Address(id)
 	for _, t := range f.tests {
-		if t.decl.Name.Name == name {
+		if t.name() == name {
 			return t, true
+		}
+	}
+	for _, e := range f.examples {
+		if e.name() == name {
+			return e, true
 		}
 	}
 	return nil, false
@@ -74,7 +87,10 @@ func (f *goFile) find(id string) (test, bool) {
 
 func (f *goFile) ids(string) (ids []string) {
 	for _, t := range f.tests {
-		ids = append(ids, t.decl.Name.Name)
+		ids = append(ids, t.name())
+	}
+	for _, e := range f.examples {
+		ids = append(ids, e.name())
 	}
 	return ids
 }
@@ -83,12 +99,15 @@ func (f *goFile) offset(p token.Pos) int { return f.fset.Position(p).Offset }
 
 func (t *goTest) name() string { return t.decl.Name.Name }
 
-func (t *goTest) extent() (from, to int) {
-	from = t.file.offset(t.decl.Pos())
-	if t.decl.Doc != nil {
-		from = t.file.offset(t.decl.Doc.Pos())
+func (t *goTest) extent() (from, to int) { return t.file.extent(t.decl) }
+
+// extent is the range of a function, with its comments.
+func (f *goFile) extent(fn *ast.FuncDecl) (from, to int) {
+	from = f.offset(fn.Pos())
+	if fn.Doc != nil {
+		from = f.offset(fn.Doc.Pos())
 	}
-	return from, t.file.offset(t.decl.End())
+	return from, f.offset(fn.End())
 }
 
 func (t *goTest) mutations(r *chance) []mutation {
