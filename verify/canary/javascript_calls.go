@@ -24,7 +24,9 @@ type jsTest struct {
 	// cases matches the titles of the cases; nil if the title is a literal.
 	cases *regexp.Regexp
 	// computed is set if the title is an expression of which nothing is known.
-	computed    bool
+	computed bool
+	// known is the number of bytes of a title with placeholders that are known.
+	known       int
 	first, last int // tokens of the statement
 	title       int // the token that called is in
 	open        int // the first brace of the callback's body; 0 if it has none
@@ -205,6 +207,7 @@ func (t *jsTest) entitle(from, to int, each bool) bool {
 				cases += ".*"
 			}
 			cases += regexp.QuoteMeta(part)
+			t.known += len(part)
 		}
 	}
 	if len(jsLetters().FindAllString(t.called, -1)) < shortest {

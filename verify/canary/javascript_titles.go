@@ -33,29 +33,36 @@ func (a jsFit) compare(b jsFit) int {
 		a.length-b.length, a.suites-b.suites)
 }
 
-// find returns the test with the id. Of tests with the same title in the same suites, that is the last one, because
-// what a report says of it replaces what it says of the others.
+// find returns the test with the id. Of tests with the same literal title in the same suites, that is the last one,
+// because what a report says of it replaces what it says of the others.
 func (f *jsFile) find(id string) (test, bool) {
-	if t := f.best(id, (*jsTest).fit); t != nil {
-		return t, true
+	switch found := f.best(id, (*jsTest).fit); {
+	case len(found) == 0:
+		return nil, false
+	case len(found) > 1 && found[0].cases != nil:
+		return jsTied(found), true
+	default:
+		return found[len(found)-1], true
 	}
-	return nil, false
 }
 
 // generates returns a test whose title is computed: it may or may not be the one with the id.
 func (f *jsFile) generates(id string) (test, bool) {
 	_, word := JavaScript{}.Address(id)
-	t := f.best(id, (*jsTest).mayFit)
-	if t == nil || word == "" {
+	found := f.best(id, (*jsTest).mayFit)
+	if len(found) == 0 || word == "" {
 		return nil, false
 	}
-	named := *t
+	named := *found[0]
 	named.called = word
+	if found[0] = &named; len(found) > 1 {
+		return jsTied(found), true
+	}
 	return &named, true
 }
 
-// best returns the last of the tests that fit an id best; nil if none does.
-func (f *jsFile) best(id string, fit func(t *jsTest, id string) jsFit) (best *jsTest) {
+// best returns the tests that fit an id best, which are several if the id does not tell them apart.
+func (f *jsFile) best(id string, fit func(t *jsTest, id string) jsFit) (found []*jsTest) {
 	var most jsFit
 	for _, t := range f.tests {
 		one := fit(t, id)
@@ -69,18 +76,23 @@ func (f *jsFile) best(id string, fit func(t *jsTest, id string) jsFit) (best *js
 				one.lacking++
 			}
 		}
-		if one.fits && one.compare(most) >= 0 {
-			best, most = t, one
+		order := one.compare(most)
+		if !one.fits || order < 0 {
+			continue
 		}
+		if order > 0 {
+			found, most = nil, one
+		}
+		found = append(found, t)
 	}
-	return best
+	return found
 }
 
 // fit compares the title of a test with an id.
 func (t *jsTest) fit(id string) jsFit {
 	file, word := JavaScript{}.Address(id)
 	title := strings.TrimSpace(t.called)
-	fit := jsFit{length: len(title)}
+	fit := jsFit{length: max(len(title), t.known)}
 	switch {
 	case t.computed || title == "":
 	case t.cases != nil:
@@ -95,7 +107,7 @@ func (t *jsTest) fit(id string) jsFit {
 
 // mayFit does what fit does for a test whose title is computed.
 func (t *jsTest) mayFit(id string) jsFit {
-	return jsFit{fits: t.computed, exact: t.computed && t.matches(id)}
+	return jsFit{fits: t.computed, exact: t.computed && t.matches(id), length: t.known}
 }
 
 // matches reports whether the test may have a case with the id. A value at the end of a title may be missing in
@@ -116,4 +128,35 @@ func (f *jsFile) twins(t *jsTest) string {
 		return ""
 	}
 	return strconv.Itoa(n) + "/"
+}
+
+// jsTied are several tests of which an id may mean any, such as those of two loops with computed titles in one suite.
+// All of them are wrong together.
+type jsTied []*jsTest
+
+func (t jsTied) name() string { return t[0].name() }
+
+func (t jsTied) extent() (from, to int) {
+	from, _ = t[0].extent()
+	_, to = t[len(t)-1].extent()
+	return from, to
+}
+
+func (t jsTied) mutations(r *chance) []mutation {
+	all := mutation{kind: Outright, key: "all", plain: true, ways: [][]edit{nil}}
+	for _, one := range t {
+		found := one.mutations(r)
+		if len(found) == 0 {
+			return nil
+		}
+		all.ways[0] = append(all.ways[0], found[len(found)-1].ways[0]...) // that which surely fails, if there is one
+	}
+	return []mutation{all}
+}
+
+func (t jsTied) checks() (all []check) {
+	for _, one := range t {
+		all = append(all, one.checks()...)
+	}
+	return all
 }

@@ -151,8 +151,8 @@ func (m *maker) add(id string, fixes bool, only Kind) (reason string) {
 
 // functionKey identifies the function of a test by its place, given the index of its source.
 func functionKey(at int, t test) string {
-	from, _ := t.extent()
-	return fmt.Sprint(at, ":", from)
+	from, to := t.extent()
+	return fmt.Sprint(at, ":", from, "-", to)
 }
 
 // addID adds the id of a test in the same place. If the names differ because they are computed, the id may be another
