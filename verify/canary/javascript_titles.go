@@ -97,7 +97,7 @@ func (t *jsTest) fit(id string) jsFit {
 	case t.computed || title == "":
 	case t.cases != nil:
 		fit.fits = t.matches(id) || t.called == id
-	case title == word || title == id || strings.HasSuffix(id, " > "+title):
+	case title == strings.TrimSpace(word) || title == id || strings.HasSuffix(id, " > "+title):
 		fit.fits, fit.exact = true, true
 	default: // some reports put the titles of suites before it, with spaces
 		fit.fits = file == "" && strings.HasSuffix(id, title)
