@@ -15,7 +15,7 @@ type jsFit struct {
 	fits bool
 	// exact is set if the title is a literal, and the last one of the id.
 	exact bool
-	// lacking counts the suites of the test that the id does not name.
+	// lacking counts the suites of the test that the id does not name; it is 1 where the id names others.
 	lacking int
 	// length is the number of bytes of the title that are known, suites that of the titles of suites in the id.
 	length, suites int
@@ -34,22 +34,28 @@ func (a jsFit) compare(b jsFit) int {
 }
 
 // find returns the test with the id. Of tests with the same literal title in the same suites, that is the last one,
-// because what a report says of it replaces what it says of the others.
+// because what a report says of it replaces what it says of the others. There is none if the id has a file, and only a
+// test whose title is computed is in the suites that it names.
 func (f *jsFile) find(id string) (test, bool) {
-	switch found := f.best(id, (*jsTest).fit); {
+	found, most := f.best(id, (*jsTest).fit)
+	if jsNamed(id) && most.lacking > 0 {
+		if may, computed := f.best(id, (*jsTest).mayFit); len(may) > 0 && computed.lacking == 0 {
+			return nil, false
+		}
+	}
+	switch {
 	case len(found) == 0:
 		return nil, false
 	case len(found) > 1 && found[0].cases != nil:
 		return jsTied(found), true
-	default:
-		return found[len(found)-1], true
 	}
+	return found[len(found)-1], true
 }
 
 // generates returns a test whose title is computed: it may or may not be the one with the id.
 func (f *jsFile) generates(id string) (test, bool) {
 	_, word := JavaScript{}.Address(id)
-	found := f.best(id, (*jsTest).mayFit)
+	found, _ := f.best(id, (*jsTest).mayFit)
 	if len(found) == 0 || word == "" {
 		return nil, false
 	}
@@ -61,36 +67,51 @@ func (f *jsFile) generates(id string) (test, bool) {
 	return &named, true
 }
 
-// best returns the tests that fit an id best, which are several if the id does not tell them apart.
-func (f *jsFile) best(id string, fit func(t *jsTest, id string) jsFit) (found []*jsTest) {
-	var most jsFit
+// best returns the tests that fit an id best, which are several if the id does not tell them apart, and how well they do.
+func (f *jsFile) best(id string, fit func(t *jsTest, id string) jsFit) (found []*jsTest, most jsFit) {
 	for _, t := range f.tests {
 		one := fit(t, id)
-		for _, s := range f.suites {
-			if s.first > t.first || s.last < t.last || s.called == "" {
-				continue
-			}
-			if title := strings.TrimSpace(s.called); strings.Contains(id, title) {
-				one.suites += len(title)
-			} else {
-				one.lacking++
-			}
-		}
-		order := one.compare(most)
-		if !one.fits || order < 0 {
+		if !one.fits {
 			continue
 		}
+		f.place(t, id, &one)
+		order := one.compare(most)
 		if order > 0 {
 			found, most = nil, one
 		}
-		found = append(found, t)
+		if order >= 0 {
+			found = append(found, t)
+		}
 	}
-	return found
+	return found, most
+}
+
+// place notes how well the suites of a test fit an id.
+func (f *jsFile) place(t *jsTest, id string, fit *jsFit) {
+	prefix, literal := "", t.cases == nil
+	for _, s := range f.suites {
+		if s.first > t.first || s.last < t.last {
+			continue
+		}
+		prefix, literal = prefix+s.called+" > ", literal && s.cases == nil
+		if title := strings.TrimSpace(s.called); strings.Contains(id, title) {
+			fit.suites += len(title)
+		} else {
+			fit.lacking++
+		}
+	}
+	// An id that begins with the file has the titles of all suites, and nothing else.
+	if _, rest, _ := strings.Cut(id, " > "); literal && jsNamed(id) && fit.lacking == 0 {
+		title, ok := strings.CutPrefix(rest, prefix)
+		if !ok || strings.TrimSpace(title) != strings.TrimSpace(t.called) {
+			fit.lacking++
+		}
+	}
 }
 
 // fit compares the title of a test with an id.
 func (t *jsTest) fit(id string) jsFit {
-	file, word := JavaScript{}.Address(id)
+	_, word := JavaScript{}.Address(id)
 	title := strings.TrimSpace(t.called)
 	fit := jsFit{length: max(len(title), t.known)}
 	switch {
@@ -100,7 +121,7 @@ func (t *jsTest) fit(id string) jsFit {
 	case title == strings.TrimSpace(word) || title == id || strings.HasSuffix(id, " > "+title):
 		fit.fits, fit.exact = true, true
 	default: // some reports put the titles of suites before it, with spaces
-		fit.fits = file == "" && strings.HasSuffix(id, title)
+		fit.fits = !jsNamed(id) && strings.HasSuffix(id, title)
 	}
 	return fit
 }
@@ -114,6 +135,12 @@ func (t *jsTest) mayFit(id string) jsFit {
 // reports.
 func (t *jsTest) matches(id string) bool {
 	return slices.ContainsFunc([]string{id, id + " "}, t.cases.MatchString)
+}
+
+// jsNamed reports whether an id begins with the name of its file.
+func jsNamed(id string) bool {
+	file, _ := JavaScript{}.Address(id)
+	return file != ""
 }
 
 // twins returns a word that differs between tests with the same title; empty for the first of them.
