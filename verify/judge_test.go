@@ -40,6 +40,29 @@ func TestCasesOfAFailingTest(t *testing.T) {
 	}
 }
 
+// A case that passes without a fix shows whether its test is wrong, so that the others have less evidence.
+func TestCasesThatPassWithoutAFix(t *testing.T) {
+	t.Parallel()
+	for other, want := range map[string]Strength{
+		"TestA/two": OutrightEvidence, "TestB/two": PairedEvidence, "FuzzA/two": PairedEvidence,
+		"FuzzB/seed#1": OutrightEvidence, "test_c[two]": OutrightEvidence,
+	} {
+		task := env.Task{Tests: env.Tests{PassToPass: []string{other}}}
+		weakest := OutsideEvidence
+		for _, id := range []string{"TestA/one", "FuzzB/seed#0", "test_c[one]"} {
+			set := canary.Set{Canaries: []canary.Canary{{Tests: []string{id}, Kind: canary.Expectation}}}
+			c := &Confirmation{}
+			c.weigh(task, mixture{set: set, fixes: map[string]bool{id: true}, told: true}, (&Evaluator{}).reference(task), nil)
+			if !c.Evidence.Suffices(weakest) {
+				weakest = c.Evidence
+			}
+		}
+		if weakest != want {
+			t.Errorf("beside %s, the evidence is %s", other, weakest)
+		}
+	}
+}
+
 // If a task does not say which tests fail without a fix, there may be only one.
 func TestOddsOfUnknownFixes(t *testing.T) {
 	t.Parallel()
