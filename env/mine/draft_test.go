@@ -1,6 +1,7 @@
 package mine
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -57,6 +58,27 @@ func TestReportOfJest(t *testing.T) {
 `
 		if diff := cmp.Diff(want, string(out)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// Vitest 0 refuses to run with the option that turns type checks off.
+func TestTypeChecksOfVitest(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]bool{"vitest/0.25.8 linux-x64 node-v20.20.2": false, "vitest/1.6.1": true} {
+		bin := t.TempDir()
+		npx := testkit.WriteFile(t, filepath.Join(bin, "npx"),
+			"#!/bin/sh\ncase \"$*\" in *--version) echo '"+version+"';; *) echo \"$*\";; esac\n")
+		if err := os.Chmod(npx, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		how, _ := readable("npx --no-install vitest run --reporter=verbose a.test.ts")
+		how.report = ""
+		c := exec.CommandContext(t.Context(), "sh", "-c", how.command("npx --no-install vitest run --reporter=verbose a.test.ts"))
+		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
+		out, err := c.CombinedOutput()
+		if got := strings.Contains(string(out), " --typecheck.enabled=false "); err != nil || got != want {
+			t.Errorf("%s: %s, %v", version, out, err)
 		}
 	}
 }
