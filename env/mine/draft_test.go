@@ -72,9 +72,10 @@ func TestTypeChecksOfVitest(t *testing.T) {
 		if err := os.Chmod(npx, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		how, _ := readable("npx --no-install vitest run --reporter=verbose a.test.ts")
+		const command = "npx --no-install vitest run --reporter=verbose a.test.ts"
+		how, _ := readable(command)
 		how.report = ""
-		c := exec.CommandContext(t.Context(), "sh", "-c", how.command("npx --no-install vitest run --reporter=verbose a.test.ts"))
+		c := exec.CommandContext(t.Context(), "sh", "-c", how.command(command))
 		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 		out, err := c.CombinedOutput()
 		if got := strings.Contains(string(out), " --typecheck.enabled=false "); err != nil || got != want {
