@@ -151,9 +151,9 @@ const (
 	surefire    = `find . -path '*/surefire-reports/TEST-*.xml' -exec ` + junitLines + `{} +`
 	jestParser  = "parse_log_jest_json"
 	jestFile    = " --outputFile=/tmp/tests.json"
-	// jestLines prints the report in JSON of Jest or Vitest. What they print themselves lacks the suites (Jest), or may have
-	// the duration after a title, which may end with a number as well (Vitest). Of tests with the same name, one that
-	// fails comes last, and so is the one that counts.
+	// jestLines prints the report in JSON of Jest or Vitest. What they print themselves lacks the suites (Jest), or may
+	// have the duration after a title, which may end with a number as well (Vitest). Of tests with the same name, one
+	// that fails comes last, and so is the one that counts.
 	jestLines = `node -e 'const { relative } = require("path"), { testResults } = require("/tmp/tests.json"); ` +
 		`for (const status of ["passed", "failed"]) for (const file of testResults) ` +
 		`for (const test of file.assertionResults) if (test.status === status) ` +
