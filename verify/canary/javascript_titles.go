@@ -67,7 +67,7 @@ func (f *jsFile) generates(id string) (test, bool) {
 	return &named, true
 }
 
-// best returns the tests that fit an id best, and how well they do. They are several if the id does not tell them apart.
+// best returns the tests that fit an id best, and how well: several, if the id does not tell them apart.
 func (f *jsFile) best(id string, fit func(t *jsTest, id string) jsFit) (found []*jsTest, most jsFit) {
 	for _, t := range f.tests {
 		one := fit(t, id)
