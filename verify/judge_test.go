@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -31,7 +32,7 @@ func TestCasesOfAFailingTest(t *testing.T) {
 			t.Errorf("%q: %v", log, found)
 		}
 		ref, c := (&Evaluator{}).reference(task), &Confirmation{}
-		ref.add(one, true)
+		ref.add(one, true, false)
 		set := canary.Set{Canaries: []canary.Canary{{Tests: []string{"TestA/one"}, Kind: canary.Expectation}}}
 		c.weigh(task, mixture{set: set, fixes: map[string]bool{"TestA/one": true}, told: true}, ref, nil)
 		if weak := c.Evidence == NoEvidence; weak != (want > 0) {
@@ -129,8 +130,8 @@ func TestExplainsWithoutResults(t *testing.T) {
 	run := func(reward float64, wrong ...int) *trial {
 		return &trial{mixed: mixture{set: set, wrong: wrong}, v: Evaluation{Reward: reward}}
 	}
-	ref.add(run(1, 0), true)
-	ref.add(run(0, 0, 1), true)
+	ref.add(run(1, 0), true, true)
+	ref.add(run(0, 0, 1), true, true)
 	for _, tc := range []struct {
 		wrong []int
 		want  bool
@@ -138,5 +139,28 @@ func TestExplainsWithoutResults(t *testing.T) {
 		if got := ref.explains(run(0, tc.wrong...), false); got != tc.want {
 			t.Errorf("%d: %v, want %v", tc.wrong, got, tc.want)
 		}
+	}
+}
+
+// A wrong test that keeps all others from running, such as one that does not compile, says nothing about them: only how
+// tests were wrong otherwise than by constant failures is not tried again.
+func TestRightTestsFailWithTheSolution(t *testing.T) {
+	t.Parallel()
+	set := canary.Set{Canaries: []canary.Canary{
+		{Mutation: "a", Kind: canary.Telling}, {Mutation: "b", Kind: canary.Expectation}, {Mutation: "c", Kind: canary.Outright},
+	}}
+	ref := (&Evaluator{}).reference(env.Task{})
+	run := &trial{mixed: mixture{set: set, wrong: []int{0, 1, 2}}, found: findings{
+		passed: map[string]string{"a": "is not in the log", "b": "is not in the log", "c": "is not in the log"},
+	}}
+	ref.add(run, true, true)
+	if got, want := ref.get().spoilt(), (map[string]bool{"a": true, "b": true}); !maps.Equal(got, want) {
+		t.Errorf("spoilt are %v, want %v", got, want)
+	}
+	if ref.add(run, true, true); !ref.get().outright {
+		t.Error("after the second such run, tests are not wrong by constant failures only")
+	}
+	if says := ref.get().found.says(); says != "" {
+		t.Errorf("found: %s", says)
 	}
 }

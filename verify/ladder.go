@@ -185,8 +185,7 @@ func (l *ladder) strict(ctx context.Context, m *mixing) (*trial, error) {
 	l.c.ExitCode, l.c.Signal = t.exit.code, t.exit.signal
 	if gold := l.task.Tests.GoldPatch; m != nil && gold != "" && string(l.patch) == gold {
 		l.ref.mu.Lock()
-		l.ref.add(t, true)
-		l.ref.addRight(t)
+		l.ref.add(t, true, true)
 		l.ref.mu.Unlock()
 	}
 	return t, l.checkTampering(ctx, t)

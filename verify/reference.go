@@ -89,8 +89,9 @@ func (r referred) spoilt() map[string]bool {
 	return spoilt
 }
 
-// add adds what a run has shown. The mutex is held.
-func (r *reference) add(t *trial, gold bool) {
+// add adds what a run has shown. fixes is set if the right tests should pass in it: where they do not, one of the wrong
+// ones may keep all others from running, and what is not reported as failed shows nothing. The mutex is held.
+func (r *reference) add(t *trial, gold, fixes bool) {
 	r.done, r.gold, r.none = true, gold, t.mixed.none != ""
 	for _, one := range unplain(t) {
 		r.unplain[one] = true
@@ -100,18 +101,18 @@ func (r *reference) add(t *trial, gold bool) {
 		mutation := t.mixed.set.Canaries[i].Mutation
 		r.tried[mutation] = r.tried[mutation] || t.v.Reward == 1
 	}
+	maps.Copy(r.tampered, t.tampered)
+	if fixes && t.v.Reward < 1 && t.task.Tests.RewardFile == "" {
+		r.addFailing(t)
+		return
+	}
 	maps.Copy(r.found.passed, t.found.passed)
 	maps.Copy(r.found.other, t.found.other)
-	maps.Copy(r.tampered, t.tampered)
 	r.found.ended = cmp.Or(r.found.ended, t.found.ended)
 }
 
-// addRight adds whether the right tests pass in a run of a patch that should pass them. If not, how others are wrong
-// may be the cause. The mutex is held.
-func (r *reference) addRight(t *trial) {
-	if t.v.Reward == 1 || t.task.Tests.RewardFile != "" {
-		return
-	}
+// addFailing adds a run in which right tests fail that should pass. How others are wrong may be the cause.
+func (r *reference) addFailing(t *trial) {
 	var weaker []string
 	for _, i := range t.mixed.wrong {
 		if c := t.mixed.set.Canaries[i]; c.Kind != canary.Outright {
@@ -175,10 +176,7 @@ func (l *ladder) refer(ctx context.Context, t *trial) error {
 	if err := l.run(ctx, again); err != nil {
 		return fmt.Errorf("try the reference solution: %w", err)
 	}
-	l.ref.add(again, gold != "")
-	if gold != "" || l.maintained {
-		l.ref.addRight(again)
-	}
+	l.ref.add(again, gold != "", gold != "" || l.maintained)
 	return nil
 }
 

@@ -375,6 +375,9 @@ func TestOthers(t *testing.T) {
 			}
 		}
 	}
+	if others := pyOthers(`f"<{name!r}>"`, newChance(random(1), nil, vocabulary{})); len(others) > 0 {
+		t.Errorf("a string with names and formats in it: %q", others)
+	}
 	for _, c := range []struct{ n, least, most, low, high int }{
 		{20, 0, math.MaxInt, 13, 27}, {2, 0, math.MaxInt, 0, 9},
 		{-3, 0, math.MaxInt, -3, 4}, {-3, math.MinInt, math.MaxInt, -10, 4},

@@ -362,5 +362,8 @@ func pyOtherScalars(expr string, r *chance) []string {
 	}
 	opening := strings.Index(expr, quotes) + len(quotes)
 	end := max(opening, len(expr)-len(quotes))
+	if strings.ContainsAny(expr[:opening], "fF") && strings.Contains(expr, "{") { // its words are names and formats, too
+		return nil
+	}
 	return mapped(otherTexts(expr[opening:end], r), func(s string) string { return expr[:opening] + s + expr[end:] })
 }
