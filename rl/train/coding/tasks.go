@@ -232,7 +232,8 @@ func (e *sweEnvironment) prepare(ctx context.Context, dir *run.Dir) error {
 		case swe.WeakEvidence:
 			weak[t.Gold.Evidence]++
 			log.Warn("not learned from: the evidence for a reward would be too weak", "task", id,
-				"evidence", t.Gold.Evidence, "required", e.settings.Evidence)
+				"evidence", t.Gold.Evidence, "required", e.settings.Evidence, "canary", t.Gold.Canary,
+				"because", t.Gold.CanaryReason)
 		default:
 			log.Warn("not learned from: the task is not sound", "task", id, "census", verdict)
 		}
