@@ -170,11 +170,11 @@ func (m *Miner) similar(
 	return matches, all, err
 }
 
-// belongs reports whether a file is below a directory with one of the names, as ofProject matches them.
+// belongs reports whether a file is below a directory with one of the names, or has such a name itself.
 func belongs(file string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		in := func(after string) bool { return strings.Contains(file, "/"+name+after) }
-		return in("/") || in("@") || in("-")
+		return in("/") || in("@") || in("-") || in(".")
 	})
 }
 

@@ -49,6 +49,7 @@ func TestBelongs(t *testing.T) {
 	for file, want := range map[string]bool{
 		"/usr/lib/python3/site-packages/attr/exceptions.py":   true,
 		"/go/pkg/mod/example.org/attr@v1.0.0/a.go":            true,
+		"/usr/lib/python3/site-packages/attr.py":              true,
 		"/cargo/registry/src/index/attr-1.0/src/lib.rs":       true,
 		"/usr/lib/sdk/third_party/botocore/exceptions.py":     false,
 		"/usr/lib/python3/site-packages/attribute/exceptions": false,
