@@ -138,6 +138,7 @@ func (c *recipeCluster) prepare(t *testing.T) {
 	t.Cleanup(func() {
 		c.kubectl(t, "", "delete", "jobs,deployments,statefulsets,daemonsets", "--all", "--wait=false")
 		c.kubectl(t, "", "delete", "pods", "--all", "--force", "--grace-period=0")
+		c.kubectl(t, "", "delete", "services", "--all", "--timeout=1m") // the mirror has a port of the node, as the next one will
 		c.Kubectl(t, "", "delete", "namespace", c.namespace, "--wait=false")
 	})
 	labels := []string{"deepswe.gpu", "deepswe.sandboxes"}
