@@ -157,6 +157,17 @@ func TestRightTestsFailWithTheSolution(t *testing.T) {
 	if got, want := ref.get().spoilt(), (map[string]bool{"a": true, "b": true}); !maps.Equal(got, want) {
 		t.Errorf("spoilt are %v, want %v", got, want)
 	}
+	parse, err := testlog.Lookup("parse_log_gotest")
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := &trial{mixed: mixture{set: set, wrong: []int{2}}, found: findings{passed: map[string]string{"c": "passed"}}}
+	if later.v.Tests, err = parse("--- PASS: TestC (0.00s)\n", testlog.Task{}); err != nil {
+		t.Fatal(err)
+	}
+	if ref.explains(later, false) {
+		t.Error("the solution is not asked about a test that was only wrong beside one that does not compile")
+	}
 	if ref.add(run, true, true); !ref.get().outright {
 		t.Error("after the second such run, tests are not wrong by constant failures only")
 	}

@@ -27,8 +27,9 @@ type reference struct {
 type referred struct {
 	done bool
 	gold bool
-	// tried has the mutations that were tried; the value is set if the right tests passed in one of these runs. mixtures
-	// are the sets of mutations, and found is what the runs have shown.
+	// found is what the runs have shown, apart from those in which right tests failed that should pass. tried has the
+	// mutations of these runs; the value is set if the right tests passed in one of them. mixtures are the sets of
+	// mutations of all runs.
 	tried    map[string]bool
 	mixtures map[string]bool
 	found    findings
@@ -97,14 +98,14 @@ func (r *reference) add(t *trial, gold, fixes bool) {
 		r.unplain[one] = true
 	}
 	r.status, r.reward, r.mixtures[t.mixed.key()] = t.v.Status, t.v.Reward, true
-	for _, i := range t.mixed.wrong {
-		mutation := t.mixed.set.Canaries[i].Mutation
-		r.tried[mutation] = r.tried[mutation] || t.v.Reward == 1
-	}
 	maps.Copy(r.tampered, t.tampered)
 	if fixes && t.v.Reward < 1 && t.task.Tests.RewardFile == "" {
 		r.addFailing(t)
 		return
+	}
+	for _, i := range t.mixed.wrong {
+		mutation := t.mixed.set.Canaries[i].Mutation
+		r.tried[mutation] = r.tried[mutation] || t.v.Reward == 1
 	}
 	maps.Copy(r.found.passed, t.found.passed)
 	maps.Copy(r.found.other, t.found.other)

@@ -38,7 +38,7 @@ func buildStandIns(t *testing.T, dir, members string, scripts map[string]string)
 	}
 }
 
-// printRecipe returns the recipe for these tasks and a model for whose servers one GPU each will do. A quarter of the
+// printRecipe returns the recipe for these tasks, with a model of which each server needs one GPU. A quarter of the
 // GPUs trains.
 func printRecipe(t *testing.T, program, form string, nodes, gpus int, set ...string) string {
 	t.Helper()

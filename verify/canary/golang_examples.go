@@ -18,7 +18,7 @@ type goExample struct {
 // goPrints matches how the comment with the output of an example begins.
 var goPrints = env.Pattern(`(?i)^//\s*(?:unordered )?output:`)
 
-// output returns the comment that says what a function prints; nil if there is none, or it is not of lines.
+// output returns the comment that says what a function prints; nil if there is none, or if it is a block comment.
 func (f *goFile) output(fn *ast.FuncDecl) (last *ast.CommentGroup) {
 	for _, group := range f.parsed.Comments {
 		if fn.Body.Lbrace < group.Pos() && group.End() <= fn.Body.Rbrace {

@@ -362,7 +362,7 @@ func pyOtherScalars(expr string, r *chance) []string {
 	}
 	opening := strings.Index(expr, quotes) + len(quotes)
 	end := max(opening, len(expr)-len(quotes))
-	if strings.ContainsAny(expr[:opening], "fF") && strings.Contains(expr, "{") { // its words are names and formats, too
+	if strings.ContainsAny(expr[:opening], "fF") && strings.Contains(expr, "{") { // braces have names and formats
 		return nil
 	}
 	return mapped(otherTexts(expr[opening:end], r), func(s string) string { return expr[:opening] + s + expr[end:] })

@@ -108,8 +108,9 @@ func (r *Recipe) Samplers() []string {
 	return urls
 }
 
-// Pods returns the number of vLLM's pods on Kubernetes. Each has the PerNode servers of a node.
-func (r *Recipe) Pods() int { return r.Replicas / max(1, r.PerNode) }
+// Pods returns the number of vLLM's pods on Kubernetes, if there are Replicas. Each has the PerNode servers of a
+// node.
+func (r *Recipe) Pods() int { return r.Replicas / r.PerNode }
 
 // joined is a program in Python that succeeds once as many nodes as SkyRL needs have joined Ray, and says how many
 // have. `ray list nodes` would need Ray's dashboard, without which SkyRL installs it.
