@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"sync/atomic"
-	"time"
 
 	"deepswe/agent"
 	"deepswe/agent/run"
@@ -31,17 +30,11 @@ func (p *publisher) publish(ctx context.Context) (err error) {
 	return err
 }
 
-// publishGrace is how long a publication may go on after the run's context has ended.
-const publishGrace = 5 * time.Second
-
-// finish publishes the policy of an update. If the run is stopped and the publication does not end in time, the policy
-// is not published, which is no error.
+// finish publishes the policy of an update. The context is one of [stopping.finishing]: if it ends before the
+// publication does, the policy is not published, which is no error.
 func (p *publisher) finish(ctx context.Context) (published bool, err error) {
-	publishing, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(publishGrace, cancel) })()
-	err = p.publish(publishing)
-	if publishing.Err() != nil && err != nil && !errors.Is(err, rl.ErrApart) {
+	err = p.publish(ctx)
+	if ctx.Err() != nil && err != nil && !errors.Is(err, rl.ErrApart) {
 		return false, nil
 	}
 	return err == nil, err

@@ -258,8 +258,8 @@ func breakTrainer(ctx context.Context, s *trainertest.Server, random *rand.Rand)
 	}
 }
 
-// A run that is asked to stop while its trainer hangs in an update abandons it after rollouts.drain, or when it is
-// asked again. In a checkpoint, it does so only when it is asked again. It can be resumed in all cases.
+// A run that is asked to stop while its trainer hangs in an update abandons it after rollouts.drain, a checkpoint after
+// as long again, or each when it is asked again. It can be resumed in all cases.
 func TestStoppedWhileTheTrainerHangs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -267,7 +267,7 @@ func TestStoppedWhileTheTrainerHangs(t *testing.T) {
 		drain time.Duration
 	}{
 		{"forward_backward", time.Second}, {"forward_backward", time.Hour}, {"optim_step", time.Second},
-		{"optim_step", time.Hour}, {"save_weights", time.Hour},
+		{"optim_step", time.Hour}, {"save_weights", time.Second}, {"save_weights", time.Hour},
 	} {
 		path, drain := c.path, c.drain
 		t.Run(fmt.Sprint(path, drain), func(t *testing.T) {
@@ -296,6 +296,45 @@ func TestStoppedWhileTheTrainerHangs(t *testing.T) {
 			o.Resume, o.World.Abandon, o.Observer = true, nil, nil
 			got, err := Start(t.Context(), c, o)
 			if err != nil || len(got.Points) != 6 {
+				t.Errorf("resumed: %d steps, %v", len(got.Points), err)
+			}
+		})
+	}
+}
+
+// A run whose trainer hangs in every request, also in those by which it samples, ends soon after it is asked to stop, in
+// its first step or later. It can be resumed from its last checkpoint, or from its beginning.
+func TestStoppedWhileEveryRequestHangs(t *testing.T) {
+	t.Parallel()
+	for _, step := range []int{0, 1, 3} {
+		t.Run(fmt.Sprint("after step ", step), func(t *testing.T) {
+			t.Parallel()
+			s, text := residueServer(t, trainertest.Options{})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			asked := make(chan time.Time, 1)
+			o := Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)}
+			o.Observer = func(string, int) Observer {
+				return &stopAt{step: step, stop: func() {
+					s.Hang()
+					time.AfterFunc(2*time.Second, func() {
+						asked <- time.Now()
+						cancel()
+					})
+				}}
+			}
+			c := mustLoad(t, text, "evaluate.every=100", "checkpoint.every=2", "rollouts.drain=1s")
+			_, err := Start(ctx, c, o)
+			if took := time.Since(<-asked); !errors.Is(err, run.ErrInterrupted) || took > 10*time.Second {
+				t.Errorf("after %s: %v", took, err)
+			}
+			s.Stop()
+			if err := s.Start(); err != nil {
+				t.Fatal(err)
+			}
+			o.Resume, o.Observer = true, nil
+			got, err := Start(t.Context(), c, o)
+			if err != nil || len(got.Points) < 6 {
 				t.Errorf("resumed: %d steps, %v", len(got.Points), err)
 			}
 		})

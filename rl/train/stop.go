@@ -12,15 +12,15 @@ import (
 
 // stopping is how a run ends before it is done: what has begun gets a time to end, because half of it is of no use.
 type stopping struct {
-	// late is closed when that time is over or cut short, abandon when the user asks a second time to stop. Both happen
-	// after the run's context has ended.
-	late, abandon <-chan struct{}
+	// late is closed when that time is over, and over when that for a checkpoint is, too. Both happen after the run's
+	// context has ended, and at once when the user asks a second time to stop.
+	late, over <-chan struct{}
 }
 
-// newStopping watches ctx: once it has ended, what is under way has the time of drain, unless abandon is closed. The
-// caller must call the returned function, which ends the watch.
+// newStopping watches ctx: once it has ended, what is under way has the time of drain, and then a checkpoint as long
+// again, unless abandon is closed. The caller must call the returned function, which ends the watch.
 func newStopping(ctx context.Context, drain time.Duration, abandon <-chan struct{}) (stopping, func() error) {
-	late, done := make(chan struct{}), make(chan struct{})
+	late, over, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
@@ -28,17 +28,17 @@ func newStopping(ctx context.Context, drain time.Duration, abandon <-chan struct
 		case <-done:
 			return
 		}
-		timer := time.NewTimer(drain)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-abandon:
-		case <-done:
-			return
+		for _, ended := range []chan struct{}{late, over} {
+			select {
+			case <-time.After(drain):
+			case <-abandon:
+			case <-done:
+				return
+			}
+			close(ended)
 		}
-		close(late)
 	})
-	return stopping{late, abandon}, func() error {
+	return stopping{late, over}, func() error {
 		close(done)
 		watching.Wait()
 		return nil
@@ -50,20 +50,10 @@ func (s stopping) finishing(ctx context.Context) (context.Context, context.Cance
 	return until(ctx, s.late)
 }
 
-// saveTimeout limits a checkpoint. Before the run's context ends, the trainer has timeouts of its own.
-const saveTimeout = 2 * time.Minute
-
-// saving returns a context for a checkpoint, which is completed although the run is stopped.
+// saving returns a context for a checkpoint, which is completed although the run is stopped. It ends when over is
+// closed.
 func (s stopping) saving(ctx context.Context) (context.Context, context.CancelFunc) {
-	saving, cancel := until(ctx, s.abandon)
-	if ctx.Err() == nil {
-		return saving, cancel
-	}
-	saving, expire := context.WithTimeout(saving, saveTimeout)
-	return saving, func() {
-		expire()
-		cancel()
-	}
+	return until(ctx, s.over)
 }
 
 // until returns a context with the values of ctx that ends when the channel is closed, and not with ctx.

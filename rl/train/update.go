@@ -32,7 +32,9 @@ func (p *practice) step(ctx context.Context, step int, from place) (learned, err
 		done.place = done.takeGroup(g.number)
 	}
 	begun := p.now()
-	published, err := p.publisher.finish(ctx)
+	finishing, cancel := p.finishing(ctx)
+	defer cancel()
+	published, err := p.publisher.finish(finishing)
 	if err != nil {
 		return learned{}, torn{err}
 	}

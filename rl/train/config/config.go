@@ -78,8 +78,8 @@ type Rollouts struct {
 	Models    int `yaml:"models" least:"0"`
 	Sandboxes int `yaml:"sandboxes" least:"0"`
 	Gradings  int `yaml:"gradings" least:"0"`
-	// Deadline ends a rollout that takes longer; 0 means never. Drain is the time that rollouts and an update under way
-	// get when the run is interrupted.
+	// Deadline ends a rollout that takes longer; 0 means never. Drain is the time that rollouts, an update and its
+	// publication get when the run is interrupted, and after that a checkpoint.
 	Deadline Duration `yaml:"deadline"`
 	Drain    Duration `yaml:"drain"`
 	// Retries is the number of retries after an infrastructure failure. MaxFailures failed rollouts in a row end the
@@ -159,7 +159,7 @@ func defaults() Config {
 	return Config{
 		Name: "train", Seed: 1, Steps: 100,
 		Rollouts: Rollouts{
-			Tasks: 8, Group: 8, Workers: 16, Drain: Duration(8 * time.Second), Retries: 2, MaxFailures: 32, KeepLogs: true,
+			Tasks: 8, Group: 8, Workers: 16, Drain: Duration(4 * time.Second), Retries: 2, MaxFailures: 32, KeepLogs: true,
 		},
 		Algorithm:  Algorithm{Preset: rl.DefaultPreset, Set: map[string]string{}},
 		Optimizer:  Optimizer{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, ClipNorm: 1, Minibatches: 1, Epochs: 1},

@@ -112,6 +112,12 @@ func (r *Recipe) Samplers() []string {
 // node.
 func (r *Recipe) Pods() int { return r.Replicas / r.PerNode }
 
+// Grace returns the seconds that a stopped run is given to end: what is under way has the time of rollouts.drain, a
+// checkpoint as long again, and the rest a minute.
+func (r *Recipe) Grace() int {
+	return int((2*time.Duration(r.config.Rollouts.Drain) + time.Minute).Seconds())
+}
+
 // joined is a program in Python that succeeds once as many nodes as SkyRL needs have joined Ray, and says how many
 // have. `ray list nodes` would need Ray's dashboard, without which SkyRL installs it.
 const joined = `import ray; ray.init(logging_level="ERROR"); n = sum(n["Alive"] for n in ray.nodes()); ` +

@@ -279,9 +279,6 @@ func (a *adapters) unload(ctx context.Context, versions []*adapter) {
 	}
 }
 
-// closeTimeout limits unloading at the end.
-const closeTimeout = time.Second
-
 func (a *adapters) close() {
 	a.end()
 	a.tending.Wait()

@@ -121,7 +121,7 @@ func fromCheckpoint(ctx context.Context, c *Client, dir, name string, take func(
 	if err != nil {
 		return err
 	}
-	defer m.Close(ctx)
+	defer m.Close(modelTimeout)
 	if err := m.load(ctx, k.Address, false); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", name, err)
 	}
@@ -131,7 +131,7 @@ func fromCheckpoint(ctx context.Context, c *Client, dir, name string, take func(
 // restore replaces the model by a new one with a checkpoint's weights.
 func (t *Trainer) restore(ctx context.Context, address string, optimizer bool) error {
 	if t.model != nil {
-		t.model.Close(ctx)
+		t.model.Close(modelTimeout)
 		t.model = nil
 	}
 	m, err := t.create(ctx)
@@ -139,7 +139,7 @@ func (t *Trainer) restore(ctx context.Context, address string, optimizer bool) e
 		return err
 	}
 	if err := m.load(ctx, address, optimizer); err != nil {
-		m.Close(ctx)
+		m.Close(modelTimeout)
 		return err
 	}
 	t.model = m

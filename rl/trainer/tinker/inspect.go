@@ -84,7 +84,7 @@ func (i Inspection) Inspect(ctx context.Context) []env.Finding {
 	if err != nil {
 		return out
 	}
-	defer m.Close(ctx)
+	defer m.Close(modelTimeout)
 	p, err := m.probe(ctx)
 	add("gradients", err, p.Normalisation.String(), "")
 	if errors.Is(err, errUnavailable) || ctx.Err() != nil {

@@ -53,7 +53,7 @@ type Model struct {
 	saved atomic.Bool
 }
 
-// modelTimeout limits the requests that close a model: a run has to end within ten seconds of an interrupt.
+// modelTimeout limits the requests that close a model while the server is used further.
 const modelTimeout = 5 * time.Second
 
 // creations is the maximum number of attempts to create a model if responses are lost.
@@ -180,7 +180,7 @@ func (m *Model) finish(ctx context.Context, p promise, out any) error {
 func (m *Model) step(ctx context.Context, a adam) (norm float64, known bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p, err := m.operate(ctx, "optim_step", map[string]any{"adam_params": a, "type": "optim_step"}, true)
+	p, err := m.postStep(ctx, a)
 	if err != nil {
 		return 0, false, err
 	}
@@ -194,6 +194,10 @@ func (m *Model) step(ctx context.Context, a adam) (norm float64, known bool, err
 	m.dirty = false
 	norm, known = valueOf(out.Metrics, "grad_norm")
 	return norm, known, nil
+}
+
+func (m *Model) postStep(ctx context.Context, a adam) (promise, error) {
+	return m.operate(ctx, "optim_step", map[string]any{"adam_params": a, "type": "optim_step"}, true)
 }
 
 // valueOf returns the metric whose name contains a word; NaN if it was not finite.
@@ -210,9 +214,12 @@ func valueOf(metrics map[string]*float64, word string) (v float64, ok bool) {
 	return 0, false
 }
 
+// motionless is an optimizer step that discards the accumulated gradient.
+var motionless = adam{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8}
+
 // zero discards the accumulated gradient, and returns its norm as step does.
 func (m *Model) zero(ctx context.Context) (norm float64, known bool, err error) {
-	return m.step(ctx, adam{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8})
+	return m.step(ctx, motionless)
 }
 
 // maxNames is how many names to try for a checkpoint: a request whose response was lost may have used one.
@@ -323,13 +330,16 @@ func tried(name string, try int) string {
 	return name
 }
 
-// Close unloads the model and ends its session. It clears the gradient first, because some servers would leave it to
-// the next model.
-func (m *Model) Close(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), modelTimeout)
+// Close unloads the model and ends its session, within limit. It clears the gradient first, because some servers would
+// leave it to the next model. The result of that is not waited for: servers keep the order of a model's operations.
+func (m *Model) Close(limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if m.dirty {
-		if _, _, err := m.zero(ctx); err != nil {
+		m.mu.Lock()
+		_, err := m.postStep(ctx, motionless)
+		m.mu.Unlock()
+		if err != nil {
 			m.client.log.Debug("trainer: gradient not cleared", "error", err)
 		}
 	}

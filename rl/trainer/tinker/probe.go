@@ -64,7 +64,7 @@ func (c *Client) probeOnce(ctx context.Context, o ModelOptions) (Probe, error) {
 	if err != nil {
 		return Probe{}, err
 	}
-	defer m.Close(ctx)
+	defer m.Close(modelTimeout)
 	return m.probe(ctx)
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
+	"time"
 
 	"deepswe/agent"
 	"deepswe/rl"
@@ -153,7 +155,7 @@ func (t *Trainer) clear(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer m.Close(ctx)
+	defer m.Close(modelTimeout)
 	norm, known, err := m.zero(ctx)
 	if err == nil && known && norm != 0 {
 		t.client.log.Info("an earlier model has left a gradient, which is discarded", "norm", norm)
@@ -211,12 +213,17 @@ func (t *Trainer) Samplers() int {
 	return ready
 }
 
+// closeTimeout limits the requests of Close to a server: a run has to end within ten seconds of an interrupt.
+const closeTimeout = time.Second
+
 // Close unloads the model and releases the trainer.
 func (t *Trainer) Close() error {
-	t.sampler.close()
+	var sampler sync.WaitGroup
+	sampler.Go(t.sampler.close)
 	if t.model != nil {
-		t.model.Close(context.Background())
+		t.model.Close(closeTimeout)
 	}
+	sampler.Wait()
 	t.client.Close()
 	return nil
 }
