@@ -104,10 +104,15 @@ const (
 		`{"type": "string"}, "description": "l"}, "flag": {"type": "boolean", "description": "f"}}}`
 )
 
+// ProbeTools are the tools with which a template is tried.
+func ProbeTools() []tools.Spec {
+	return []tools.Spec{{Name: probe, Description: "d", Parameters: json.RawMessage(probeSchema)}}
+}
+
 // learnCalls finds the notation in which the template writes calls: it renders a call, and tries to read it in each
 // known notation. It fails unless exactly one of them gives the same call back.
 func (c *Codec) learnCalls() error {
-	specs := []tools.Spec{{Name: probe, Description: "d", Parameters: json.RawMessage(probeSchema)}}
+	specs := ProbeTools()
 	var names []string
 	var failed error
 	for _, id := range []string{callID(0, 0), "functions." + probe + ":0"} {
@@ -131,7 +136,7 @@ func (c *Codec) learnCalls() error {
 	c.call = c.answer
 	known := strings.Join(names[:len(names)/2], ", ")
 	return errors.Join(fmt.Errorf("the chat template writes tool calls in a notation that is not known here (%s are); to "+
-		"fix: set environment.format to xml", known), failed)
+		"fix: use --format xml (environment.format in a training configuration)", known), failed)
 }
 
 // writesAs reports whether the template writes a call in a notation, and how that reply ends.
@@ -151,7 +156,7 @@ func (c *Codec) writesAs(n *notation, id string, specs []tools.Spec) (ending, bo
 	for len(prompt) > 0 && len(ids) > 0 && prompt[0] == ids[0] {
 		prompt, ids = prompt[1:], ids[1:]
 	}
-	asked[1] = cutOff(reply, standIn)
+	asked[1] = CutOff(reply, standIn)
 	asked[1].Content = ""
 	e, err := c.ending(asked, trajectory.Message{Role: trajectory.RoleTool, Content: "r", ToolCallID: id, Name: probe},
 		n.ends, specs)

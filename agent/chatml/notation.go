@@ -52,6 +52,22 @@ func notations() []notation {
 	}
 }
 
+// Marks returns the marks of all notations. Models have tokens for some of them.
+func Marks() []string {
+	marks := []string{"<think>", "</think>", "[THINK]", "[/THINK]"}
+	add := func(mark string) string {
+		if mark != "" {
+			marks = append(marks, mark)
+		}
+		return ""
+	}
+	harmony().mapped(add)
+	for _, n := range notations() {
+		n.mapped(add)
+	}
+	return marks
+}
+
 // opening is the mark with which calls begin; "" where a whole reply is one.
 func (n *notation) opening() string { return cmp.Or(n.section[0], n.call[0]) }
 

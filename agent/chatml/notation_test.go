@@ -64,7 +64,7 @@ func tokens(t testing.TB) *tokenizer.Tokenizer {
 }
 
 // encode encodes the template's marks as their own tokens, and those that the model spells as ordinary ones.
-func encode(tok *tokenizer.Tokenizer, text string) []int32 {
+func encode(tok Tokens, text string) []int32 {
 	var ids []int32
 	for text != "" {
 		at := strings.IndexFunc(text, func(r rune) bool { return r >= spelled && r < spelled+200 })

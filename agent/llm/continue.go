@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"deepswe/agent"
-	"deepswe/agent/chatml"
 )
 
 // Continuation says how the prompts of requests for tokens are built.
@@ -28,23 +27,44 @@ const (
 // Continuations returns all values of a Continuation.
 func Continuations() []Continuation { return []Continuation{Auto, Extend, Template} }
 
-// Codec encodes conversations as tokens. Package chatml has one; without one, the server is asked.
+// Codec encodes conversations as tokens, and decodes sampled replies. Package chatml has one; without one, the server
+// is asked.
 type Codec interface {
 	// Prompt returns the ids of a request's conversation. They begin with those of r.Sampled, if that is set.
 	Prompt(ctx context.Context, r agent.Request) ([]int32, error)
+	// Reply reads the ids that were sampled in answer to a request.
+	Reply(ids []int32, r agent.Request) agent.Message
 	// Stop are the tokens that end a reply.
 	Stop() []int32
 }
 
+// ownCodec is a Codec. It reads replies from their ids alone, because the server's tokenizer may differ.
+type ownCodec struct{ Codec }
+
+func (o ownCodec) read(_ context.Context, _ string, ids []int32, r agent.Request) (agent.Message, error) {
+	return o.Reply(ids, r), nil
+}
+
+// codec is what encodes a request in tokens and reads its reply.
+type codec interface {
+	Prompt(ctx context.Context, r agent.Request) ([]int32, error)
+	Stop() []int32
+	// read reads a reply from its ids and the text that the server gives for them.
+	read(ctx context.Context, text string, ids []int32, r agent.Request) (agent.Message, error)
+}
+
+func (c *Client) codecFor(ctx context.Context, r agent.Request, model string) (codec, error) {
+	if own := c.o.Codec; own != nil {
+		return ownCodec{own}, nil
+	}
+	return c.serverCodec(ctx, c.patience(r), model)
+}
+
 // extend asks for a reply to a prompt in tokens.
 func (c *Client) extend(ctx context.Context, r agent.Request, model string) (agent.Reply, error) {
-	codec := c.o.Codec
-	if codec == nil {
-		own, err := c.serverCodec(ctx, c.patience(r), model, len(r.Tools) > 0)
-		if err != nil {
-			return agent.Reply{}, err
-		}
-		codec = own
+	codec, err := c.codecFor(ctx, r, model)
+	if err != nil {
+		return agent.Reply{}, err
 	}
 	prompt, err := codec.Prompt(ctx, r)
 	if err != nil {
@@ -66,16 +86,18 @@ func (c *Client) extend(ctx context.Context, r agent.Request, model string) (age
 		return agent.Reply{}, err
 	}
 	var reply agent.Reply
+	var text string
 	err = c.retry(ctx, c.patience(r), func(ctx context.Context, _ *dialect) *Error {
 		var failed *Error
-		reply, failed = c.continued(ctx, b, r)
+		reply, text, failed = c.continued(ctx, b, r)
 		return failed
 	})
 	if err != nil {
 		return agent.Reply{}, err
 	}
+	reply.Message, err = codec.read(ctx, text, reply.Tokens.CompletionIDs, r)
 	reply.Tokens.PolicyVersion = version
-	return reply, nil
+	return reply, err
 }
 
 // full is the error of a prompt that leaves no room for a reply.
@@ -86,8 +108,9 @@ func (c *Client) full(prompt int) error {
 	}
 }
 
-// continued sends the request once.
-func (c *Client) continued(ctx context.Context, b *completionBody, r agent.Request) (agent.Reply, *Error) {
+// continued sends the request once. The text is the whole reply.
+func (c *Client) continued(ctx context.Context, b *completionBody, r agent.Request) (_ agent.Reply, text string,
+	_ *Error) {
 	start := time.Now()
 	var got completion
 	var reply agent.Reply
@@ -105,11 +128,10 @@ func (c *Client) continued(ctx context.Context, b *completionBody, r agent.Reque
 	})
 	if failed != nil {
 		failed.exact = true
-		return agent.Reply{}, failed
+		return agent.Reply{}, "", failed
 	}
-	reply.Message = chatml.Reply(got.text(), len(r.Tools) > 0, len(r.Messages))
 	reply.Elapsed = time.Since(start)
-	return reply, nil
+	return reply, got.text(), nil
 }
 
 // exact refuses a reply to another prompt, and one whose tokens are not known.

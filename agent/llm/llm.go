@@ -39,6 +39,8 @@ type Options struct {
 	Continue Continuation
 	// Codec writes prompts for Extend: the server's own template and tokenizer when nil.
 	Codec Codec
+	// Like is a client of the same server and template: what it has learned of them is not learned again. It may be nil.
+	Like *Client
 	// Patience is how long a request waits for a server that is gone, beyond MaxRetries: not at all when 0. Waiting
 	// requests share one probe, and what came back is compared with what was there before, see [Client.Pin].
 	Patience time.Duration
@@ -71,9 +73,10 @@ type Client struct {
 	context atomic.Int64           // the model's, as /tokenize reports it; 0 is not known
 	counted atomic.Bool            // the server was seen to read whole prompts
 	codec   atomic.Pointer[serverCodec]
+	// learning is held by whoever learns the codec.
+	learning chan struct{}
 	// templated is set once Auto has turned out to be Template.
 	templated atomic.Bool
-	hermes    atomic.Bool // the template writes calls as chatml reads them
 	// versionless is set once the server turned out not to report the version of its weights.
 	versionless atomic.Bool
 	pinned      atomic.Pointer[Identity]
@@ -102,8 +105,13 @@ func New(o Options) (*Client, error) {
 		o.Transport = newTransport()
 	}
 	c := &Client{o: o, base: base.String(), name: base.Redacted(), sleep: sleep}
-	c.outage.probing = make(chan struct{}, 1)
+	c.outage.probing, c.learning = make(chan struct{}, 1), make(chan struct{}, 1)
 	c.model.Store(&o.Model)
+	if o.Like != nil {
+		if known := o.Like.codec.Load(); known != nil {
+			c.codec.Store(&serverCodec{c: c, model: o.Model, learned: known.learned})
+		}
+	}
 	// A redirected POST would arrive as a GET without a body: better to say where the endpoint went.
 	c.http = &http.Client{Transport: o.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse

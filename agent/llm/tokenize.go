@@ -9,127 +9,7 @@ import (
 	"strings"
 
 	"deepswe/agent"
-	"deepswe/agent/chatml"
 )
-
-// serverCodec encodes conversations with the server's own chat template and tokenizer, through its /tokenize.
-type serverCodec struct {
-	c     *Client
-	model string
-	// end is the token that ends a reply.
-	end int32
-}
-
-// Stop implements [Codec].
-func (s *serverCodec) Stop() []int32 { return []int32{s.end} }
-
-// Prompt implements [Codec].
-func (s *serverCodec) Prompt(ctx context.Context, r agent.Request) ([]int32, error) {
-	if r.Sampled == nil {
-		return s.c.tokenize(ctx, s.c.patience(r), newTokenizeBody(s.model, r.Messages, r.Tools, true))
-	}
-	if r.Fresh < 1 || r.Fresh > len(r.Messages) {
-		return nil, errors.New("a request whose fresh messages are not among its messages")
-	}
-	next, err := s.nextIDs(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	return chatml.Extend(r.Sampled, next), nil
-}
-
-// nextIDs returns the ids after the last reply: the end of its message, the fresh messages, and the beginning of a
-// reply. The template never gets the reply, because it might write it in another way than the model did. Instead,
-// the conversation is rendered twice, with two different short replies: the ids that both end with are those after the
-// reply, whatever the template does with thoughts and earlier messages.
-func (s *serverCodec) nextIDs(ctx context.Context, r agent.Request) ([]int32, error) {
-	var both [2][]int32
-	for i, word := range []string{"a", "b"} {
-		// Templates may check that calls and results belong together.
-		reply := agent.Message{Role: agent.RoleAssistant, Content: word}
-		for _, call := range r.Messages[r.Fresh-1].ToolCalls {
-			call.Arguments = "{}"
-			reply.ToolCalls = append(reply.ToolCalls, call)
-		}
-		messages := append([]agent.Message{{Role: agent.RoleUser, Content: "u"}, reply}, r.Messages[r.Fresh:]...)
-		ids, err := s.c.tokenize(ctx, s.c.patience(r), newTokenizeBody(s.model, messages, r.Tools, true))
-		if err != nil {
-			return nil, err
-		}
-		both[i] = ids
-	}
-	next := commonEnd(both[0], both[1])
-	if len(next) == len(both[0]) {
-		return nil, s.c.noExtension("the chat template leaves out the text of a reply with calls, so that nothing shows " +
-			"where the reply ends")
-	}
-	at := slices.Index(next, s.end)
-	if at < 0 {
-		return nil, s.c.noExtension("the chat template does not end this reply as it ends others")
-	}
-	return next[at:], nil
-}
-
-// commonEnd returns the longest common suffix of two lists.
-func commonEnd(a, b []int32) []int32 {
-	n := 0
-	for n < len(a) && n < len(b) && a[len(a)-1-n] == b[len(b)-1-n] {
-		n++
-	}
-	return a[len(a)-n:]
-}
-
-// serverCodec learns once how the model's template ends a reply. For native calls it also makes sure that the
-// template writes them as chatml reads them, because the server does not parse calls if the prompt is given in
-// tokens.
-func (c *Client) serverCodec(ctx context.Context, p patience, model string, native bool) (*serverCodec, error) {
-	known := c.codec.Load()
-	if known == nil || known.model != model {
-		var both [2][]int32
-		for i, word := range []string{"a", "b"} {
-			messages := []agent.Message{{Role: agent.RoleUser, Content: "u"}, {Role: agent.RoleAssistant, Content: word}}
-			ids, err := c.tokenize(ctx, p, newTokenizeBody(model, messages, nil, false))
-			if err != nil {
-				return nil, err
-			}
-			both[i] = ids
-		}
-		end := commonEnd(both[0], both[1])
-		if len(end) == 0 || len(end) == len(both[0]) {
-			return nil, c.noExtension("the chat template does not mark the end of a reply")
-		}
-		known = &serverCodec{c: c, model: model, end: end[0]}
-		c.codec.Store(known)
-	}
-	if native && !c.hermes.Load() {
-		if err := c.checkCalls(ctx, p, model); err != nil {
-			return nil, err
-		}
-		c.hermes.Store(true)
-	}
-	return known, nil
-}
-
-// checkCalls makes sure that the template writes a call as chatml reads one.
-func (c *Client) checkCalls(ctx context.Context, p patience, model string) error {
-	call := agent.ToolCall{ID: "call_0", Name: "probe", Arguments: `{"key": "value"}`}
-	messages := []agent.Message{
-		{Role: agent.RoleUser, Content: "u"}, {Role: agent.RoleAssistant, Content: "a", ToolCalls: []agent.ToolCall{call}},
-	}
-	ids, err := c.tokenize(ctx, p, newTokenizeBody(model, messages, nil, false))
-	if err != nil {
-		return err
-	}
-	text, err := c.detokenize(ctx, p, model, ids)
-	if err != nil {
-		return err
-	}
-	read := chatml.Reply(text, true, 0).ToolCalls
-	if len(read) != 1 || read[0].Name != call.Name || read[0].Arguments != call.Arguments {
-		return c.noExtension("the chat template writes tool calls in a notation that is not known here; use --format xml")
-	}
-	return nil
-}
 
 // ErrNoExtension means that prompts cannot be built from tokens with this endpoint.
 var ErrNoExtension = errors.New("prompts cannot be extended in tokens")
@@ -165,10 +45,14 @@ func (c *Client) Tokenize(ctx context.Context, text string) ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.encode(ctx, p, served.ID, text)
+}
+
+func (c *Client) encode(ctx context.Context, p patience, model, text string) ([]int32, error) {
 	var answer struct {
 		Tokens []int32 `json:"tokens"`
 	}
-	err = c.ask(ctx, p, "/tokenize", &textBody{Model: served.ID, Prompt: text}, &answer)
+	err := c.ask(ctx, p, "/tokenize", &textBody{Model: model, Prompt: text}, &answer)
 	return answer.Tokens, err
 }
 

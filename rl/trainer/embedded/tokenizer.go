@@ -40,10 +40,10 @@ func newTokenizer(s speller, vocabulary, further []string, slots int) *tokenizer
 func (t *tokenizer) read() int   { return len(t.vocabulary) + marks + len(t.further) + t.slots }
 func (t *tokenizer) spoken() int { return len(t.vocabulary) + 1 }
 
-// text returns the text of a token; the end, the marks, the unknown and slots have none.
+// text returns the text of a token; the end, the marks, the unknown and slots have none, nor do other numbers.
 func (t *tokenizer) text(id int32) string {
 	switch after := int(id) - len(t.vocabulary) - marks; {
-	case int(id) < len(t.vocabulary):
+	case id >= 0 && int(id) < len(t.vocabulary):
 		return t.vocabulary[id]
 	case after >= 0 && after < len(t.further):
 		return t.further[after]

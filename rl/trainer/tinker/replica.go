@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/agent/llm"
 	"deepswe/rl"
 )
 
@@ -18,6 +19,8 @@ import (
 type replica struct {
 	*vllm
 	has map[*adapter]bool // what it has loaded
+	// latest is the client for the adapter that was asked for last.
+	latest *llm.Client
 	// down is why the server gets no turns; nil if it gets turns. pause is the time until it is probed again.
 	down  error
 	since time.Time

@@ -96,7 +96,8 @@ func (v *adapter) client(s *replica) (*llm.Client, error) {
 	c, err := llm.New(llm.Options{
 		BaseURL: s.url, APIKey: s.key, Model: v.name, Continue: llm.Extend, Codec: a.codec, Log: a.client.log,
 		MaxRetries: 2, // another server can go on
+		Like:       s.latest,
 	})
-	v.models[s] = c
+	v.models[s], s.latest = c, c
 	return c, err
 }

@@ -187,8 +187,7 @@ func (a *adapters) limited(ctx context.Context, s *replica, r agent.Request) (_ 
 	}
 }
 
-// ask samples from one server. One that was restarted loads the adapter again. Where prompts are written with a codec,
-// the reply is read from its ids, because the server's tokenizer may differ.
+// ask samples from one server. One that was restarted loads the adapter again.
 func (v *adapter) ask(ctx context.Context, s *replica, r agent.Request) (agent.Reply, error) {
 	ctx, done := v.of.while(ctx, s)
 	defer done()
@@ -205,9 +204,6 @@ func (v *adapter) ask(ctx context.Context, s *replica, r agent.Request) (agent.R
 	}
 	if err == nil {
 		err = v.misfit(s, reply)
-	}
-	if err == nil && reply.Tokens != nil && v.of.codec != nil {
-		reply.Message = v.of.codec.Reply(reply.Tokens.CompletionIDs, r)
 	}
 	return reply, alive(ctx, err)
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -38,6 +37,7 @@ type VLLM struct {
 	loaded  map[string]loadedAdapter
 	served  map[string]int // replies by adapter
 	prompts [][]int32
+	texts   map[string]string // of conversations, by their ids
 	state   State
 	// computed is how many tokens it has sampled.
 	computed int
@@ -70,8 +70,10 @@ type loadedAdapter struct{ root, address string }
 
 // NewVLLM starts a fake vLLM server. The codec decodes the policy's replies.
 func NewVLLM(t testing.TB, trainer *Server, codec tinker.Codec) *VLLM {
-	v := &VLLM{trainer: trainer, codec: codec, loaded: map[string]loadedAdapter{}, served: map[string]int{},
-		changed: make(chan struct{})}
+	v := &VLLM{
+		trainer: trainer, codec: codec, loaded: map[string]loadedAdapter{}, served: map[string]int{},
+		texts: map[string]string{}, changed: make(chan struct{}),
+	}
 	s := httptest.NewServer(v)
 	t.Cleanup(func() {
 		s.CloseClientConnections()
@@ -134,7 +136,8 @@ type vllmBody struct {
 	Path string `json:"lora_path"`
 
 	Model    string  `json:"model"`
-	Prompt   []int32 `json:"prompt"`
+	Prompt   prompt  `json:"prompt"`
+	Tokens   []int32 `json:"tokens"`
 	Messages []struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`
@@ -191,6 +194,8 @@ func (v *VLLM) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "# TYPE %[1]s counter\n%[1]s{engine=\"0\"} %[2]d\n", name, v.computed)
 	case path == "/tokenize":
 		v.tokenize(w, b)
+	case path == "/detokenize":
+		writeJSON(w, 200, map[string]string{"prompt": v.detokenize(b.Tokens)})
 	case path == "/v1/completions":
 		v.complete(w, b)
 	case path == "/v1/load_lora_adapter" && !v.fixed:
@@ -240,7 +245,7 @@ func (v *VLLM) complete(w http.ResponseWriter, b vllmBody) {
 	}
 	v.served[b.Model]++
 	v.computed += len(ids)
-	v.prompts = append(v.prompts, b.Prompt)
+	v.prompts = append(v.prompts, b.Prompt.ids)
 	reason, said := "length", ids
 	if last := len(ids) - 1; slices.Contains(b.Stop, ids[last]) {
 		reason, said = "stop", ids[:last]
@@ -249,27 +254,10 @@ func (v *VLLM) complete(w http.ResponseWriter, b vllmBody) {
 		"object": "text_completion", "model": b.Model,
 		"choices": []any{map[string]any{
 			"index": 0, "text": v.codec.Reply(said, agent.Request{}).Content, "finish_reason": reason, "token_ids": ids,
-			"prompt_token_ids": b.Prompt, "logprobs": map[string]any{"token_logprobs": logprobs},
+			"prompt_token_ids": b.Prompt.ids, "logprobs": map[string]any{"token_logprobs": logprobs},
 		}},
-		"usage": map[string]int{"prompt_tokens": len(b.Prompt), "completion_tokens": len(ids)},
+		"usage": map[string]int{"prompt_tokens": len(b.Prompt.ids), "completion_tokens": len(ids)},
 	})
-}
-
-// tokenize writes a conversation as the codec does, which ends where the policy replies.
-func (v *VLLM) tokenize(w http.ResponseWriter, b vllmBody) {
-	var r agent.Request
-	for _, m := range b.Messages {
-		r.Messages = append(r.Messages, agent.Message{Role: m.Role, Content: m.Content})
-	}
-	ids, err := v.codec.Prompt(context.Background(), r)
-	if err != nil {
-		v.refuse(w, 400, "BadRequestError", "%v", err)
-		return
-	}
-	if !b.Begin {
-		ids = ids[:len(ids)-1]
-	}
-	writeJSON(w, 200, map[string]any{"count": len(ids), "max_model_len": 1 << 16, "tokens": ids})
 }
 
 // generate samples from what was saved for sampling, as vLLM does: no model of the server need be loaded for it.
@@ -285,7 +273,7 @@ func (s *Server) generate(address string, b vllmBody) ([]int32, []float64, error
 	if b.Seed != nil {
 		seed = *b.Seed
 	}
-	ids, logprobs, err := m.policy.Generate(k.policy, m.speech.read(b.Prompt), cmp.Or(b.MaxTokens, 16), 1, seed)
+	ids, logprobs, err := m.policy.Generate(k.policy, m.speech.read(b.Prompt.ids), cmp.Or(b.MaxTokens, 16), 1, seed)
 	return m.speech.write(ids), logprobs, err
 }
 
