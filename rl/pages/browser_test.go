@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"deepswe/agent/attempt"
 	"deepswe/agent/trajectory"
@@ -158,6 +159,14 @@ func TestLivePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.wait(`document.body.textContent.includes("One more.") && document.getElementById("s1").open`)
+	// What is looked at stays when it is removed from the disk, as training rollouts are.
+	if err := os.RemoveAll(filepath.Join(parent, "run")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(4 * time.Second) // it is looked for again every three seconds
+	if p.eval(`String(document.body.textContent.includes("One more."))`) != "true" {
+		t.Error("the page has gone while it was read")
+	}
 }
 
 // Nothing that a model or a repository wrote is executed, and a long trajectory loads its steps only when they are

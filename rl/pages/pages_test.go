@@ -12,12 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"deepswe/agent/run"
 	"deepswe/env/testkit"
 	"deepswe/rl"
+	"deepswe/rl/metrics"
 	"deepswe/rl/train"
 	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
@@ -136,6 +138,31 @@ func TestTrainingRuns(t *testing.T) {
 		if page := get(t, h, path, http.StatusOK); strings.Contains(page, `href="step/`) {
 			t.Errorf("%s has links to rollouts that are gone", path)
 		}
+	}
+	for _, path := range []string{"/one/step/2", "/one/rollout?attempt=2&group=000001.1&step=1"} {
+		if page := get(t, h, path, http.StatusNotFound); !strings.Contains(page, "rollouts.keep_logs") {
+			t.Errorf("%s does not say why the rollouts are gone:\n%s", path, page)
+		}
+	}
+}
+
+// Passes over demonstrations have no row in the table of steps, unless a policy was measured before them.
+func TestStepsOfTraining(t *testing.T) {
+	t.Parallel()
+	point := func(step int, values map[string]float64) metrics.Point {
+		return metrics.Point{Step: step, Values: values}
+	}
+	rows := stepsOfTraining([]metrics.Point{
+		point(-3, map[string]float64{"imitation/loss": 2, "val/pass@1": 0.1}), point(-2, map[string]float64{"imitation/loss": 1}),
+		point(-1, map[string]float64{"imitation/loss": 0.5}), point(0, map[string]float64{"val/pass@1": 0.5}),
+		point(1, map[string]float64{"reward/mean": 0.6}),
+	}, []int{2})
+	var steps []int
+	for _, r := range rows {
+		steps = append(steps, r.Step)
+	}
+	if want := []int{2, 1, 0, -3}; !slices.Equal(steps, want) {
+		t.Errorf("rows of the steps %v, want %v", steps, want)
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"deepswe/agent/trajectory"
 	"deepswe/env"
 	"deepswe/env/repo"
-	"deepswe/rl/train/record"
 	"deepswe/verify/plot"
 )
 
@@ -332,7 +331,7 @@ func (h *Handler) trainedRollout(r *loaded, req *http.Request) (view, error) {
 	if err != nil {
 		return view{}, fmt.Errorf("step %s: %w", v.Get("step"), errNotFound)
 	}
-	groups, err := record.ReadStep(r.Path, step)
+	groups, err := playedIn(r, step)
 	if err != nil {
 		return view{}, err
 	}

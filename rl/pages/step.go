@@ -2,8 +2,10 @@ package pages
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/url"
@@ -62,7 +64,7 @@ func (h *Handler) step(r *loaded, req *http.Request) (view, error) {
 	if err != nil {
 		return view{}, fmt.Errorf("step %s: %w", req.PathValue("step"), errNotFound)
 	}
-	played, err := record.ReadStep(r.Path, n)
+	played, err := playedIn(r, n)
 	if err != nil {
 		return view{}, err
 	}
@@ -86,6 +88,15 @@ func (h *Handler) step(r *loaded, req *http.Request) (view, error) {
 	}
 	name := fmt.Sprintf("step %d", n)
 	return view{template: "step", Title: r.ID + ": " + name, Crumbs: []link{{name, ""}}, Data: data}, nil
+}
+
+// playedIn returns the rollouts of a step.
+func playedIn(r *loaded, step int) ([][]record.Played, error) {
+	played, err := record.ReadStep(r.Path, step)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("rollouts of step %d: %w: they are kept with rollouts.keep_logs", step, errNotFound)
+	}
+	return played, err
 }
 
 // inWords says what happened in a step.

@@ -123,11 +123,15 @@ func stepsOfTraining(points []metrics.Point, played []int) []trainedStep {
 			}
 			return ""
 		}
-		rows = append(rows, trainedStep{
+		row := trainedStep{
 			Step: step, Reward: cell("reward/mean"), Pass: cell("val/pass@1"), None: cell("groups/solve_none"),
 			Some: cell("groups/solve_partial"), All: cell("groups/solve_all"), S: clock(byStep[step]["time/step"]),
 			Played: slices.Contains(played, step),
-		})
+		}
+		if step < 0 && !row.Played && row.Pass == "" { // a pass over demonstrations, which a curve shows
+			continue
+		}
+		rows = append(rows, row)
 	}
 	return rows
 }

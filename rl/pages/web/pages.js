@@ -154,6 +154,7 @@
   const look = async () => {
     try {
       const answer = await fetch(location.pathname + location.search);
+      if (!answer.ok) throw new Error(answer.status); // what is shown may have been removed from the disk, and stays
       const page = parse(await answer.text());
       const next = $("#main", page), now = $("#main");
       const ticked = new Set(all("input:checked").map((i) => i.value));
