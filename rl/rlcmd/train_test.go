@@ -203,6 +203,7 @@ func TestTrainUsage(t *testing.T) {
 		{[]string{"--config", config, "--set", "stepps=1"}, "stepps"},
 		{[]string{"--config", config, "--out", begun}, "continue it with --resume"},
 		{[]string{"--config", config, "--out", begun, "--resume", "--set", "seed=9"}, "seed cannot change"},
+		{[]string{"--out", begun, "--resume", "--set", "seed=9"}, "leave out the --set that changes it"},
 		{[]string{"--config", config, "--out", filepath.Join(begun, "no"), "--resume"}, "no run"},
 		{[]string{"--config", config, "--out", begun, "--metrics-addr", "nowhere:x"}, "--metrics-addr"},
 	} {

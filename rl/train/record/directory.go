@@ -98,9 +98,8 @@ func resumable(m run.Manifest, c config.Config) error {
 		})
 	})
 	if len(keys) > 0 {
-		return fmt.Errorf("%w: %s cannot change; to fix: leave out --config to resume with its own, "+
-			"or start a new run with --out",
-			ErrOtherConfig, strings.Join(keys, ", "))
+		return fmt.Errorf("%w: %s cannot change; to fix: leave out the --set that changes it, or --config, to resume "+
+			"with its own configuration; or start a new run with another --out", ErrOtherConfig, strings.Join(keys, ", "))
 	}
 	return nil
 }
