@@ -83,6 +83,7 @@ type Client struct {
 	// accepted is set once the server has accepted the key. Some servers check no key in requests about their health and
 	// their models.
 	accepted atomic.Bool
+	outage   outage
 
 	mu sync.Mutex
 	// recent and before hold the request IDs of the latest operations: when recent is full, it becomes before.
@@ -108,6 +109,7 @@ func NewClient(o ClientOptions) (*Client, error) {
 		longest:  cmp.Or(o.OperationTimeout, 2*time.Hour), backoff: 200 * time.Millisecond,
 		recent: map[string]bool{},
 	}
+	c.outage.log = c.log
 	c.http, c.once = c.newHTTP(false), c.newHTTP(true)
 	return c, nil
 }
@@ -184,13 +186,20 @@ type answer struct {
 // send sends one request and reads the response. sent is false if the server cannot have received the request.
 func (c *Client) send(ctx context.Context, h *http.Client, method, path string, body content, limit time.Duration,
 ) (a answer, sent bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := c.newRequest(ctx, method, path, body)
+	r, err := c.newRequest(limited, method, path, body)
 	if err != nil {
 		return a, false, err
 	}
 	resp, err := h.Do(r)
+	if ctx.Err() == nil {
+		status := 0
+		if err == nil {
+			status = resp.StatusCode
+		}
+		c.outage.observe(status, unwrapURL(err))
+	}
 	if err != nil {
 		dial, ok := errors.AsType[*net.OpError](err)
 		return a, !ok || dial.Op != "dial", unwrapURL(err)
