@@ -262,3 +262,71 @@ func TestStalledArchive(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 }
+
+// A sampler that loads a version and fails when it is compared with the trainer is put aside. The publication counts
+// with the others.
+func TestSamplerFailsAtItsCheck(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(w http.ResponseWriter, r *http.Request){
+		"down":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"hung":   func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"busy":   func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTooManyRequests) },
+		"broken": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"a page": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>welcome</html>") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trainer, _, bad := besides(t, 20*time.Second)
+			publish(t, trainer)
+			var loaded atomic.Bool
+			fails := func(w http.ResponseWriter, r *http.Request, _ string) bool {
+				if r.URL.Path == "/v1/load_lora_adapter" {
+					loaded.Store(true)
+					return false
+				}
+				if loaded.Load() {
+					answer(w, r)
+				}
+				return loaded.Load()
+			}
+			bad.spoil.Store(&fails)
+			if err := learn(t, trainer); err != nil {
+				t.Fatal(err)
+			}
+			p := publish(t, trainer)
+			asked(t, p.Model)
+			if n := served(bad.VLLM, 1); p.Version != 1 || n > 0 {
+				t.Errorf("version %d was published, and the sampler that failed gave %d replies", p.Version, n)
+			}
+			ready(t, trainer, 1)
+			bad.spoil.Store(nil)
+			ready(t, trainer, 2)
+		})
+	}
+}
+
+// The turns of a sampler that is put aside go to all others, and not to one of them.
+func TestTurnsOfALostSamplerAreSpread(t *testing.T) {
+	t.Parallel()
+	_, trainer, vllms := three(t, trainertest.Up, 20*time.Second)
+	p := publish(t, trainer)
+	counted := make([]int, len(vllms))
+	turns := func() (more []int) { // since the last call, by sampler
+		asked(t, p.Model)
+		for i, v := range vllms {
+			n := served(v, 0)
+			more, counted[i] = append(more, n-counted[i]), n
+		}
+		return more
+	}
+	for i, v := range vllms {
+		counted[i] = served(v, 0) // for the comparison with the trainer
+	}
+	before := turns()
+	vllms[2].Set(trainertest.Down)
+	ready(t, trainer, 2)
+	after := turns()
+	if after[0] <= before[0] || after[1] <= before[1] || after[2] != 0 {
+		t.Errorf("the samplers had %v turns, and %v without the last", before, after)
+	}
+}
