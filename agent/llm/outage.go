@@ -25,24 +25,33 @@ const (
 	remindEvery = time.Minute
 )
 
-// join returns a channel that is closed when the server is back, how long it has been gone, and whether the caller is
-// the first to miss it.
-func (o *outage) join() (back <-chan struct{}, gone time.Duration, first bool) {
+// join returns a channel that is closed when the server is back, when it was found gone, and whether the caller is the
+// first to miss it.
+func (o *outage) join() (back <-chan struct{}, began time.Time, first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if first = o.back == nil; first {
 		o.back, o.began = make(chan struct{}), time.Now()
 	}
-	return o.back, time.Since(o.began), first
+	return o.back, o.began, first
 }
 
-// end wakes all who wait. It is called wherever the server has answered.
-func (o *outage) end() {
+// end wakes all who wait. It returns how long the server was gone; over is false if it was not.
+func (o *outage) end() (lasted time.Duration, over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.back != nil {
-		close(o.back)
-		o.back = nil
+	if o.back == nil {
+		return 0, false
+	}
+	close(o.back)
+	o.back = nil
+	return time.Since(o.began), true
+}
+
+// found ends the outage, if there is one. It is called wherever the server has answered.
+func (c *Client) found(ctx context.Context) {
+	if lasted, over := c.outage.end(); over {
+		c.o.Log.InfoContext(ctx, fmt.Sprintf("the model endpoint %s is back after %s", c.name, lasted.Round(time.Second)))
 	}
 }
 
@@ -50,12 +59,12 @@ func (o *outage) end() {
 // requests at a time probes it. The error is ctx's own, failed if the server stays gone, or one that says that it has
 // changed (see [Client.Pin]).
 func (c *Client) awaitServer(ctx context.Context, patience time.Duration, failed *Error) error {
-	back, gone, first := c.outage.join()
+	back, began, first := c.outage.join()
 	if first {
 		c.o.Log.WarnContext(ctx, fmt.Sprintf("%s: waiting up to %s for the server", failed.brief(),
 			patience.Round(time.Second)))
 	}
-	late := time.NewTimer(patience - gone)
+	late := time.NewTimer(patience - time.Since(began))
 	defer late.Stop()
 	select {
 	case <-back:
@@ -67,8 +76,7 @@ func (c *Client) awaitServer(ctx context.Context, patience time.Duration, failed
 	case c.outage.probing <- struct{}{}:
 	}
 	defer func() { <-c.outage.probing }()
-	start := time.Now()
-	reminded := start
+	reminded := time.Now()
 	for {
 		select {
 		case <-back: // another request found it first
@@ -86,12 +94,10 @@ func (c *Client) awaitServer(ctx context.Context, patience time.Duration, failed
 		if now := time.Now(); now.Sub(reminded) >= remindEvery {
 			reminded = now
 			c.o.Log.WarnContext(ctx, fmt.Sprintf("the model endpoint %s is still gone after %s", c.name,
-				now.Sub(start).Round(time.Second)))
+				now.Sub(began).Round(time.Second)))
 		}
 	}
-	c.o.Log.InfoContext(ctx, fmt.Sprintf("the model endpoint %s is back after %s", c.name,
-		time.Since(start).Round(time.Second)))
-	c.outage.end()
+	c.found(ctx)
 	return c.sameServer()
 }
 

@@ -3,6 +3,7 @@ package llm_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -95,6 +96,48 @@ func TestRolloutsWaitForTheServer(t *testing.T) {
 			t.Errorf("the server was asked %d times", n)
 		}
 	})
+}
+
+// An outage is in the log, each minute while it lasts and with its whole length, whichever request looks for the server
+// and whichever finds it.
+func TestOutageIsLogged(t *testing.T) {
+	for name, late := range map[string]time.Duration{"found by a look": 0, "found by a new request": 10*time.Minute + time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log strings.Builder
+				way := &switched{}
+				c, err := llm.New(llm.Options{
+					BaseURL: "http://m", Model: "m", Transport: way, Patience: 30 * time.Minute,
+					Log: slog.New(slog.NewTextHandler(&log, nil)),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(10*time.Minute, func() { way.server.Store(served(0)) })
+				var all sync.WaitGroup
+				complete := func(patience time.Duration) {
+					ctx, cancel := context.WithTimeout(t.Context(), patience)
+					defer cancel()
+					_, _ = c.Complete(ctx, ask("issue"))
+				}
+				all.Go(func() { complete(5 * time.Minute) }) // the first one looks for the server, and gives up
+				time.Sleep(time.Second)
+				all.Go(func() { complete(time.Hour) })
+				if late > 0 {
+					time.Sleep(late - time.Second)
+					complete(time.Hour)
+				}
+				all.Wait()
+				said := log.String()
+				if strings.Count(said, "is back after 10m") != 1 || strings.Count(said, "waiting up to 30m0s") != 1 {
+					t.Errorf("the log does not tell the length once:\n%s", said)
+				}
+				if n := strings.Count(said, "is still gone after"); n < 8 || n > 10 || !strings.Contains(said, "gone after 9m") {
+					t.Errorf("%d lines while it lasted:\n%s", n, said)
+				}
+			})
+		})
+	}
 }
 
 func TestPatienceEnds(t *testing.T) {

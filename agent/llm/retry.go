@@ -47,7 +47,7 @@ func (c *Client) retry(ctx context.Context, p patience, send func(context.Contex
 		sent := c.dialect.Load()
 		failed := send(ctx, sent)
 		if failed == nil {
-			c.outage.end()
+			c.found(ctx)
 			return nil
 		}
 		if ctx.Err() != nil { // it failed because the caller gave up
