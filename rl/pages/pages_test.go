@@ -153,8 +153,9 @@ func TestStepsOfTraining(t *testing.T) {
 		return metrics.Point{Step: step, Values: values}
 	}
 	rows := stepsOfTraining([]metrics.Point{
-		point(-3, map[string]float64{"imitation/loss": 2, "val/pass@1": 0.1}), point(-2, map[string]float64{"imitation/loss": 1}),
-		point(-1, map[string]float64{"imitation/loss": 0.5}), point(0, map[string]float64{"val/pass@1": 0.5}),
+		point(-3, map[string]float64{"imitation/loss": 2, "val/pass@1": 0.1}),
+		point(-2, map[string]float64{"imitation/loss": 1}), point(-1, map[string]float64{"imitation/loss": 0.5}),
+		point(0, map[string]float64{"val/pass@1": 0.5}),
 		point(1, map[string]float64{"reward/mean": 0.6}),
 	}, []int{2})
 	var steps []int
