@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"deepswe/env/disk"
 	"deepswe/rl/train/config"
 )
 
@@ -128,8 +129,10 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 	}
 	own := keys["trainer.samplers[0]"] == "" && keys["trainer.samplers_file"] == ""
 	rollouts := c.Rollouts
-	for i := 1; keys[fmt.Sprintf("trainer.samplers[%d]", i)] != ""; i++ {
-		rollouts.Models += c.Rollouts.Models
+	if servers, err := samplers(keys, rollouts.Models > 0); err != nil {
+		return nil, fmt.Errorf("simulate: trainer.samplers_file: %w", err)
+	} else if servers > 1 {
+		rollouts.Models *= servers
 	}
 	s := &schedule{cluster: newCluster(l, rollouts), config: c, streamed: true}
 	if m != nil {
@@ -151,6 +154,19 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 		s.sums.check = time.Duration(rounds * float64(l.Grading))
 	}
 	return s, nil
+}
+
+// samplers is the number of servers that sample beside the trainer. Those that a file names are counted only if their
+// number matters, because the file may be on another machine.
+func samplers(keys map[string]string, matters bool) (n int, _ error) {
+	for keys[fmt.Sprintf("trainer.samplers[%d]", n)] != "" {
+		n++
+	}
+	if file := keys["trainer.samplers_file"]; file != "" && matters {
+		named, err := disk.ReadList(file)
+		return len(named), err
+	}
+	return n, nil
 }
 
 // mostRollouts is the most rollouts at once that a simulation keeps track of, which takes a few hundred bytes each.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"deepswe/env/testkit"
 	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 )
@@ -61,12 +63,23 @@ func TestSimulationEnds(t *testing.T) {
 // rollouts.models bounds the calls of each server that samples.
 func TestCallsOfSamplers(t *testing.T) {
 	t.Parallel()
-	for servers, want := range map[string]int{"": 7, "http://v": 7, "http://v, http://w, http://x": 21} {
+	file := testkit.WriteFile(t, filepath.Join(t.TempDir(), "samplers"), "# two\nhttp://v\nhttp://w\n")
+	for samplers, want := range map[string]int{
+		"samplers: []": 7, "samplers: [http://v]": 7, "samplers: [http://v, http://w, http://x]": 21,
+		"samplers_file: " + file: 14,
+	} {
 		s, err := Simulate(t.Context(), heavy(t, "steps=2", "rollouts.models=7",
-			"trainer={name: tinker, base_url: 'http://t', model: m, vocabulary: 9, samplers: ["+servers+"]}"), nil)
+			"trainer={name: tinker, base_url: 'http://t', model: m, vocabulary: 9, "+samplers+"}"), nil)
 		if err != nil || s.Calls.Peak != want {
-			t.Errorf("samplers [%s]: at most %d calls at once, want %d; %v", servers, s.Calls.Peak, want, err)
+			t.Errorf("%s: at most %d calls at once, want %d; %v", samplers, s.Calls.Peak, want, err)
 		}
+	}
+	elsewhere := "trainer={name: tinker, base_url: 'http://t', model: m, vocabulary: 9, samplers_file: /nowhere}"
+	if _, err := Simulate(t.Context(), heavy(t, "steps=2", elsewhere), nil); err != nil {
+		t.Errorf("a file that is elsewhere, and does not matter: %v", err)
+	}
+	if _, err := Simulate(t.Context(), heavy(t, "steps=2", "rollouts.models=7", elsewhere), nil); err == nil {
+		t.Error("the number of servers is not known")
 	}
 }
 
