@@ -83,7 +83,8 @@ func (r *Recipe) Settings() []string {
 	if r.Replicas > 0 {
 		adapters = "/shared/adapters"
 	}
-	return append(set, "trainer.samplers=["+strings.Join(r.Samplers(), ", ")+"]", "trainer.adapters="+adapters)
+	return append(set, "trainer.samplers=["+strings.Join(r.Samplers(), ", ")+"]", `trainer.samplers_file=""`,
+		"trainer.adapters="+adapters)
 }
 
 // Trainer returns the address of the trainer.

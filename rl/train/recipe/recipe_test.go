@@ -37,7 +37,7 @@ var clusters = []struct {
 	rollouts    int // at once, of each server that samples
 }{
 	{"one GPU", 1, 1, "trainer.model=Qwen/Qwen3-8B " + short, 6},
-	{"one node", 1, 8, short, 24},
+	{"one node", 1, 8, short + " trainer.samplers_file=others", 24},
 	{"eight nodes", 8, 8, short, 24},
 	{"eight nodes, all weights", 8, 8, "", 144},
 }
