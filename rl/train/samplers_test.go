@@ -342,11 +342,14 @@ func TestStoppedWhileEveryRequestHangs(t *testing.T) {
 }
 
 // A run that is stopped while no sampler takes a publication keeps the step, and can be resumed with two of the
-// samplers.
+// samplers, whether the third is named no longer or is named and down.
 func TestStoppedAtAPublication(t *testing.T) {
 	t.Parallel()
-	for _, set := range [][]string{nil, {"rollouts.max_staleness=1"}} {
-		t.Run(fmt.Sprint(set), func(t *testing.T) {
+	for _, c := range []struct {
+		set  []string
+		down bool
+	}{{nil, false}, {nil, true}, {[]string{"rollouts.max_staleness=1"}, true}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			t.Parallel()
 			s, vllms, text := residueOnVLLM(t)
 			ctx, cancel := context.WithCancel(t.Context())
@@ -365,7 +368,7 @@ func TestStoppedAtAPublication(t *testing.T) {
 				cancel()
 			}()
 			o := Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil)}
-			set := append(set, "rollouts.drain=1s")
+			set := append(c.set, "rollouts.drain=1s")
 			_, err := Start(ctx, mustLoad(t, text, append(set, on(vllms...)...)...), o)
 			cancel()
 			<-stopped
@@ -383,7 +386,12 @@ func TestStoppedAtAPublication(t *testing.T) {
 				t.Errorf("it was saved at step %d, pending: %v", at.Step, at.Pending)
 			}
 			o.Resume = true
-			got, err := Start(t.Context(), mustLoad(t, text, append(set, on(vllms[1:]...)...)...), o)
+			named := vllms[1:]
+			if c.down {
+				named = vllms
+				vllms[0].Set(trainertest.Down)
+			}
+			got, err := Start(t.Context(), mustLoad(t, text, append(set, on(named...)...)...), o)
 			if err != nil {
 				t.Fatal(err)
 			}
