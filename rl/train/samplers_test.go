@@ -57,12 +57,13 @@ func TestBoardOfARun(t *testing.T) {
 	t.Parallel()
 	_, vllms, text := residueOnVLLM(t)
 	page := metrics.NewPrometheus()
-	_, err := Start(t.Context(), mustLoad(t, text, append(on(vllms...), "steps=2", "evaluate.every=1",
+	trained, err := Start(t.Context(), mustLoad(t, text, append(on(vllms...), "steps=2", "evaluate.every=1",
 		"rollouts.max_staleness=1")...),
 		Options{Dir: filepath.Join(t.TempDir(), "run"), World: scripted(nil), Metrics: []metrics.Target{page.Target()}})
 	if err != nil {
 		t.Fatal(err)
 	}
+	areDefined(t, trained.Points)
 	exported := httptest.NewRecorder()
 	page.ServeHTTP(exported, nil)
 	names := regexp.MustCompile(`"expr": ?"(deepswe_train_\w+)"`).FindAllStringSubmatch(recipe.Board("x"), -1)

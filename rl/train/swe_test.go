@@ -22,6 +22,7 @@ import (
 	"deepswe/env/disk"
 	"deepswe/env/local"
 	"deepswe/env/testkit"
+	"deepswe/rl/metrics"
 	"deepswe/rl/train/builtin"
 	"deepswe/rl/train/config"
 	"deepswe/rl/train/record"
@@ -98,6 +99,18 @@ evaluate: {every: 2, before: false}
 	return r, err
 }
 
+// areDefined checks that the catalogue has every metric of a run, which pages and sinks show with its meaning.
+func areDefined(t *testing.T, points []metrics.Point) {
+	t.Helper()
+	for _, p := range points {
+		for name := range p.Values {
+			if metrics.Describe(name).Place == len(metrics.Catalogue()) {
+				t.Errorf("%s of step %d is not in the catalogue", name, p.Step)
+			}
+		}
+	}
+}
+
 func TestSWE(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
@@ -114,6 +127,7 @@ func TestSWE(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, v[name], want)
 		}
 	}
+	areDefined(t, r.Points)
 	kept, err := filepath.Glob(filepath.Join(dir, "checkpoints", "rows", "*.jsonl"))
 	if err != nil || len(kept) != 2 {
 		t.Errorf("rows of updates in %q, %v", kept, err)
