@@ -1,6 +1,7 @@
 package recipe
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -26,9 +27,9 @@ type Plan struct {
 	Colocated                                                               bool
 	// Replicas are vLLM servers of Tensor GPUs each, PerNode of them on a node.
 	Replicas, PerNode int
-	// Adapters is how many adapters are sampled at once: the newest, the one before it, and one that is validated beside
-	// them.
-	Adapters int
+	// Validators are the workers of a validation beside the training, which the Replicas make possible. Adapters is how
+	// many adapters are sampled at once: the newest, the one before it, and one that is validated beside them.
+	Validators, Adapters int
 	// Rollouts is how many rollouts of full length sample at once without losing their cache, on all servers together.
 	Rollouts int
 	// Update is the trainer's time for the rollouts of a step, and Forward the part of it that is the forward pass.
@@ -64,9 +65,6 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 		p.Tensor *= 2
 	}
 	p.TrainerNodes, p.TrainerGPUs, p.Adapters = nodes, gpus, 2
-	if c.Evaluate.Workers > 0 {
-		p.Adapters++
-	}
 	sampling := p.split(state)
 	train := p.TrainerNodes * p.TrainerGPUs
 	p.RayNodes, p.RayGPUs = p.TrainerNodes, p.TrainerGPUs
@@ -99,7 +97,16 @@ func plan(c config.Config, keys map[string]string, nodes, gpus int) (Plan, error
 	if limit := c.Rollouts.Models; limit > 0 {
 		p.Rollouts = min(p.Rollouts, limit*p.servers())
 	}
+	p.setValidators(c.Evaluate)
 	return p, nil
+}
+
+// setValidators lets a validation go on beside the training where servers can sample an earlier adapter.
+func (p *Plan) setValidators(e config.Evaluate) {
+	if e.Every > 0 && p.Replicas > 0 {
+		p.Validators = cmp.Or(e.Workers, max(1, p.Rollouts/8))
+		p.Adapters++
+	}
 }
 
 // setTimes computes the time of an update on the given number of GPUs.

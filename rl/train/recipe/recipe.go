@@ -60,7 +60,7 @@ func (r *Recipe) Settings() []string {
 	set := []string{
 		"trainer.base_url=" + r.Trainer(), fmt.Sprintf("rollouts.models=%d", r.Rollouts/r.servers()),
 		fmt.Sprintf("rollouts.workers=%d", min(r.config.Rollouts.Workers, r.Rollouts*5/4)),
-		fmt.Sprintf("simulate.colocated=%v", r.Colocated),
+		fmt.Sprintf("evaluate.workers=%d", r.Validators), fmt.Sprintf("simulate.colocated=%v", r.Colocated),
 	}
 	if l := r.config.Simulate; l == nil || l.Update == 0 {
 		set = append(set, fmt.Sprintf("simulate.update=%s", r.Update.Round(time.Second)),

@@ -35,11 +35,12 @@ var clusters = []struct {
 	nodes, gpus int
 	set         string
 	rollouts    int // at once, of each server that samples
+	validators  int // workers of a validation beside the training
 }{
-	{"one GPU", 1, 1, "trainer.model=Qwen/Qwen3-8B " + short, 6},
-	{"one node", 1, 8, short + " trainer.samplers_file=others", 24},
-	{"eight nodes", 8, 8, short, 24},
-	{"eight nodes, all weights", 8, 8, "", 144},
+	{"one GPU", 1, 1, "trainer.model=Qwen/Qwen3-8B " + short, 6, 0},
+	{"one node", 1, 8, short + " trainer.samplers_file=others", 24, 3},
+	{"eight nodes", 8, 8, short, 24, 36},
+	{"eight nodes, all weights", 8, 8, "", 144, 0},
 }
 
 // printed returns a recipe for deepswe-32b, and its configuration.
@@ -82,6 +83,9 @@ func TestManifests(t *testing.T) {
 			text, want := printed(t, recipe.Kubernetes, c.nodes, c.gpus, c.set)
 			if want.Rollouts.Models != c.rollouts {
 				t.Errorf("%d rollouts are sampled at once, want %d", want.Rollouts.Models, c.rollouts)
+			}
+			if want.Evaluate.Workers != c.validators {
+				t.Errorf("%d workers validate beside the training, want %d", want.Evaluate.Workers, c.validators)
 			}
 			var kinds []string
 			gpus := 0
@@ -199,6 +203,9 @@ func vllms(t *testing.T, o *apps.StatefulSet, config string) {
 				t.Errorf("the configuration does not name %s", url)
 			}
 			at := slices.Index(c.Args, "--port") + 1
+			if loras := slices.Index(c.Args, "--max-loras") + 1; c.Args[loras] != "3" { // one of them is validated
+				t.Errorf("%s samples %s adapters at once, want 3", c.Name, c.Args[loras])
+			}
 			if probe := c.ReadinessProbe.HTTPGet.Port.IntVal; c.Args[at] != fmt.Sprint(port) || probe != port {
 				t.Errorf("%s listens on %s, is probed on %d, and has port %d", c.Name, c.Args[at], probe, port)
 			}
