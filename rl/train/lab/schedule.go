@@ -55,6 +55,11 @@ func (s *schedule) takeSteps(ctx context.Context) error {
 		if err := s.validate(ctx, 0); err != nil {
 			return err
 		}
+		if e.Workers > 0 {
+			if err := s.save(ctx); err != nil {
+				return err
+			}
+		}
 	}
 	for step := 1; step <= s.config.Steps; step++ {
 		if err := s.step(ctx, step); err != nil {
@@ -78,16 +83,22 @@ func (s *schedule) step(ctx context.Context, step int) error {
 	if s.config.Rollouts.MaxStaleness > 0 {
 		s.ahead()
 	}
-	last := step == s.config.Steps
-	if every := s.config.Evaluate.Every; every > 0 && (last || step%every == 0) {
+	e, last := s.config.Evaluate, step == s.config.Steps
+	due := e.Every > 0 && (last || step%e.Every == 0)
+	if due {
 		if err := s.validate(ctx, step); err != nil {
 			return err
 		}
 	}
 	s.sums.ended = append(s.sums.ended, s.now)
-	if !last && step%s.config.Checkpoint.Every != 0 {
-		return nil
+	if last || step%s.config.Checkpoint.Every == 0 || due && e.Workers > 0 { // it is kept until it is measured
+		return s.save(ctx)
 	}
+	return nil
+}
+
+// save saves a checkpoint.
+func (s *schedule) save(ctx context.Context) error {
 	took, err := s.engine.train(ctx, time.Duration(s.latencies.Checkpoint))
 	s.sums.saving += took
 	s.sums.saved++
