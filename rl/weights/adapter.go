@@ -31,6 +31,7 @@ type adapterConfig struct {
 	Bias         string   `json:"bias"`
 	Init         any      `json:"init_lora_weights"`
 	Replaced     []string `json:"modules_to_save"`
+	Parameters   []string `json:"target_parameters"`
 	AlphaPattern patterns `json:"alpha_pattern"`
 
 	RankPattern map[string]int `json:"rank_pattern"`
@@ -73,7 +74,7 @@ func (p *patterns) UnmarshalJSON(data []byte) error {
 var harmless = []string{
 	"peft_type", "base_model_name_or_path", "r", "lora_alpha", "use_rslora", "fan_in_fan_out", "bias",
 	"init_lora_weights", "modules_to_save", "rank_pattern", "alpha_pattern", "revision", "task_type", "inference_mode",
-	"target_modules", "exclude_modules", "lora_dropout", "layers_to_transform", "layers_pattern", "auto_mapping",
+	"target_modules", "target_parameters", "exclude_modules", "lora_dropout", "layers_to_transform", "layers_pattern", "auto_mapping",
 	"peft_version", "megatron_core", "eva_config", "qalora_group_size", "runtime_config",
 }
 
@@ -143,7 +144,16 @@ type adapter struct {
 	*file
 	config  adapterConfig
 	modules []module // by name
+	recent  []matrix // the last that were read
 }
+
+type matrix struct {
+	key    string
+	values []float32
+}
+
+// maxRecent is enough for A and B of the three projections of a layer's experts, which many tensors need in turns.
+const maxRecent = 6
 
 func openAdapter(dir string) (_ *adapter, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, adapterConfigFile))
@@ -161,6 +171,27 @@ func openAdapter(dir string) (_ *adapter, err error) {
 		return nil, errors.Join(fmt.Errorf("%s: %w", filepath.Join(dir, adapterFile), err), a.Close())
 	}
 	return a, nil
+}
+
+// matrix reads a tensor of the adapter, which must be finite.
+func (a *adapter) matrix(key string) ([]float32, error) {
+	if at := slices.IndexFunc(a.recent, func(m matrix) bool { return m.key == key }); at >= 0 {
+		return a.recent[at].values, nil
+	}
+	t := a.tensors[key]
+	var values []float32
+	data, err := a.read(t)
+	if err == nil {
+		values, err = t.DType.decode(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("adapter's tensor %s: %w", key, err)
+	}
+	if !allFinite(values) {
+		return nil, fmt.Errorf("adapter's tensor %s is not finite", key)
+	}
+	a.recent = append(a.recent[max(0, len(a.recent)+1-maxRecent):], matrix{key, values})
+	return values, nil
 }
 
 // modulesOf groups the keys of an adapter's tensors by module.
@@ -213,6 +244,13 @@ func modulesOf(tensors map[string]tensor, replaced []string) ([]module, error) {
 
 func lastPartIn(name string, parts []string) bool {
 	return slices.Contains(parts, name[strings.LastIndexByte(name, '.')+1:])
+}
+
+// targets reports whether a parameter has an adapter of its own, as PEFT matches names.
+func (c adapterConfig) targets(name string) bool {
+	return slices.ContainsFunc(c.Parameters, func(target string) bool {
+		return target == name || strings.HasSuffix(name, "."+target)
+	})
 }
 
 // scale is the factor of the product of B and A of the given module and rank.

@@ -1,11 +1,10 @@
 package weights
 
 import (
+	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -17,6 +16,19 @@ type edit struct {
 	offset              int
 	rowStep, columnStep int
 	scale               float32
+	// a and b are where A and B are in their tensors.
+	a, b part
+}
+
+// part is a matrix within a tensor of the adapter: entry i, j is at offset + i·rowStep + j·columnStep.
+type part struct{ offset, rowStep, columnStep int }
+
+// placed is an edit with the tensor that it changes.
+type placed struct {
+	edit
+	target string
+	// head is set for an output layer that the base shares with its embedding.
+	head bool
 }
 
 // plan maps the tensors of a base to what an adapter changes in them.
@@ -68,47 +80,76 @@ func (l layout) resolve(name string, suffix string) (string, bool) {
 	return "", false
 }
 
-// place returns the tensor that a module changes, and how. head is set for an output layer that is shared.
-func (l layout) place(m module) (target string, e edit, head bool, err error) {
+// place returns what a module changes.
+func (l layout) place(m module) ([]placed, error) {
 	if m.whole != "" {
 		target, ok := l.resolve(m.name, ".weight")
 		if !ok {
-			return "", e, false, fmt.Errorf("the base has no tensor %s.weight", m.name)
+			return nil, fmt.Errorf("the base has no tensor %s.weight", m.name)
 		}
 		if got, want := l.adapter.tensors[m.whole].Shape, l.base[target].Shape; !slices.Equal(got, want) {
-			return "", e, false, fmt.Errorf("its whole weight has the shape %v, and the base's tensor %v", got, want)
+			return nil, fmt.Errorf("its whole weight has the shape %v, and the base's tensor %v", got, want)
 		}
-		return target, edit{module: m}, false, nil
+		return []placed{{edit: edit{module: m}, target: target}}, nil
 	}
-	a, b := l.adapter.tensors[m.a], l.adapter.tensors[m.b]
-	if len(a.Shape) != 2 || len(b.Shape) != 2 || a.Shape[0] != b.Shape[1] || a.Shape[0] == 0 {
-		return "", e, false, fmt.Errorf("the matrices A and B have the shapes %v and %v: want [r, in] and [out, r]",
-			a.Shape, b.Shape)
+	a, b := l.adapter.tensors[m.a].Shape, l.adapter.tensors[m.b].Shape
+	switch {
+	case len(a) == 3 && len(b) == 3:
+		return l.placeExperts(m, a, b)
+	case len(a) != 2 || len(b) != 2 || a[0] != b[1] || a[0] == 0:
+		return nil, fmt.Errorf("the matrices A and B have the shapes %v and %v: want [r, in] and [out, r]", a, b)
+	case len(l.adapter.config.Parameters) > 0 && ofExperts.MatchString(m.name):
+		return l.placeParameter(m, a, b)
 	}
+	p := placed{edit: edit{module: m, rank: a[0], rows: b[0], columns: a[1], a: part{0, a[1], 1}, b: part{0, a[0], 1}}}
+	var err error
+	if p.scale, err = l.scale(m.name, p.rank, a); err != nil {
+		return nil, err
+	}
+	name := l.named(m.name)
+	if _, ok := l.resolve(name, ".weight"); !ok && name == headName {
+		if p.target, ok = l.embedding(); !ok {
+			return nil, fmt.Errorf("the base has neither %s.weight nor an embedding", headName)
+		}
+		p.head = true
+		return []placed{p}, p.fit(l.base[p.target].Shape, false)
+	}
+	p.target, err = l.placeOne(name, &p.edit)
+	return []placed{p}, err
+}
+
+// placeOne returns the tensor that the projection with the name changes, and says where the edit is in it.
+func (l layout) placeOne(name string, e *edit) (string, error) {
+	if target, ok := l.resolve(name, ".weight"); ok {
+		return target, e.fit(l.base[target].Shape, e.module.embedded || l.adapter.config.FanInFanOut)
+	}
+	if target, ok, err := l.fused(name, e); ok || err != nil {
+		return target, err
+	}
+	if target, ok, err := l.expert(name, e); ok || err != nil {
+		return target, err
+	}
+	return "", errors.New("the base has no tensor for it")
+}
+
+// scale returns the factor of a module's product, whose matrix A has the shape.
+func (l layout) scale(name string, rank int, shape []int) (float32, error) {
 	c := l.adapter.config
-	if ranks := append(slices.Collect(maps.Values(c.RankPattern)), c.Rank); !slices.Contains(ranks, a.Shape[0]) {
-		return "", e, false, fmt.Errorf("the matrix A has the shape %v, and %s the rank %d",
-			a.Shape, adapterConfigFile, c.Rank)
+	if ranks := append(slices.Collect(maps.Values(c.RankPattern)), c.Rank); !slices.Contains(ranks, rank) {
+		return 0, fmt.Errorf("the matrix A has the shape %v, and %s the rank %d", shape, adapterConfigFile, c.Rank)
 	}
-	e = edit{module: m, rank: a.Shape[0], rows: b.Shape[0], columns: a.Shape[1]}
-	e.scale = c.scale(m.name, e.rank)
-	if target, ok := l.resolve(m.name, ".weight"); ok {
-		return target, e, false, e.fit(l.base[target].Shape, m.embedded || l.adapter.config.FanInFanOut)
+	return c.scale(name, rank), nil
+}
+
+// named returns a module's name as bases have it: Tinker's own servers call two modules otherwise.
+func (l layout) named(name string) string {
+	if name == "model.unembed_tokens" {
+		return headName
 	}
-	if m.name == headName {
-		target, ok := l.embedding()
-		if !ok {
-			return "", e, false, fmt.Errorf("the base has neither %s.weight nor an embedding", headName)
-		}
-		return target, e, true, e.fit(l.base[target].Shape, false)
+	if l.family == gptOSS {
+		return strings.Replace(name, ".attn.", ".self_attn.", 1)
 	}
-	if target, ok, err := l.fused(m.name, &e); ok || err != nil {
-		return target, e, false, err
-	}
-	if target, ok, err := l.expert(m.name, &e); ok || err != nil {
-		return target, e, false, err
-	}
-	return "", e, false, fmt.Errorf("the base has no tensor for it")
+	return name
 }
 
 // embedding returns the name of the base's embedding.
@@ -129,7 +170,10 @@ func (e *edit) fit(shape []int, transposed bool) error {
 }
 
 // fusions are the projections that some models keep in one tensor, in the order of their rows.
-var fusions = map[string][]string{"qkv_proj": {"q_proj", "k_proj", "v_proj"}, "gate_up_proj": {"gate_proj", "up_proj"}}
+var fusions = map[string][]string{
+	"qkv_proj": {"q_proj", "k_proj", "v_proj"}, "gate_up_proj": {"gate_proj", "up_proj"},
+	"in_proj_qkv": {"in_proj_q", "in_proj_k", "in_proj_v"}, // Qwen3.5's linear attention
+}
 
 // fused places a part of a tensor that holds several projections.
 func (l layout) fused(name string, e *edit) (string, bool, error) {
@@ -198,66 +242,16 @@ func cut(name string) (stem, last string) {
 	return name[:at], name[at:]
 }
 
-var oneExpert = regexp.MustCompile(`^(.*\.experts)\.(\d+)\.(gate_proj|up_proj|down_proj)$`)
-
-// interleaved are the families that alternate the rows of gate and up in one tensor.
-var interleaved = []string{"gpt_oss"}
-
-// expert places an expert's projection in a tensor of all experts: [experts, out, in], or transposed
-// [experts, in, out], with gate before up.
-func (l layout) expert(name string, e *edit) (string, bool, error) {
-	found := oneExpert.FindStringSubmatch(name)
-	if found == nil {
-		return "", false, nil
-	}
-	whole, parts, at := "down_proj", 1, 0
-	if found[3] != whole {
-		whole, parts = "gate_up_proj", 2
-		if found[3] == "up_proj" {
-			at = 1
-		}
-	}
-	target, ok := l.resolve(found[1]+"."+whole, "")
-	if !ok {
-		return "", false, nil
-	}
-	if slices.Contains(interleaved, l.family) {
-		return target, true, fmt.Errorf("models of type %s interleave their experts' rows, which cannot be merged", l.family)
-	}
-	number, err := strconv.Atoi(found[2])
-	shape := l.base[target].Shape
-	if err != nil || len(shape) != 3 || number >= shape[0] {
-		return target, true, fmt.Errorf("the tensor %s has the shape %v, and no expert %s", target, shape, found[2])
-	}
-	rows, columns := e.rows*parts, e.columns
-	straight := shape[1] == rows && shape[2] == columns
-	turned := shape[1] == columns && shape[2] == rows
-	e.offset = number * rows * columns
-	switch {
-	case straight && turned:
-		return target, true, fmt.Errorf("the tensor %s has the shape %v, which does not say which side is the input's",
-			target, shape)
-	case straight:
-		e.rowStep, e.columnStep = columns, 1
-		e.offset += at * e.rows * columns
-	case turned:
-		e.rowStep, e.columnStep = 1, rows
-		e.offset += at * e.rows
-	default:
-		return target, true, fmt.Errorf("its product has the shape [%d, %d], and the tensor %s %v",
-			e.rows, e.columns, target, shape)
-	}
-	return target, true, nil
-}
-
 // addRow adds a row of the product. Where nothing is added, a value keeps its bits.
 func (e edit) addRow(values, a, b, sum []float32, row int) {
 	clear(sum)
-	for k, factor := range b {
+	for k := range e.rank {
+		factor := b[e.b.offset+row*e.b.rowStep+k*e.b.columnStep]
 		if factor == 0 {
 			continue
 		}
-		for j, v := range a[k*e.columns : (k+1)*e.columns] {
+		first := e.a.offset + k*e.a.rowStep
+		for j, v := range a[first : first+e.columns] {
 			sum[j] += factor * v
 		}
 	}

@@ -127,7 +127,7 @@ func (m *merger) makePlan() (plan, error) {
 	embedding, _ := l.embedding()
 	headTensor, separate := l.resolve(headName, ".weight")
 	for _, module := range m.adapter.modules {
-		target, e, head, err := l.place(module)
+		all, err := l.place(module)
 		if err != nil {
 			return p, fmt.Errorf("module %s: %w", module.name, err)
 		}
@@ -140,15 +140,17 @@ func (m *merger) makePlan() (plan, error) {
 			continue
 		}
 		m.report.Modules++
-		if head || target == embedding || separate && target == headTensor {
-			if err := m.untie(&p, embedding, headTensor, separate); err != nil {
-				return p, fmt.Errorf("module %s: %w", module.name, err)
+		for _, e := range all {
+			if e.head || e.target == embedding || separate && e.target == headTensor {
+				if err := m.untie(&p, embedding, headTensor, separate); err != nil {
+					return p, fmt.Errorf("module %s: %w", module.name, err)
+				}
 			}
-		}
-		if head {
-			p.head.edits = append(p.head.edits, e)
-		} else {
-			p.edits[target] = append(p.edits[target], e)
+			if e.head {
+				p.head.edits = append(p.head.edits, e.edit)
+			} else {
+				p.edits[e.target] = append(p.edits[e.target], e.edit)
+			}
 		}
 	}
 	return p, nil
@@ -176,35 +178,12 @@ func (m *merger) isZero(module module) (bool, error) {
 	if module.whole != "" {
 		return false, nil
 	}
-	if _, err := m.matrix(module.a); err != nil { // zero times NaN is not zero
+	if _, err := m.adapter.matrix(module.a); err != nil { // zero times NaN is not zero
 		return false, err
 	}
-	b, err := m.matrix(module.b)
+	b, err := m.adapter.matrix(module.b)
 	return !slices.ContainsFunc(b, func(v float32) bool { return v != 0 }), err
 }
-
-// matrix reads a tensor of the adapter, which must be finite.
-func (m *merger) matrix(key string) ([]float32, error) {
-	t := m.adapter.tensors[key]
-	var values []float32
-	data, err := m.adapter.read(t)
-	if err == nil {
-		values, err = t.DType.decode(data)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("adapter's tensor %s: %w", key, err)
-	}
-	if !allFinite(values) {
-		return nil, fmt.Errorf("adapter's tensor %s is not finite", key)
-	}
-	return values, nil
-}
-
-func allFinite(values []float32) bool {
-	return !slices.ContainsFunc(values, func(v float32) bool { return !finite(v) })
-}
-
-func finite(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }
 
 // write writes all files of the model.
 func (m *merger) write(ctx context.Context) error {
@@ -368,15 +347,15 @@ func (m *merger) writePiece(w io.Writer, in io.Reader, t tensor, p piece) error 
 
 func (m *merger) apply(values []float32, e edit) error {
 	if e.module.whole != "" {
-		whole, err := m.matrix(e.module.whole)
+		whole, err := m.adapter.matrix(e.module.whole)
 		copy(values, whole)
 		return err
 	}
-	a, err := m.matrix(e.module.a)
+	a, err := m.adapter.matrix(e.module.a)
 	if err != nil {
 		return err
 	}
-	b, err := m.matrix(e.module.b)
+	b, err := m.adapter.matrix(e.module.b)
 	if err != nil {
 		return err
 	}
@@ -386,7 +365,7 @@ func (m *merger) apply(values []float32, e edit) error {
 		workers.Go(func() {
 			sum := make([]float32, e.columns)
 			for row := worker; row < e.rows; row += n {
-				e.addRow(values, a, b[row*e.rank:(row+1)*e.rank], sum, row)
+				e.addRow(values, a, b, sum, row)
 			}
 		})
 	}

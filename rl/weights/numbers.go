@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // DType is the type of a tensor's values, as safetensors names it.
@@ -94,3 +95,9 @@ func toHalf(v float32) uint16 {
 	rounded += 0xFFF + rounded>>13&1
 	return sign | uint16(rounded>>13-112<<10)
 }
+
+func allFinite(values []float32) bool {
+	return !slices.ContainsFunc(values, func(v float32) bool { return !finite(v) })
+}
+
+func finite(v float32) bool { return !math.IsNaN(float64(v)) && !math.IsInf(float64(v), 0) }
