@@ -149,10 +149,10 @@ var ofExperts = regexp.MustCompile(`^(.*\.experts)((?:\.base_layer)*)$`)
 // the base, or be put together from the experts' own when the model is loaded.
 func (l layout) placeParameter(m module, a, b []int) ([]placed, error) {
 	found := ofExperts.FindStringSubmatch(m.name)
-	stem := found[1] + "."
+	stem := l.named(found[1] + ".")
 	var targeted []int // of wholes
 	for i, whole := range wholes {
-		if l.adapter.config.targets(stem + whole.name) {
+		if l.adapter.config.targets(found[1] + "." + whole.name) {
 			targeted = append(targeted, i)
 		}
 	}
@@ -169,7 +169,7 @@ func (l layout) placeParameter(m module, a, b []int) ([]placed, error) {
 		return nil, fmt.Errorf("the matrix A has the shape %v, and the base %d experts", a, n)
 	}
 	rank := a[0] / n
-	scale, err := l.scale(stem+whole.name, rank, a)
+	scale, err := l.scale(found[1]+"."+whole.name, rank, a)
 	if err != nil {
 		return nil, err
 	}

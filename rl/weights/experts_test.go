@@ -83,6 +83,15 @@ func turnedBase(mixed bool) func(w whole) map[string]array {
 	}
 }
 
+// sparseBase has the names of Mixtral's family.
+func sparseBase(w whole) map[string]array {
+	all := map[string]array{}
+	for name, a := range w.separate([3]string{"w1", "w3", "w2"}) {
+		all[strings.Replace(name, ".mlp.", ".block_sparse_moe.", 1)] = a
+	}
+	return all
+}
+
 func separateBase(names ...string) func(w whole) map[string]array {
 	return func(w whole) map[string]array { return w.separate([3]string(names)) }
 }
@@ -142,6 +151,7 @@ func TestExperts(t *testing.T) {
 		"parameters":                    {base: fusedBase, pair: parameter, modules: []string{bare + ".base_layer", bare}},
 		"parameters of separate ones":   {base: separateBase(llama...), pair: parameter, modules: []string{bare + ".base_layer", bare}},
 		"parameters of w1 to w3":        {base: separateBase(mixtral...), pair: parameter, modules: []string{bare + ".base_layer", bare}},
+		"parameters of Mixtral":         {base: sparseBase, pair: parameter, modules: []string{bare + ".base_layer", bare}},
 		"parameters, swapped":           {base: fusedBase, pair: parameter, modules: []string{bare + ".base_layer", bare}, swapped: true},
 		"parameters, swapped, separate": {base: separateBase(llama...), pair: parameter, modules: []string{bare + ".base_layer", bare}, swapped: true},
 		"parameters, interleaved":       {base: turnedBase(true), pair: parameter, modules: []string{bare + ".base_layer", bare}, family: "gpt_oss"},

@@ -52,6 +52,8 @@ type layout struct {
 	adapter *adapter
 	// family is the base's model_type.
 	family string
+	// sparse says that the base has no layer's mlp, but block_sparse_moe.
+	sparse bool
 	// rows is the number of rows of each attention projection, as far as the base's configuration says.
 	rows map[string]int
 }
@@ -141,13 +143,16 @@ func (l layout) scale(name string, rank int, shape []int) (float32, error) {
 	return c.scale(name, rank), nil
 }
 
-// named returns a module's name as bases have it: Tinker's own servers call two modules otherwise.
+// named returns a module's name as bases have it. Tinker's own servers call two modules otherwise, and transformers
+// loads what Mixtral's family calls block_sparse_moe as mlp.
 func (l layout) named(name string) string {
-	if name == "model.unembed_tokens" {
+	switch {
+	case name == "model.unembed_tokens":
 		return headName
-	}
-	if l.family == gptOSS {
+	case l.family == gptOSS:
 		return strings.Replace(name, ".attn.", ".self_attn.", 1)
+	case l.sparse:
+		return strings.Replace(name, ".mlp.", ".block_sparse_moe.", 1)
 	}
 	return name
 }

@@ -123,6 +123,7 @@ type merger struct {
 // makePlan finds the tensors that the modules of the adapter change, and counts the modules.
 func (m *merger) makePlan() (plan, error) {
 	l := layout{base: m.base.tensors, adapter: m.adapter, family: m.base.family, rows: m.base.attention()}
+	l.sparse = m.base.has(".block_sparse_moe.") && !m.base.has(".mlp.")
 	p := plan{edits: map[string][]edit{}}
 	embedding, _ := l.embedding()
 	headTensor, separate := l.resolve(headName, ".weight")

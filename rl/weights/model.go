@@ -85,6 +85,16 @@ func openModel(dir string) (*model, error) {
 	return m, nil
 }
 
+// has reports whether a tensor's name contains a part.
+func (m *model) has(part string) bool {
+	for name := range m.tensors {
+		if strings.Contains(name, part) {
+			return true
+		}
+	}
+	return false
+}
+
 // tieKey says that the output layer is the embedding, also within the part about text of a model of pictures and text.
 const tieKey, textKey = "tie_word_embeddings", "text_config"
 
