@@ -164,6 +164,12 @@ func TestOverlong(t *testing.T) {
 			t.Errorf("%d tokens: %g, want %g", y, got, want)
 		}
 	}
+	shorter := Overlong{Max: 16384, Cache: 4096}
+	for y, want := range map[int]float64{12000: 0, 13312: -0.25, 16384: -1, 17000: -1} {
+		if got := shorter.penalty(y); !near(got, want) {
+			t.Errorf("%d tokens of at most 16384: %g, want %g", y, got, want)
+		}
+	}
 	if got := (Overlong{}).penalty(1 << 20); got != 0 {
 		t.Errorf("off: %g", got)
 	}
