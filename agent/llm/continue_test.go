@@ -122,6 +122,11 @@ func TestServersThatCannotExtend(t *testing.T) {
 		!strings.Contains(err.Error(), "--tokens template") {
 		t.Errorf("the error is %v", err)
 	}
+	for want, s := range map[error]*llmtest.Server{llm.ErrNoExtension: fake(), nil: {TakesTokens: true}} {
+		if err := dial(t, s, llm.Options{}).CheckExtends(t.Context()); !errors.Is(err, want) {
+			t.Errorf("the check says %v, want %v", err, want)
+		}
+	}
 	reply, err := dial(t, fake(), llm.Options{Continue: llm.Auto}).Complete(t.Context(), r)
 	if err != nil || reply.Tokens == nil {
 		t.Errorf("auto: %+v, %v", reply, err)

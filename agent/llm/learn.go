@@ -74,6 +74,16 @@ func (c *Client) beginLearning(ctx context.Context, p patience) error {
 	}
 }
 
+// CheckExtends returns an error that wraps [ErrNoExtension] if the server's chat template does not show where a reply
+// ends: then nothing tells what follows a sampled one. Other errors are the server's.
+func (c *Client) CheckExtends(ctx context.Context) error {
+	model, err := c.modelName(ctx)
+	if err == nil {
+		_, err = c.serverCodec(ctx, c.patience(agent.Request{}), model)
+	}
+	return err
+}
+
 // Stop implements [Codec].
 func (s *serverCodec) Stop() []int32 { return s.learned.Stop() }
 

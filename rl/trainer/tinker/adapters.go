@@ -153,6 +153,9 @@ func (a *adapters) publish(ctx context.Context, m *Model, number, version int64)
 	if err := a.await(ctx, func() bool { return len(a.having(v)) > 0 }); err != nil {
 		return nil, err
 	}
+	if err := a.checkExtends(ctx, v); err != nil {
+		return nil, err
+	}
 	a.mu.Lock()
 	a.current = v
 	for _, s := range a.replicas {

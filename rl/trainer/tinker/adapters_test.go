@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/agent/llm"
 	"deepswe/env/testkit"
 	"deepswe/rl"
 	"deepswe/rl/trainer/embedded"
@@ -163,6 +164,33 @@ func TestSamplersWriteConversations(t *testing.T) {
 	whole, err := own.Prompt(t.Context(), r)
 	if err != nil || !slices.Equal(second.Tokens.PromptIDs, whole) {
 		t.Errorf("the second prompt is %v, want %v: %v", second.Tokens.PromptIDs, whole, err)
+	}
+}
+
+// Samplers whose template ends replies with no token of their own are refused before anything is sampled, and not taken
+// for servers that are down.
+func TestSamplersThatCannotExtend(t *testing.T) {
+	t.Parallel()
+	language := embedded.Language{Vocabulary: []string{"a", "b", "c"}, Window: 8, Reply: 8}
+	own, err := embedded.NewCodec(language.Vocabulary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := trainertest.New(t, trainertest.Options{Language: language})
+	vllm := trainertest.NewVLLM(t, s, own)
+	vllm.Unmark()
+	on := tinker.Samplers{URLs: []string{vllm.URL}, Dir: t.TempDir()}
+	trainer, err := tinker.Open(t.Context(), options(t, s, on, nil, time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	_, err = trainer.Publish(t.Context())
+	if !errors.Is(err, llm.ErrNoExtension) || !strings.Contains(err.Error(), "set trainer.template to auto") {
+		t.Errorf("error %v", err)
+	}
+	if len(vllm.Prompts()) > 0 {
+		t.Errorf("%d prompts were sampled from", len(vllm.Prompts()))
 	}
 }
 

@@ -2,6 +2,7 @@ package tinker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -100,4 +101,28 @@ func (v *adapter) client(s *replica) (*llm.Client, error) {
 	})
 	v.models[s], s.latest = c, c
 	return c, err
+}
+
+// checkExtends returns an error if the servers write prompts and their template cannot be extended behind a reply: then
+// no rollout could have a second turn, on any server. What else a server answers is met when it samples.
+func (a *adapters) checkExtends(ctx context.Context, v *adapter) error {
+	a.mu.Lock()
+	servers, first := a.having(v), a.current == nil
+	a.mu.Unlock()
+	if a.codec != nil || !first || len(servers) == 0 {
+		return nil
+	}
+	model, err := v.client(servers[0])
+	if err != nil {
+		return err
+	}
+	err = model.CheckExtends(ctx)
+	if !errors.Is(err, llm.ErrNoExtension) {
+		return nil
+	}
+	if failed, ok := errors.AsType[*llm.Error](err); ok {
+		failed.Hint = "set trainer.template to auto, and trainer.tokenizer to a folder with the model's tokenizer and chat " +
+			"template, which are then used here instead of the samplers'"
+	}
+	return err
 }

@@ -302,6 +302,9 @@ const maxHomes = 1 << 16
 
 // atFault reports whether an error is the server's, so that another server may answer.
 func atFault(err error) bool {
+	if errors.Is(err, llm.ErrNoExtension) {
+		return false // so it is with any server of this model
+	}
 	if failed, ok := errors.AsType[*llm.Error](err); ok && failed.Status >= 400 && failed.Status < 500 {
 		switch failed.Status {
 		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusRequestTimeout,

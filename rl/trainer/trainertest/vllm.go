@@ -42,6 +42,7 @@ type VLLM struct {
 	// computed is how many tokens it has sampled.
 	computed int
 	fixed    bool // adapters cannot be loaded
+	unmarked bool // no token looks like a mark
 	// changed is closed when the state changes: requests that hang end then, as when a server is killed.
 	changed chan struct{}
 }
@@ -97,6 +98,9 @@ func (v *VLLM) Set(to State) {
 
 // Fix makes the server refuse to load adapters, as without VLLM_ALLOW_RUNTIME_LORA_UPDATING.
 func (v *VLLM) Fix() { v.change(func() { v.fixed = true }) }
+
+// Unmark makes the server's chat template write words in place of marks.
+func (v *VLLM) Unmark() { v.change(func() { v.unmarked = true }) }
 
 // Put loads an adapter as another program would.
 func (v *VLLM) Put(name, root string) {

@@ -100,9 +100,17 @@ func (v *VLLM) encode(text string) (ids []int32, err error) {
 
 // detokenize returns the text of a conversation that was tokenized, or of single tokens.
 func (v *VLLM) detokenize(ids []int32) string {
-	if text, ok := v.texts[fmt.Sprint(ids)]; ok {
-		return text
+	text, ok := v.texts[fmt.Sprint(ids)]
+	if !ok {
+		text = v.textOf(ids)
 	}
+	if v.unmarked {
+		text = strings.NewReplacer("<|", "", "|>", "").Replace(text)
+	}
+	return text
+}
+
+func (v *VLLM) textOf(ids []int32) string {
 	marks, _ := v.marks() // without marks, only words have texts
 	var b strings.Builder
 	for _, id := range ids {
