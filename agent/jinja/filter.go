@@ -11,7 +11,7 @@ import (
 
 // jinjaFilters and jinjaTests are the filters and tests of jinja2 that are not implemented here.
 var (
-	jinjaFilters = strings.Fields(`attr batch center filesizeformat float forceescape format groupby pprint random round
+	jinjaFilters = strings.Fields(`attr batch center filesizeformat float forceescape groupby pprint random round
 		slice striptags sum title truncate urlencode urlize wordcount wordwrap xmlattr`)
 	jinjaTests = strings.Fields("escaped filter lower sameas test upper")
 )
@@ -19,7 +19,7 @@ var (
 // filters are the parameters of the filters that are known here.
 var filters = map[string][]string{
 	"abs": {}, "capitalize": {}, "count": {}, "d": {"default_value", "boolean"}, "default": {"default_value", "boolean"},
-	"dictsort": {}, "e": {}, "escape": {}, "first": {}, "indent": {"width", "first", "blank"}, "int": {"default"},
+	"dictsort": {}, "e": {}, "escape": {}, "first": {}, "format": {}, "indent": {"width", "first", "blank"}, "int": {"default"},
 	"items": {}, "join": {"d", "attribute"}, "last": {}, "length": {}, "list": {}, "lower": {}, "map": {}, "max": {},
 	"min": {}, "reject": {}, "rejectattr": {}, "replace": {"old", "new"}, "reverse": {}, "safe": {}, "select": {},
 	"selectattr": {}, "sort": {"reverse", "case_sensitive", "attribute"}, "string": {}, "trim": {"chars"},
@@ -37,6 +37,8 @@ func (s *state) filter(name string, v any, c call) any {
 		return s.mapped(v, c)
 	case "select", "reject", "selectattr", "rejectattr":
 		return s.selected(name, v, c)
+	case "format":
+		return s.percent(v, c)
 	}
 	a := s.bind("the filter "+name, c, parameters...)
 	switch name {
@@ -79,6 +81,31 @@ func (s *state) filter(name string, v any, c call) any {
 		a[0] = ""
 	}
 	return s.listFilter(name, v, a)
+}
+
+// percent is Python's % of a text, with %s alone.
+func (s *state) percent(v any, c call) any {
+	format, ok := v.(string)
+	if !ok || len(c.names) > 0 {
+		s.fail("format of %s, or with names", kind(v))
+	}
+	var b strings.Builder
+	for args := c.args; ; {
+		before, after, found := strings.Cut(format, "%")
+		b.WriteString(before)
+		switch {
+		case !found && len(args) == 0:
+			return s.sized(b.String())
+		case strings.HasPrefix(after, "%"):
+			b.WriteByte('%')
+		case found && strings.HasPrefix(after, "s") && len(args) > 0 && !isType[markup](args[0]):
+			b.WriteString(s.text(args[0]))
+			args = args[1:]
+		default:
+			s.fail("the format %q with %d values", v, len(c.args))
+		}
+		format = after[1:]
+	}
 }
 
 // marked applies the filters that can make a value markup, which + and repr distinguish from other text.

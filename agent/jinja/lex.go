@@ -28,6 +28,8 @@ const (
 
 var (
 	tagBegin   = regexp.MustCompile(`\{[{%#]`)
+	rawBegin   = regexp.MustCompile(`^\{%[-+]?\s*raw\s*-?%\}`)
+	rawEnd     = regexp.MustCompile(`\{%([-+]?)\s*endraw\s*([-+]?)%\}`)
 	commentEnd = regexp.MustCompile(`[-+]?#\}`)
 	tagEnds    = map[string]*regexp.Regexp{
 		blockBegin: regexp.MustCompile(`^[-+]?%\}`), variableBegin: regexp.MustCompile(`^-?\}\}`),
@@ -88,6 +90,11 @@ func (l *lexer) text() {
 	sign := l.rest[at+2 : min(at+3, len(l.rest))]
 	l.data(l.rest[:at], sign, tag == variableBegin)
 	l.skip(at)
+	if begin := rawBegin.FindString(l.rest); begin != "" {
+		l.skip(len(begin))
+		l.raw(strings.HasSuffix(begin, "-%}"))
+		return
+	}
 	l.skip(2)
 	if sign == "-" || sign == "+" {
 		l.skip(1)
@@ -104,6 +111,19 @@ func (l *lexer) text() {
 	}
 	l.add(tag, "")
 	l.inside(tag)
+}
+
+// raw reads a block in which tags are text. A line break after its beginning stays.
+func (l *lexer) raw(minus bool) {
+	l.strip(minus, false)
+	end := rawEnd.FindStringSubmatchIndex(l.rest)
+	if end == nil {
+		refuse("line %d: a raw block without its end", l.line)
+	}
+	sign := l.rest[end[4]:end[5]]
+	l.data(l.rest[:end[0]], l.rest[end[2]:end[3]], false)
+	l.skip(end[1])
+	l.strip(sign == "-", sign == "")
 }
 
 // data adds the text before a tag, without the spaces that the tag's sign or lstrip_blocks removes.
