@@ -19,10 +19,11 @@ var (
 // filters are the parameters of the filters that are known here.
 var filters = map[string][]string{
 	"abs": {}, "capitalize": {}, "count": {}, "d": {"default_value", "boolean"}, "default": {"default_value", "boolean"},
-	"dictsort": {}, "e": {}, "escape": {}, "first": {}, "format": {}, "indent": {"width", "first", "blank"}, "int": {"default"},
-	"items": {}, "join": {"d", "attribute"}, "last": {}, "length": {}, "list": {}, "lower": {}, "map": {}, "max": {},
-	"min": {}, "reject": {}, "rejectattr": {}, "replace": {"old", "new"}, "reverse": {}, "safe": {}, "select": {},
-	"selectattr": {}, "sort": {"reverse", "case_sensitive", "attribute"}, "string": {}, "trim": {"chars"},
+	"dictsort": {}, "e": {}, "escape": {}, "first": {}, "format": {}, "indent": {"width", "first", "blank"},
+	"int": {"default"}, "items": {}, "join": {"d", "attribute"}, "last": {}, "length": {}, "list": {}, "lower": {},
+	"map": {}, "max": {}, "min": {}, "reject": {}, "rejectattr": {}, "replace": {"old", "new"}, "reverse": {},
+	"safe": {}, "select": {}, "selectattr": {}, "sort": {"reverse", "case_sensitive", "attribute"},
+	"string": {}, "trim": {"chars"},
 	"tojson": {"ensure_ascii", "indent", "separators", "sort_keys"}, "unique": {}, "upper": {},
 }
 

@@ -74,7 +74,8 @@ func (p *patterns) UnmarshalJSON(data []byte) error {
 var harmless = []string{
 	"peft_type", "base_model_name_or_path", "r", "lora_alpha", "use_rslora", "fan_in_fan_out", "bias",
 	"init_lora_weights", "modules_to_save", "rank_pattern", "alpha_pattern", "revision", "task_type", "inference_mode",
-	"target_modules", "target_parameters", "exclude_modules", "lora_dropout", "layers_to_transform", "layers_pattern", "auto_mapping",
+	"target_modules", "target_parameters", "exclude_modules", "lora_dropout", "layers_to_transform", "layers_pattern",
+	"auto_mapping",
 	"peft_version", "megatron_core", "eva_config", "qalora_group_size", "runtime_config",
 }
 

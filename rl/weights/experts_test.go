@@ -132,6 +132,7 @@ func TestExperts(t *testing.T) {
 	t.Parallel()
 	llama := []string{"gate_proj", "up_proj", "down_proj"}
 	mixtral := []string{"w1", "w3", "w2"}
+	nested := []string{bare + ".base_layer", bare} // what PEFT calls the parameters for gate with up, and down
 	for name, c := range map[string]struct {
 		family string
 		base   func(w whole) map[string]array
@@ -141,20 +142,21 @@ func TestExperts(t *testing.T) {
 		// swapped says that PEFT before 0.19 wrote the parameters, with the input's side for that of the output.
 		swapped bool
 	}{
-		"separate":                      {base: separateBase(llama...), pair: stacked(experts, experts), modules: mixtral},
-		"separate, A shared":            {base: separateBase(llama...), pair: stacked(1, experts), modules: llama},
-		"separate, w1 to w3, B shared":  {base: separateBase(mixtral...), pair: stacked(experts, 1), modules: mixtral},
-		"fused":                         {base: fusedBase, pair: stacked(experts, experts), modules: mixtral},
-		"fused, A shared":               {base: fusedBase, pair: stacked(1, experts), modules: mixtral},
-		"fused, transposed":             {base: turnedBase(false), pair: stacked(experts, experts), modules: mixtral},
-		"interleaved, transposed":       {base: turnedBase(true), pair: stacked(experts, 1), modules: mixtral, family: "gpt_oss"},
-		"parameters":                    {base: fusedBase, pair: parameter, modules: []string{bare + ".base_layer", bare}},
-		"parameters of separate ones":   {base: separateBase(llama...), pair: parameter, modules: []string{bare + ".base_layer", bare}},
-		"parameters of w1 to w3":        {base: separateBase(mixtral...), pair: parameter, modules: []string{bare + ".base_layer", bare}},
-		"parameters of Mixtral":         {base: sparseBase, pair: parameter, modules: []string{bare + ".base_layer", bare}},
-		"parameters, swapped":           {base: fusedBase, pair: parameter, modules: []string{bare + ".base_layer", bare}, swapped: true},
-		"parameters, swapped, separate": {base: separateBase(llama...), pair: parameter, modules: []string{bare + ".base_layer", bare}, swapped: true},
-		"parameters, interleaved":       {base: turnedBase(true), pair: parameter, modules: []string{bare + ".base_layer", bare}, family: "gpt_oss"},
+		"separate":                     {base: separateBase(llama...), pair: stacked(experts, experts), modules: mixtral},
+		"separate, A shared":           {base: separateBase(llama...), pair: stacked(1, experts), modules: llama},
+		"separate, w1 to w3, B shared": {base: separateBase(mixtral...), pair: stacked(experts, 1), modules: mixtral},
+		"fused":                        {base: fusedBase, pair: stacked(experts, experts), modules: mixtral},
+		"fused, A shared":              {base: fusedBase, pair: stacked(1, experts), modules: mixtral},
+		"fused, transposed":            {base: turnedBase(false), pair: stacked(experts, experts), modules: mixtral},
+		"interleaved, transposed": {base: turnedBase(true), pair: stacked(experts, 1), modules: mixtral,
+			family: gptOSS},
+		"parameters":                    {base: fusedBase, pair: parameter, modules: nested},
+		"parameters of separate ones":   {base: separateBase(llama...), pair: parameter, modules: nested},
+		"parameters of w1 to w3":        {base: separateBase(mixtral...), pair: parameter, modules: nested},
+		"parameters of Mixtral":         {base: sparseBase, pair: parameter, modules: nested},
+		"parameters, swapped":           {base: fusedBase, pair: parameter, modules: nested, swapped: true},
+		"parameters, swapped, separate": {base: separateBase(llama...), pair: parameter, modules: nested, swapped: true},
+		"parameters, interleaved":       {base: turnedBase(true), pair: parameter, modules: nested, family: gptOSS},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,7 +221,7 @@ func TestNamesOfTinker(t *testing.T) {
 		more           []string
 	}{
 		"model.unembed_tokens":       {target: "lm_head.weight", rows: 4},
-		"model.layers.0.attn.q_proj": {target: "model.layers.0.self_attn.q_proj.weight", rows: 4, family: "gpt_oss"},
+		"model.layers.0.attn.q_proj": {target: "model.layers.0.self_attn.q_proj.weight", rows: 4, family: gptOSS},
 		"model.layers.0.linear_attn.in_proj_v": {target: "model.layers.0.linear_attn.in_proj_qkv.weight", rows: 12, first: 8,
 			more: []string{"model.layers.0.linear_attn.in_proj_q", "model.layers.0.linear_attn.in_proj_k"}},
 	} {
