@@ -182,7 +182,7 @@ func (v Variant) band(metric string) (mean, low, high plot.Series) {
 		if len(ys) < len(v.Runs) {
 			continue
 		}
-		m, half := meanInterval(ys)
+		m, half := MeanInterval(ys)
 		mean = append(mean, plot.Point{X: x, Y: m})
 		if len(ys) < 3 {
 			continue // the interval would be wider than anything that is drawn in it
@@ -267,7 +267,7 @@ func CompareText(variants []Variant) string {
 
 // interval writes the mean of some values in a format, and how far it may be off.
 func interval(format string, x []float64) string {
-	switch m, half := meanInterval(x); len(x) {
+	switch m, half := MeanInterval(x); len(x) {
 	case 0:
 		return ""
 	case 1:
@@ -277,9 +277,9 @@ func interval(format string, x []float64) string {
 	}
 }
 
-// meanInterval is the mean and half the width of its 95% interval by Student's t. With a single value, half is 0,
+// MeanInterval is the mean and half the width of its 95% interval by Student's t. With a single value, half is 0,
 // because the interval is not known.
-func meanInterval(x []float64) (mean, half float64) {
+func MeanInterval(x []float64) (mean, half float64) {
 	for _, v := range x {
 		mean += v
 	}

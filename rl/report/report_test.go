@@ -163,11 +163,11 @@ func TestDifferencesArePaired(t *testing.T) {
 // Half of the interval is t s / sqrt(n), as defined.
 func TestMeanInterval(t *testing.T) {
 	t.Parallel()
-	mean, half := meanInterval([]float64{1, 2, 3, 4, 5})
+	mean, half := MeanInterval([]float64{1, 2, 3, 4, 5})
 	if math.Abs(mean-3) > 1e-12 || math.Abs(half-2.776*math.Sqrt(2.5/5)) > 1e-9 {
 		t.Errorf("%v ± %v", mean, half)
 	}
-	if _, half := meanInterval([]float64{7}); half != 0 {
+	if _, half := MeanInterval([]float64{7}); half != 0 {
 		t.Errorf("of one value: ± %v", half)
 	}
 }

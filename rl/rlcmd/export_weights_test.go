@@ -58,7 +58,7 @@ algorithm: {set: {uniform: drop}}
 		"base_model_relation: adapter\n", "library_name: peft\n",
 		`Run "lake" of `, "step 2.", "Environment frozenlake; 2 groups of 4",
 		"Algorithm grpo++", "uniform=drop",
-		"LoRA of rank 8", "Mean reward of the last step: ", "Last validation: pass@1 ", "rank 8 and alpha 32",
+		"LoRA of rank 8", "Mean reward of the last ", "Last validation: pass@1 ", "rank 8 and alpha 32",
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page does not say %q:\n%s", want, page)

@@ -8,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"deepswe/agent/run"
 	"deepswe/env/disk"
 	"deepswe/rl/metrics"
+	"deepswe/rl/report"
 	"deepswe/rl/train/config"
 )
 
@@ -65,6 +65,9 @@ func ReadLast(dir string) (l Last, err error) {
 // Checkpoints is the directory of the run's checkpoints.
 func (t Trained) Checkpoints() string { return filepath.Join(t.dir, CheckpointsDir) }
 
+// latest is the number of steps whose rewards are averaged.
+const latest = 10
+
 // Facts says how the weights were trained, a sentence or a figure each, without paths or names of hosts.
 func (t Trained) Facts() ([]string, error) {
 	k := t.Keys
@@ -84,15 +87,23 @@ func (t Trained) Facts() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	last := map[string]float64{}
+	last, rewards := map[string]float64{}, []float64{}
 	for _, p := range points {
 		if p.Step > t.Step {
 			continue
 		}
 		maps.Copy(last, p.Values)
+		if v, ok := p.Values["reward/mean"]; ok {
+			rewards = append(rewards, v)
+		}
 	}
-	if v, ok := last["reward/mean"]; ok {
-		facts = append(facts, "Mean reward of the last step: "+strconv.FormatFloat(v, 'g', 3, 64)+".")
+	rewards = rewards[max(0, len(rewards)-latest):]
+	switch mean, half := report.MeanInterval(rewards); {
+	case len(rewards) > 1:
+		facts = append(facts, fmt.Sprintf("Mean reward of the last %d steps: %.3f ± %.3f (95%% interval by Student's t over "+
+			"the steps).", len(rewards), mean, half))
+	case len(rewards) == 1:
+		facts = append(facts, fmt.Sprintf("Mean reward of the only step: %.3f.", mean))
 	}
 	if v, ok := last["val/pass@1"]; ok {
 		facts = append(facts, fmt.Sprintf("Last validation: pass@1 %.3f (95%% interval %.3f to %.3f).", v,
