@@ -54,7 +54,7 @@ const (
 	firstByte = 5 * time.Minute
 	idle      = 5 * time.Minute
 	// wholeAnswer bounds the wait for an answer that is not streamed, for which a server sends nothing until the last
-	// token is there.
+	// token is there. It ends earlier if the server works on nothing, see [Client.watchRequest].
 	wholeAnswer = 30 * time.Minute
 )
 
@@ -79,6 +79,7 @@ type Client struct {
 	templated atomic.Bool
 	// versionless is set once the server turned out not to report the version of its weights.
 	versionless atomic.Bool
+	progress    progress
 	pinned      atomic.Pointer[Identity]
 	changed     atomic.Pointer[Error] // how the server that came back differs from pinned
 	outage      outage
@@ -206,12 +207,12 @@ func (c *Client) once(
 	ctx context.Context, b *body, r agent.Request,
 ) (got completion, reply agent.Reply, failed *Error) {
 	start := time.Now()
-	patience := wholeAnswer
+	limit := wholeAnswer
 	if b.Stream {
-		patience = firstByte
+		limit = firstByte
 	}
-	ctx, w := watch(ctx, patience)
-	defer w.stop()
+	ctx, w, stop := c.watchRequest(ctx, limit)
+	defer stop()
 	x := &exchange{http: c.http, body: b, watch: w, streams: b.Stream, tokens: b.Logprobs}
 	err := c.send(ctx, x)
 	switch {
@@ -268,8 +269,8 @@ func (c *Client) query(ctx context.Context, p patience, limit time.Duration, add
 func (c *Client) askOnce(
 	ctx context.Context, limit time.Duration, address string, body any, read func([]byte) error,
 ) *Error {
-	ctx, w := watch(ctx, limit)
-	defer w.stop()
+	ctx, w, stop := c.watchRequest(ctx, limit)
+	defer stop()
 	x := &exchange{http: c.http, body: body, watch: w, tokens: true}
 	err := c.do(ctx, x, address)
 	if err == nil {

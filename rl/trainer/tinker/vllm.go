@@ -10,11 +10,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"deepswe/agent"
+	"deepswe/agent/llm"
 	"deepswe/env/disk"
 )
 
@@ -130,23 +130,13 @@ func (s *vllm) loaded(ctx context.Context) (map[string]string, error) {
 	return roots, nil
 }
 
-// engineCounts are metrics of vLLM that change as long as its engine works.
-var engineCounts = []string{"vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:kv_cache_usage_perc"}
-
 // counts returns the counters of the engine's work as a text to compare; empty if the server does not report them.
 func (s *vllm) counts(ctx context.Context) string {
 	status, text, err := s.do(ctx, http.MethodGet, strings.TrimSuffix(s.url, "/v1")+"/metrics", nil)
 	if err != nil || status >= 300 {
 		return ""
 	}
-	var found strings.Builder
-	for line := range strings.Lines(text) {
-		name, _, _ := strings.Cut(line, "{")
-		if slices.Contains(engineCounts, name) {
-			found.WriteString(line)
-		}
-	}
-	return found.String()
+	return llm.EngineCounts(text)
 }
 
 func (s *vllm) do(ctx context.Context, method, address string, in any) (status int, text string, err error) {
