@@ -213,8 +213,8 @@ func (c *Codec) unended(ids []int32) []int32 {
 	return ids
 }
 
-// ReplyText is Reply where the text of the ids is known, without the one that ends them. decode is called where the text
-// does not tell which marks are tokens, and which the model has spelled.
+// ReplyText is Reply where the text of the ids is known, without the one that ends them. decode is called where the
+// text does not tell which marks are tokens, and which the model has spelled.
 func (c *Codec) ReplyText(text string, ids []int32, r agent.Request, decode func([]int32) (string, error),
 ) (agent.Message, error) {
 	ids = c.unended(ids)

@@ -22,7 +22,8 @@ const (
 // engineCounts are metrics of vLLM that change as long as its engine works.
 var engineCounts = []string{"vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:kv_cache_usage_perc"}
 
-// EngineCounts returns the counters of a vLLM's work in its page of metrics, as a text to compare; empty if it has none.
+// EngineCounts returns the counters of a vLLM's work in its page of metrics, as a text to compare; empty if it has
+// none.
 func EngineCounts(page string) string {
 	var found strings.Builder
 	for line := range strings.Lines(page) {
@@ -44,8 +45,8 @@ type progress struct {
 	moved   time.Time
 }
 
-// watchRequest is watch with a limit. A request with that for whole answers ends as well if the server works on nothing.
-// The caller must call stop.
+// watchRequest is watch with a limit. A request with that for whole answers ends as well if the server works on
+// nothing. The caller must call stop.
 func (c *Client) watchRequest(ctx context.Context, limit time.Duration) (_ context.Context, w *watchdog, stop func()) {
 	ctx, w = watch(ctx, limit)
 	if limit < wholeAnswer {

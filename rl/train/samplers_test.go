@@ -303,8 +303,8 @@ func TestStoppedWhileTheTrainerHangs(t *testing.T) {
 	}
 }
 
-// A run whose trainer hangs in every request, also in those by which it samples, ends soon after it is asked to stop, in
-// its first step or later. It can be resumed from its last checkpoint, or from its beginning.
+// A run whose trainer hangs in every request, also in those by which it samples, ends soon after it is asked to stop,
+// in its first step or later. It can be resumed from its last checkpoint, or from its beginning.
 func TestStoppedWhileEveryRequestHangs(t *testing.T) {
 	t.Parallel()
 	for _, step := range []int{0, 1, 3} {

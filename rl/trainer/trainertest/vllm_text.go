@@ -33,8 +33,11 @@ func (v *VLLM) marks() (map[string]int32, error) {
 	ids := map[string]int32{}
 	for _, role := range []string{agent.RoleSystem, agent.RoleUser} {
 		around, err := v.codec.Prompt(context.Background(), agent.Request{Messages: []agent.Message{{Role: role}}})
-		if err != nil || len(around) != 3 {
-			return nil, fmt.Errorf("the codec writes other tokens than marks around a message: %d, %v", around, err)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(around) != 3:
+			return nil, fmt.Errorf("the codec writes other tokens than marks around a message: %d", around)
 		}
 		ids["<|"+role+"|>"], ids["<|end|>"], ids["<|assistant|>"] = around[0], around[1], around[2]
 	}
