@@ -122,10 +122,9 @@ func TestAllWeightsOfGPUBackends(t *testing.T) {
 	}
 }
 
-// Without a known chat template, the servers render conversations with their own, and every prompt still extends the
-// one before it.
-func TestSamplersWriteConversations(t *testing.T) {
-	t.Parallel()
+// withoutTemplate opens a trainer that knows no chat template, on one server that has the codec's.
+func withoutTemplate(t *testing.T) (embedded.Codec, *trainertest.VLLM, *tinker.Trainer) {
+	t.Helper()
 	language := embedded.Language{Vocabulary: []string{"a", "b", "c"}, Window: 8, Reply: 8}
 	own, err := embedded.NewCodec(language.Vocabulary)
 	if err != nil {
@@ -134,11 +133,19 @@ func TestSamplersWriteConversations(t *testing.T) {
 	s := trainertest.New(t, trainertest.Options{Language: language})
 	vllm := trainertest.NewVLLM(t, s, own)
 	on := tinker.Samplers{URLs: []string{vllm.URL}, Dir: t.TempDir()}
-	trainer, err := tinker.Open(t.Context(), options(t, s, on, nil, time.Second))
+	trainer, err := tinker.Open(t.Context(), options(t, s, on, nil, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = trainer.Close() })
+	return own, vllm, trainer
+}
+
+// Without a known chat template, the servers render conversations with their own, and every prompt still extends the
+// one before it.
+func TestSamplersWriteConversations(t *testing.T) {
+	t.Parallel()
+	own, _, trainer := withoutTemplate(t)
 	p := publish(t, trainer)
 	r := agent.Request{
 		Messages: []agent.Message{{Role: agent.RoleUser, Content: "a b"}}, Tokens: true, Rollout: "a",
@@ -171,21 +178,9 @@ func TestSamplersWriteConversations(t *testing.T) {
 // for servers that are down.
 func TestSamplersThatCannotExtend(t *testing.T) {
 	t.Parallel()
-	language := embedded.Language{Vocabulary: []string{"a", "b", "c"}, Window: 8, Reply: 8}
-	own, err := embedded.NewCodec(language.Vocabulary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := trainertest.New(t, trainertest.Options{Language: language})
-	vllm := trainertest.NewVLLM(t, s, own)
+	_, vllm, trainer := withoutTemplate(t)
 	vllm.Unmark()
-	on := tinker.Samplers{URLs: []string{vllm.URL}, Dir: t.TempDir()}
-	trainer, err := tinker.Open(t.Context(), options(t, s, on, nil, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = trainer.Close() })
-	_, err = trainer.Publish(t.Context())
+	_, err := trainer.Publish(t.Context())
 	if !errors.Is(err, llm.ErrNoExtension) || !strings.Contains(err.Error(), "set trainer.template to auto") {
 		t.Errorf("error %v", err)
 	}
