@@ -47,6 +47,8 @@ type Draft struct {
 	Changed []string
 	// Names are what package managers call the packages whose sources the commit changes.
 	Names []string
+	// Copies are patterns of paths at which packages are the project itself, as [project.Copies] returns them.
+	Copies []string
 }
 
 // ID returns the id of a candidate's task.
@@ -89,7 +91,8 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if err != nil || !fits {
 		return Draft{}, LargeData, err
 	}
-	d := Draft{Changed: c.ChangedTests(), Names: project.Names(dir, c.SourceFiles()), Task: env.Task{
+	names, copies := project.Names(dir, c.SourceFiles()), project.Copies(dir)
+	d := Draft{Changed: c.ChangedTests(), Names: names, Copies: copies, Task: env.Task{
 		ID: b.ID(c), Repo: b.Name, Repository: b.Repository, BaseCommit: c.Base, Image: b.Image, Dir: testbed,
 		Labels: maps.Clone(c.Labels), Statement: c.Message, Installed: in.Dir, Env: slices.Clone(in.Variables),
 		Tests: env.Tests{

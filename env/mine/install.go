@@ -30,6 +30,8 @@ type SetUp struct {
 	Before, Commands, After []string
 	// Variables are those of the commands and, later, of the tasks.
 	Variables []string
+	// Spared are the versions of the project itself that stay installed.
+	Spared []string
 	// Manifest is the project's package.json, if it has one.
 	Manifest []byte
 	// Spec describes the sandbox, except that it still has to show the directory for what is installed as [Kept].
@@ -43,7 +45,8 @@ const Kept = "/kept"
 const testbed = "/testbed"
 
 // SetUp returns how to install what a candidate's tests need, without commands if that is not known. What is kept has
-// no copy of the project itself, which could be a later one.
+// no copy of the project itself, which could be a later one. Only one that the base commit's lock file pins is older
+// than the change, and the tools of the tests may need it.
 func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	scratch, err := disk.MakeScratch("", "mine")
 	if err != nil {
@@ -66,8 +69,11 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	if line := newerJava(dir); line != "" && c.Language() == "java" {
 		s.Before = append(s.Before, line)
 	}
+	locks := b.locks(ctx, c.Base)
 	for _, copied := range project.Copies(dir) {
-		s.After = append(s.After, "find . -path "+env.ShellQuote(copied)+" -prune -exec rm -rf {} +")
+		pinned := project.Pinned(locks, copied)
+		s.Spared = append(s.Spared, pinned...)
+		s.After = append(s.After, project.TakeOut(copied, pinned))
 	}
 	for _, name := range env.Dependencies() {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil && name != env.Caches {
@@ -84,6 +90,16 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 			strings.Join(env.NodeScratch(), " {}/")+` \;`,
 		"rmdir "+caches+" 2>/dev/null || :") // where no tool has a cache
 	return s, nil
+}
+
+// locks returns what the lock files of Node in a commit say, one after the other.
+func (b Builder) locks(ctx context.Context, commit string) string {
+	var all strings.Builder
+	for _, name := range project.NodeLocks() {
+		text, _ := repo.Blob(ctx, b.Repository, commit+":"+name) // most projects have one of them at most
+		all.Write(append(text, '\n'))
+	}
+	return all.String()
 }
 
 // shows links the installed dependencies of a commit into its directory dir, and returns their names: those that were

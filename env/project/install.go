@@ -1,13 +1,10 @@
 package project
 
 import (
-	"encoding/json"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"deepswe/env"
-	"deepswe/env/disk"
 )
 
 // needs is how the projects with a manifest get what their tests need, beyond what [Due] knows: by a command that fills
@@ -58,21 +55,4 @@ func Install(dir, at, language string, m Machine) (commands, variables []string)
 		variables = append(variables, strings.ReplaceAll(n.variable, "%s", path.Join(at, env.Caches)))
 	}
 	return commands, variables
-}
-
-// Copies returns patterns of paths below a project's directory at which an installation keeps copies of the project
-// itself: a package that was not installed in place, or one that another package depends on.
-func Copies(dir string) (patterns []string) {
-	t := tree(dir)
-	var manifest struct{ Name string }
-	_ = json.Unmarshal(t.read("package.json"), &manifest) // without one there is no name
-	if manifest.Name != "" {
-		patterns = append(patterns, "*/node_modules/"+manifest.Name)
-	}
-	for _, place := range []string{"*/__init__.py", "src/*/__init__.py"} {
-		for _, name := range disk.Glob(dir, place) {
-			patterns = append(patterns, "*/site-packages/"+filepath.Base(filepath.Dir(name)))
-		}
-	}
-	return patterns
 }

@@ -35,11 +35,14 @@ xargs -0 -r grep -oIHF -f /tmp/lines </tmp/files 2>/dev/null | sort -u | sed 's/
 // libraries are the directories in which package managers install what a program loads, a directory for each package.
 var libraries = []string{"site-packages", "dist-packages", "node_modules", "gems"}
 
+// version matches the end of a name that the modules of Go have, unlike the scope @vitest.
+var version = env.Pattern(`@v(?:\d|$)`)
+
 // installedAt returns the directory of the installed package that a file belongs to; empty if it is in none.
 func installedAt(file string) string {
 	parts := strings.Split(file, "/")
 	for i := len(parts) - 1; i > 0; i-- {
-		if i+1 < len(parts) && strings.Contains(parts[i], "@v") { // a module of Go, or all archives of one
+		if i+1 < len(parts) && version().MatchString(parts[i]) { // a module of Go, or all archives of one
 			return strings.Join(parts[:i+1], "/")
 		}
 		if !slices.Contains(libraries, parts[i-1]) {
@@ -92,7 +95,7 @@ func (m *Miner) hide(ctx context.Context, c history.Candidate, d *history.Draft)
 		names = append(names, m.Builder.Name)
 	}
 	for {
-		file, dir, err := m.exposed(ctx, *t, files, lines, names)
+		file, dir, err := m.exposed(ctx, *t, files, lines, names, d.Copies)
 		if err != nil {
 			return "", fmt.Errorf("look for copies of the change: %w", err)
 		}
@@ -108,11 +111,11 @@ func (m *Miner) hide(ctx context.Context, c history.Candidate, d *history.Draft)
 	}
 }
 
-// exposed returns the path of a file in the sandbox of a task that has, with the others of its package, half of the
-// lines or more, and the directory to hide; both are empty if there is none. It looks at packages with one of the names
-// and at files that are named like one of the given ones.
+// exposed returns the path of a file in the sandbox of a task that is a copy of the change, and the directory to hide;
+// both are empty if there is none. It looks at packages with one of the names and at files that are named like one of
+// the given ones. Packages that one of the patterns matches are the project itself.
 func (m *Miner) exposed(
-	ctx context.Context, t env.Task, files, lines, names []string,
+	ctx context.Context, t env.Task, files, lines, names, own []string,
 ) (file, dir string, err error) {
 	s := t.Spec()
 	s.Run, s.Prepare, s.Grading = m.name(), t.Prepare, true
@@ -125,7 +128,7 @@ func (m *Miner) exposed(
 	if err != nil {
 		return "", "", err
 	}
-	if file = copyIn(matches, len(lines)); file != "" {
+	if file = copyIn(matches, len(lines), own); file != "" {
 		return file, installedAt(file), nil
 	}
 	if file, err = unpack(ctx, sb, all, lines); err != nil || file == "" {
@@ -179,9 +182,10 @@ func belongs(file string, names []string) bool {
 }
 
 // copyIn returns the path of a file with a copy of a change of n lines; empty if there is none. A copy has at least
-// half of the lines. The files of an installed package count together, and all others each by itself. The matches have
-// the form file:line and are sorted by file.
-func copyIn(matches []string, n int) string {
+// half of the lines, or one of them if it is in a package that one of the patterns matches: the project itself has none
+// by chance, and a build of it may have changed the others. The files of an installed package count together, and all
+// others each by itself. The matches have the form file:line and are sorted by file.
+func copyIn(matches []string, n int, own []string) string {
 	first, has := map[string]string{}, map[string]map[string]bool{}
 	for _, found := range matches {
 		file, line, _ := strings.Cut(found, ":")
@@ -189,7 +193,8 @@ func copyIn(matches []string, n int) string {
 		if has[in] == nil {
 			first[in], has[in] = file, map[string]bool{}
 		}
-		if has[in][line] = true; 2*len(has[in]) >= n {
+		is := func(pattern string) bool { return strings.HasSuffix(in, strings.TrimPrefix(pattern, "*")) }
+		if has[in][line] = true; 2*len(has[in]) >= n || slices.ContainsFunc(own, is) {
 			return first[in]
 		}
 	}

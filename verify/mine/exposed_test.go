@@ -21,6 +21,7 @@ func TestInstalledAt(t *testing.T) {
 		"/v/lib/python3.11/site-packages/six.py":                    "",
 		"/usr/lib/node_modules/@a/b":                                "",
 		"/root/.cargo/registry/src/index.crates.io/semver-1/lib.rs": "",
+		"/a/node_modules/@vitest/expect/dist/index.js":              "/a/node_modules/@vitest/expect",
 	} {
 		if got := installedAt(file); got != want {
 			t.Errorf("%s: %q, want %q", file, got, want)
@@ -28,16 +29,18 @@ func TestInstalledAt(t *testing.T) {
 	}
 }
 
-// Lines of a change are counted together for all files of a package, and for each other file alone.
+// Lines of a change are counted together for all files of a package, and for each other file alone. One line is enough
+// in the project's own package.
 func TestCopyIn(t *testing.T) {
 	t.Parallel()
-	const mod, lib = "/go/pkg/mod/a.org/b@v1.0.0/", "/usr/lib/go/src/"
+	const mod, lib, node = "/go/pkg/mod/a.org/b@v1.0.0/", "/usr/lib/go/src/", "/a/node_modules/"
 	for want, copies := range map[string][]string{
-		"":             {lib + "a.go:one", lib + "a.go:one", lib + "b.go:two", mod + "c.go:x"},
-		mod + "a.go":   {lib + "a.go:one", mod + "a.go:one", mod + "b/c.go:two"},
-		lib + "two.go": {lib + "one.go:one", lib + "two.go:one", lib + "two.go:two: 2"},
+		"":                     {lib + "a.go:one", lib + "a.go:one", lib + "b.go:two", mod + "c.go:x"},
+		mod + "a.go":           {lib + "a.go:one", mod + "a.go:one", mod + "b/c.go:two"},
+		node + "@a/b/index.js": {node + "@c/b/index.js:one", node + "bb/index.js:one", node + "@a/b/index.js:one"},
+		lib + "two.go":         {lib + "one.go:one", lib + "two.go:one", lib + "two.go:two: 2"},
 	} {
-		if got := copyIn(copies, 4); got != want {
+		if got := copyIn(copies, 4, []string{"*/node_modules/@a/b"}); got != want {
 			t.Errorf("%q: %q, want %q", copies, got, want)
 		}
 	}

@@ -38,7 +38,7 @@ xargs -0 -r grep -oIHFf /tmp/lines 2>/dev/null | sort -u`
 )
 
 // installed matches the directory of an installed package, whose files are counted together.
-var installed = regexp.MustCompile(`^.*?(@v[^/]*|/(site-packages|dist-packages|node_modules|gems)/[^/]+)/`)
+var installed = regexp.MustCompile(`^.*?(@v(\d[^/]*|)|/(site-packages|dist-packages|node_modules|gems)/[^/]+)/`)
 
 // mined are tasks of a folder whose sandboxes differ only in the commit, with the lines of their solutions.
 type mined struct {
