@@ -220,6 +220,9 @@ func (c Commit) candidate(
 		return Candidate{}, NotUTF8, nil // JSON, as which tasks are written, has no other texts
 	}
 	seen[print] = true
+	if found.Message, err = c.said(ctx, dir); err != nil {
+		return Candidate{}, "", fmt.Errorf("read what commit %s merges: %w", c.Hash, err)
+	}
 	found.Labels = found.labels()
 	return found, "", nil
 }

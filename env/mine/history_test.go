@@ -174,3 +174,33 @@ func TestReverts(t *testing.T) {
 		t.Error("one revert takes two commits of the same title back")
 	}
 }
+
+// A merge whose message says nothing is described by what it merges.
+func TestMergedMessages(t *testing.T) {
+	t.Parallel()
+	for message, more := range map[string]bool{"D2M": true, "": true, "Show halves of odd numbers": false} {
+		dir := history(t, `change calc.py 'a = 1'; commit root; git checkout -q -b dev
+change calc.py 'b = 1'; commit 'fix(calc): the second number is lost' 'Closes #7.'
+change readme.md 'b'; commit 'docs: the second number'
+change calc.py 'c = 1'; change tests/test_calc.py 'def test_c(): pass'; commit 'Keep the third one, too'
+git checkout -q main; git merge -q --no-ff -m "Merge pull request #3 from a/dev" -m '`+message+`' dev`)
+		commits, err := Walk(t.Context(), dir, "", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chosen, _, err := Choose(t.Context(), dir, commits, Bounds{})
+		if err != nil || len(chosen) != 1 {
+			t.Fatal(chosen, err)
+		}
+		want, issue := "Merge pull request #3 from a/dev", ""
+		if message != "" {
+			want += "\n\n" + message
+		}
+		if more {
+			want, issue = want+"\n\nthe second number is lost\n\nCloses #7.\n\nKeep the third one, too", "7"
+		}
+		if c := chosen[0]; c.Message != want || c.Labels["issue"] != issue {
+			t.Errorf("%q: %q of issue %q", message, c.Message, c.Labels["issue"])
+		}
+	}
+}

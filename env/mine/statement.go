@@ -1,10 +1,12 @@
 package mine
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/repo"
 )
 
 // Unsaid is the reason why a candidate has no statement.
@@ -78,6 +80,24 @@ func (c Candidate) Statement(texts []Text, symptoms []string) (statement, from s
 
 // fewWords is the number of words below which a text is completed by what the tests print.
 const fewWords = 40
+
+// said returns the commit's message. Where that of a merge says too little, the messages of the commits that it merges
+// follow, the oldest first, as far as they change its sources.
+func (c Commit) said(ctx context.Context, dir string) (string, error) {
+	if c.Parents < 2 || len(strings.Fields(clean(c.Message, nil))) >= leastWords {
+		return c.Message, nil
+	}
+	out, err := repo.Read(ctx, dir, append([]string{"--literal-pathspecs", "log", "--no-merges", "--reverse", "-z",
+		"--encoding=UTF-8", "--format=tformat:%B", c.Base + ".." + c.Hash, "--"}, paths(c.Changes, Source)...)...)
+	all := []string{c.Message}
+	for message := range strings.SplitSeq(strings.ToValidUTF8(string(out), "\uFFFD"), "\x00") {
+		message = conventional().ReplaceAllString(strings.TrimSpace(message), "")
+		if message != "" {
+			all = append(all, message)
+		}
+	}
+	return strings.Join(all, "\n\n"), err
+}
 
 // clean returns a text without what refers to the change: its line in the history, the discussion of it, and every line
 // that contains a secret.
