@@ -104,8 +104,8 @@ func Depends(name string) bool {
 }
 
 // NodeScratch returns the names of the directories in NodeModules into which tools write. Vite does not start if it
-// cannot write its compiled settings, nor does AVA without its cache.
-func NodeScratch() []string { return []string{".vite-temp", ".vite", ".cache"} }
+// cannot write its compiled settings, nor do AVA and Vitest 0 without their caches.
+func NodeScratch() []string { return []string{".vite-temp", ".vite", ".vitest", ".cache"} }
 
 // Caches is the directory below a project that holds the caches of its package managers.
 const Caches = ".deps"

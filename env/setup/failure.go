@@ -47,6 +47,8 @@ var remedies = []struct {
 	// the key. Without that check, the download is as trustworthy as one by npx.
 	{env.Pattern(`No compatible signature found|Cannot find matching keyid`),
 		"corepack ", "COREPACK_INTEGRITY_KEYS=0 corepack "},
+	// A pnpm that is older than Node 20 cannot download with it. The last one of pnpm 7 can, and reads the same lock files.
+	{env.Pattern(`ERR_INVALID_THIS`), "corepack pnpm ", "corepack pnpm@7.33.7 "},
 	// That this PHP is too new for an old project is ignored, but not that it is too old for a new package.
 	{env.Pattern(`you can run Composer with .--ignore-platform-req|does not satisfy that requirement`),
 		"", " --ignore-platform-req=php+ --ignore-platform-req='ext-*'"},

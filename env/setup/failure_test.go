@@ -42,6 +42,13 @@ func TestExplain(t *testing.T) {
 			reason: "No compatible signature found in package metadata",
 			next:   "COREPACK_INTEGRITY_KEYS=0 corepack pnpm install --frozen-lockfile",
 		},
+		"pnpm, older than Node": {
+			line: "umask 0; corepack pnpm install --frozen-lockfile",
+			stdout: " WARN  GET https://r/x/-/x-1.0.0.tgz error (ERR_INVALID_THIS). Will retry in 1 second. 2 retries left.\n" +
+				" ERR_INVALID_THIS  Value of \"this\" must be of type URLSearchParams\n",
+			reason: "ERR_INVALID_THIS  Value of \"this\" must be of type URLSearchParams",
+			next:   "umask 0; corepack pnpm@7.33.7 install --frozen-lockfile",
+		},
 		"cargo": {
 			line:   "cargo fetch --locked",
 			stderr: "    Updating index\nerror: the lock file /x/Cargo.lock needs to be updated but --locked was passed to prevent this\n",
