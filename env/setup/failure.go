@@ -35,6 +35,7 @@ var remedies = []struct {
 	{env.Pattern(cannotBeHad), unlockedInstall, narrowedInstall},
 	{env.Pattern(`ERR_PNPM_OUTDATED_LOCKFILE`), "--frozen-lockfile", "--no-frozen-lockfile"},
 	{env.Pattern(`lockfile needs to be updated`), " --frozen-lockfile", ""},
+	{env.Pattern(`engine "\w+" is incompatible with this module`), "", " --ignore-engines"}, // as other managers do anyway
 	{env.Pattern(`YN0028`), "--immutable", "--no-immutable"},
 	{env.Pattern(`--locked was passed`), " --locked", ""},
 	{env.Pattern(`Failed to execute goal .*maven-enforcer-plugin.*enforce`), "", " -Denforcer.skip=true"},
@@ -47,7 +48,7 @@ var remedies = []struct {
 	// the key. Without that check, the download is as trustworthy as one by npx.
 	{env.Pattern(`No compatible signature found|Cannot find matching keyid`),
 		"corepack ", "COREPACK_INTEGRITY_KEYS=0 corepack "},
-	// A pnpm that is older than Node 20 cannot download with it. The last one of pnpm 7 can, and reads the same lock files.
+	// A pnpm that is older than Node 20 cannot download with it. The last pnpm 7 can, and reads the same lock files.
 	{env.Pattern(`ERR_INVALID_THIS`), "corepack pnpm ", "corepack pnpm@7.33.7 "},
 	// That this PHP is too new for an old project is ignored, but not that it is too old for a new package.
 	{env.Pattern(`you can run Composer with .--ignore-platform-req|does not satisfy that requirement`),

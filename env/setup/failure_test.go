@@ -49,6 +49,13 @@ func TestExplain(t *testing.T) {
 			reason: "ERR_INVALID_THIS  Value of \"this\" must be of type URLSearchParams",
 			next:   "umask 0; corepack pnpm@7.33.7 install --frozen-lockfile",
 		},
+		"yarn, a newer Node": {
+			line: "corepack yarn install --frozen-lockfile",
+			stderr: "error x@25.0.3: The engine \"node\" is incompatible with this module. Expected version \"^22\". Got \"20.1\"\n" +
+				"error Found incompatible module.\n",
+			reason: `x@25.0.3: The engine "node" is incompatible with this module. Expected version "^22". Got "20.1"`,
+			next:   "corepack yarn install --frozen-lockfile --ignore-engines",
+		},
 		"cargo": {
 			line:   "cargo fetch --locked",
 			stderr: "    Updating index\nerror: the lock file /x/Cargo.lock needs to be updated but --locked was passed to prevent this\n",
