@@ -28,17 +28,19 @@ const (
 )
 
 // Shell scripts that search a sandbox for the lines on their standard input: the first in git and the work tree, the
-// second in the rest of the file system. The second prints the names of the files as well.
+// second in the rest of the file system, also in what is shown in the work tree. The second prints the names of the
+// files as well.
 const (
 	searchHere = `cat >/tmp/lines; { git log --all --reflog -p; git fsck --lost-found; git cat-file --batch-all-objects --batch
-git ls-files -z -co | xargs -0 -r cat; find .git -type f -exec cat {} +; } 2>/dev/null | grep -aoFf /tmp/lines | sort -u`
+git ls-files -z -co%s | xargs -0 -r cat; find .git -type f -exec cat {} +; } 2>/dev/null | grep -aoFf /tmp/lines | sort -u`
 	searchThere = `export LC_ALL=C; cat >/tmp/lines; { find / \( -path /proc -o -path /sys -o -path /dev -o -path %s \
 -o -path /tmp/lines \) -prune -o -type f -print0; find %s -type f -print0; } 2>/dev/null |
 xargs -0 -r grep -oIHFf /tmp/lines 2>/dev/null | sort -u`
 )
 
 // installed matches the directory of an installed package, whose files are counted together.
-var installed = regexp.MustCompile(`^.*?(@v(\d[^/]*|)|/(site-packages|dist-packages|node_modules|gems)/[^/]+)/`)
+var installed = regexp.MustCompile(
+	`^.*(@v(\d[^/]*|)|/(site-packages|dist-packages|node_modules|gems)/(@[^/]+/)?[^/]+)/`)
 
 // mined are tasks of a folder whose sandboxes differ only in the commit, with the lines of their solutions.
 type mined struct {
@@ -81,7 +83,11 @@ func (m *mined) add(t *testing.T, p env.Provider, task env.Task) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := searched(t, p, task, searchHere, lines)
+	shown := ""
+	for _, name := range task.Shows {
+		shown += " --exclude=" + env.ShellQuote("/"+name)
+	}
+	found := searched(t, p, task, fmt.Sprintf(searchHere, shown), lines)
 	said, signatures, _ := strings.Cut(task.Statement, "These are called by name:")
 	for _, line := range lines {
 		if strings.Contains(said, line) || strings.Contains(signatures, "    "+line+"\n") {
