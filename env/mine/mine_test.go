@@ -221,8 +221,19 @@ func TestInterface(t *testing.T) {
 		`export interface Type { a: number }`:                "export interface Type",
 		`pub fn Type<'a>(x: &'a str) -> &'a str { &x[1..] }`: "pub fn Type<'a>(x: &'a str) -> &'a str",
 		`    public int Type(int a) { return a + 1; }`:       "public int Type(int a)",
+		`export function Type(
+  a: string,
+  b = {},
+): string[] {
+  return []`: "export function Type(a: string, b = {}): string[]",
+		`def Type(
+    a, b=")"
+) -> int:
+    return 1`: `def Type(a, b=")") -> int`,
+		`func Type(a int,
+	b func(string) error) error {`: "func Type(a int, b func(string) error) error",
 	} {
-		c := Candidate{Sources: "+" + line + "\n", Tests: "+Type\n"}
+		c := Candidate{Sources: "+" + strings.ReplaceAll(line, "\n", "\n+") + "\n", Tests: "+Type\n"}
 		if got := c.Interface(); !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}

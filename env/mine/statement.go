@@ -177,9 +177,10 @@ func (c Candidate) defines() (all []definition) {
 			called[name] = true
 		}
 	}
+	lines := slices.Collect(strings.Lines(c.Sources))
 	for _, plus := range []bool{false, true} {
-		for line := range strings.Lines(c.Sources) {
-			name, signature := defined(strings.TrimRight(line[1:], "\r\n"))
+		for i, line := range lines {
+			name, signature := defined(lines[i:])
 			switch {
 			case name == "" || strings.HasPrefix(line, "+") != plus || before[signature]:
 				continue
@@ -194,22 +195,41 @@ func (c Candidate) defines() (all []definition) {
 	return all
 }
 
-// defined returns the name that a line defines, and the line without the body or the value.
-func defined(line string) (name, signature string) {
+// defined returns the name that the first of a patch's lines defines, and the line without the body or the value. What
+// is in brackets may go on in the next lines.
+func defined(lines []string) (name, signature string) {
+	text := strings.TrimRight(lines[0][1:], "\r\n")
 	for _, d := range definitions() {
-		if m := d.FindStringSubmatch(line); m != nil {
-			return m[1], strings.TrimRight(strings.TrimSpace(head(line)), " {:=")
+		m := d.FindStringSubmatch(text)
+		if m == nil {
+			continue
 		}
+		signature, open := head(text)
+		for _, next := range lines[1:min(len(lines), longestSignature)] {
+			if !open || next[0] != lines[0][0] && next[0] != ' ' {
+				break
+			}
+			text += " " + strings.TrimSpace(next[1:])
+			signature, open = head(text)
+		}
+		signature = strings.ReplaceAll(bracket().ReplaceAllString(signature, ")"), "( ", "(")
+		return m[1], strings.TrimRight(strings.TrimSpace(signature), " {:=")
 	}
 	return "", ""
 }
+
+// longestSignature limits the lines of a definition.
+const longestSignature = 20
+
+// bracket matches the end of arguments that stand in lines of their own.
+var bracket = env.Pattern(`,? \)`)
 
 // python matches definitions in which a colon ends the head, rust those in which an apostrophe is not a quote.
 var python, rust = env.Pattern(`^\s*(?:(?:async )?def|class) `), env.Pattern(`\bfn `)
 
 // head returns the beginning of a definition's line: up to a brace, the colon of Python, an arrow, or else the first
-// sign that gives a value.
-func head(line string) string {
+// sign that gives a value. open is set if the line ends within brackets.
+func head(line string) (text string, open bool) {
 	quotes, end := "\"'`", len(line)
 	if rust().MatchString(line) {
 		quotes = `"`
@@ -231,10 +251,10 @@ func head(line string) string {
 			depth--
 		case depth > 0:
 		case c == '{', c == ':' && python().MatchString(line), strings.HasPrefix(line[i:], "=>"):
-			return line[:i]
+			return line[:i], false
 		case c == '=':
 			end = min(end, i)
 		}
 	}
-	return line[:end]
+	return line[:end], depth > 0
 }
