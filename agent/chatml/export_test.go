@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"deepswe/agent/tokenizer"
+	"deepswe/agent/trajectory"
 )
 
 // Templates returns a small template for each notation, by its name.
@@ -25,4 +26,10 @@ func (c *Codec) Sample(prompt, whole []int32, calls bool) []int32 {
 		as.call = c.answer
 	}
 	return sampled(&as, prompt, whole)
+}
+
+// Reply reads what a model wrote in ordinary text: thoughts, text and, where native is set, calls in Hermes' tags.
+func Reply(text string, native bool, turn int) trajectory.Message {
+	h := &hand{thought: [2]string{"<think>", "</think>"}, calls: &notations()[0]}
+	return h.read(text, native, turn, nil)
 }

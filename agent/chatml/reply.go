@@ -9,15 +9,6 @@ import (
 	"deepswe/tools"
 )
 
-// Reply reads what a model wrote after the beginning of a reply, without the mark at its end: thoughts, text and, where
-// native is set, calls in Qwen's and Hermes' tags. The text is valid UTF-8. A call whose JSON is broken keeps its text
-// as arguments, so that the model can be told what is wrong with it. The turn makes ids of calls unique in a
-// conversation.
-func Reply(text string, native bool, turn int) trajectory.Message {
-	h := &hand{thought: [2]string{"<think>", "</think>"}, calls: &notations()[0]}
-	return h.read(text, native, turn, nil)
-}
-
 // tokenMark stands before each special token, because ordinary text can spell the same characters. No valid text has
 // this byte.
 const tokenMark = "\xff"
