@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
@@ -112,6 +113,10 @@ func ours(t testing.TB, d *daemon, owner string) map[string][]container.Summary 
 	}
 	found := map[string][]container.Summary{}
 	for _, c := range list.Items {
+		_, err := d.cli.ContainerInspect(context.WithoutCancel(t.Context()), c.ID, client.ContainerInspectOptions{})
+		if errdefs.IsNotFound(err) {
+			continue // a daemon that was killed may list what it has removed while it was starting
+		}
 		found[c.Labels[labelKind]] = append(found[c.Labels[labelKind]], c)
 	}
 	return found
