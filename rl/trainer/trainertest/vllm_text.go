@@ -25,6 +25,12 @@ func (p *prompt) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, &p.ids)
 }
 
+// texts is a codec whose tokens all have texts. For any other one, marks are spelled and unknown words remembered.
+type texts interface {
+	Encode(text string) []int32
+	Decode(ids []int32) string
+}
+
 // spelled matches the texts that stand for the tokens around messages.
 var spelled = regexp.MustCompile(`<\|(?:system|user|assistant|end)\|>`)
 
@@ -74,12 +80,17 @@ func (v *VLLM) conversation(b vllmBody) ([]int32, error) {
 	} else {
 		ids = ids[:len(ids)-1]
 	}
-	v.texts[fmt.Sprint(ids)] = text.String()
+	if _, ok := v.codec.(texts); !ok {
+		v.texts[fmt.Sprint(ids)] = text.String()
+	}
 	return ids, nil
 }
 
 // encode returns the ids of a text in which marks are spelled.
 func (v *VLLM) encode(text string) (ids []int32, err error) {
+	if c, ok := v.codec.(texts); ok {
+		return c.Encode(text), nil
+	}
 	marks, err := v.marks()
 	for err == nil && text != "" {
 		at := spelled.FindStringIndex(text)
@@ -114,6 +125,9 @@ func (v *VLLM) detokenize(ids []int32) string {
 }
 
 func (v *VLLM) textOf(ids []int32) string {
+	if c, ok := v.codec.(texts); ok {
+		return c.Decode(ids)
+	}
 	marks, _ := v.marks() // without marks, only words have texts
 	var b strings.Builder
 	for _, id := range ids {

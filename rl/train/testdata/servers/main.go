@@ -117,6 +117,12 @@ func cached(model string) {
 	}
 }
 
+// served is the codec of vLLM, which has texts for tokens as well.
+type served struct {
+	*chatml.Codec
+	*tokenizer.Tokenizer
+}
+
 // skyrl serves the trainer, each replica below its name, and counts of the replies that each adapter has given.
 func skyrl(base, loraSync, checkpoints string) http.Handler {
 	var speech trainertest.Speech
@@ -125,8 +131,8 @@ func skyrl(base, loraSync, checkpoints string) http.Handler {
 	trainer := trainertest.New(process{}, trainertest.Options{Base: base, Speech: &speech, Sums: true, Dedups: true,
 		Wire: trainertest.OnlyProtobuf, LoRASync: loraSync, Dir: checkpoints, MaxRank: 64,
 		Language: embedded.Language{Vocabulary: words, Window: 1, Reply: 2}})
-	codec := must(chatml.NewCodec(must(tokenizer.Load(filepath.Join(modelDir(), "tokenizer.json"))),
-		must(chatml.Named(chatml.Qwen3))))
+	tokens := must(tokenizer.Load(filepath.Join(modelDir(), "tokenizer.json")))
+	codec := served{must(chatml.NewCodec(tokens, must(chatml.Named(chatml.Qwen3)))), tokens}
 	mux := http.NewServeMux()
 	mux.Handle("/", httputil.NewSingleHostReverseProxy(must(url.Parse(trainer.URL()))))
 	var making sync.Mutex
