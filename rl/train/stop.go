@@ -12,8 +12,8 @@ import (
 
 // stopping is how a run ends before it is done: what has begun gets a time to end, because half of it is of no use.
 type stopping struct {
-	// late is closed when that time is over, and over when that for a checkpoint is, too. Both happen after the run's
-	// context has ended, and at once when the user asks a second time to stop.
+	// late is closed at the end of that time, and over at the end of the time for a checkpoint, which follows it. Both
+	// times begin after the run's context has ended, and end at once when the user asks a second time to stop.
 	late, over <-chan struct{}
 }
 

@@ -153,7 +153,7 @@ type matrix struct {
 	values []float32
 }
 
-// maxRecent is enough for A and B of the three projections of a layer's experts, which many tensors need in turns.
+// maxRecent is enough for A and B of the three projections of a layer's experts. Each is needed for many tensors.
 const maxRecent = 6
 
 func openAdapter(dir string) (_ *adapter, err error) {

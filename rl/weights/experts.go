@@ -83,7 +83,7 @@ func sides(shape []int, rows, columns int) (turned bool, err error) {
 	return turned, nil
 }
 
-// experts returns how many experts the base has whose projections' names begin with the stem.
+// experts returns the number of experts in the base whose projections have names that begin with the stem.
 func (l layout) experts(stem, projection string) (n int) {
 	for _, whole := range wholes {
 		if target, ok := l.resolve(stem+whole.name, ""); ok && slices.Contains(whole.parts, projection) {

@@ -139,7 +139,7 @@ func TestExperts(t *testing.T) {
 		pair   pair
 		// modules are the names for gate, up and down, or for gate with up, and down.
 		modules []string
-		// swapped says that PEFT before 0.19 wrote the parameters, with the input's side for that of the output.
+		// swapped is set if input and output are exchanged in the adapter, as in PEFT before 0.19.
 		swapped bool
 	}{
 		"separate":                     {base: separateBase(llama...), pair: stacked(experts, experts), modules: mixtral},

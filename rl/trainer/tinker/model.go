@@ -53,7 +53,7 @@ type Model struct {
 	saved atomic.Bool
 }
 
-// modelTimeout limits the requests that close a model while the server is used further.
+// modelTimeout limits the requests that close a model in the middle of a run.
 const modelTimeout = 5 * time.Second
 
 // creations is the maximum number of attempts to create a model if responses are lost.
