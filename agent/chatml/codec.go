@@ -183,11 +183,11 @@ func (c *Codec) Extend(r agent.Request, after []int32) ([]int32, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("%w: the template does not end this reply as it ends others", ErrNoExtension)
 	}
-	next := slices.Clone(after[at:])
-	if ids := r.Sampled.CompletionIDs; len(ids) > 0 && end.closed && c.closes(ids[len(ids)-1]) {
-		next[0] = ids[len(ids)-1] // keep the model's own end, which the template writes after a last message
+	next, completion := after[at:], r.Sampled.CompletionIDs
+	if n := len(completion); n > 0 && (completion[n-1] == next[0] || end.closed && c.closes(completion[n-1])) {
+		next = next[1:] // the model's own end stays, also if it is the one that the template writes after a last message
 	}
-	return Extend(r.Sampled, next), nil
+	return slices.Concat(r.Sampled.PromptIDs, completion, next), nil
 }
 
 // CutOff returns a reply with a word in place of everything that the model wrote. The template writes the word last,
@@ -218,38 +218,30 @@ func (c *Codec) unended(ids []int32) []int32 {
 func (c *Codec) ReplyText(text string, ids []int32, r agent.Request, decode func([]int32) (string, error),
 ) (agent.Message, error) {
 	ids = c.unended(ids)
-	marked, written := []string{}, map[int32]int{}
-	for _, id := range ids {
-		if _, ok := c.added[id]; ok {
-			written[id]++
-		}
-	}
-	certain := true
-	for id, token := range c.added {
-		if n := strings.Count(text, token); n != written[id] {
-			certain = false
-		} else if n > 0 {
-			marked = append(marked, token, tokenMark+token)
-		}
-	}
-	text = strings.NewReplacer(marked...).Replace(text)
+	text, certain := c.marked(text, ids)
 	if !certain {
 		var err error
-		text, err = c.writtenBy(ids, decode)
-		if err != nil {
+		if text, err = c.writtenBy(ids, decode); err != nil {
 			return agent.Message{}, err
 		}
 	}
 	return c.hand.read(text, len(r.Tools) > 0, len(r.Messages), r.Tools), nil
 }
 
-// Extend returns the prompt and the completion of a sample, followed by next, which begins with the token that ends
-// the completion's message. If the model sampled that token itself, it is not repeated.
-func Extend(last *agent.Sample, next []int32) []int32 {
-	ids := make([]int32, 0, len(last.PromptIDs)+len(last.CompletionIDs)+len(next))
-	ids = append(append(ids, last.PromptIDs...), last.CompletionIDs...)
-	if n := len(last.CompletionIDs); n > 0 && len(next) > 0 && last.CompletionIDs[n-1] == next[0] {
-		next = next[1:]
+// marked returns the text of ids in the form of [Codec.written]. It is not certain if the text has more marks than the
+// ids: the model has spelled some of them.
+func (c *Codec) marked(text string, ids []int32) (_ string, certain bool) {
+	counts := map[int32]int{}
+	for _, id := range ids {
+		counts[id]++
 	}
-	return append(ids, next...)
+	var marks []string
+	for id, token := range c.added {
+		if n := strings.Count(text, token); n != counts[id] {
+			return "", false
+		} else if n > 0 {
+			marks = append(marks, token, tokenMark+token)
+		}
+	}
+	return strings.NewReplacer(marks...).Replace(text), true
 }

@@ -23,7 +23,7 @@ type serverCodec struct {
 	learned *chatml.Codec
 }
 
-// serverCodec learns once how the model's template ends replies and writes calls: in some 150 short requests.
+// serverCodec learns once how the model's template ends replies and writes calls: in up to 200 short requests.
 func (c *Client) serverCodec(ctx context.Context, p patience, model string) (*serverCodec, error) {
 	if known := c.knownCodec(model); known != nil {
 		return known, nil
@@ -109,7 +109,8 @@ func (s *serverCodec) Prompt(ctx context.Context, r agent.Request) ([]int32, err
 	return ids, err
 }
 
-// after returns the ids after the last reply: the end of its message, the fresh messages, and the beginning of a reply.
+// after returns the ids that follow the last reply: the end of its message, the fresh messages, and the beginning of
+// the next reply.
 // The template never gets the reply, because it might write it in another way than the model did. Instead, the
 // conversation is rendered twice, with two different short replies: the ids that both end with are those after the
 // reply, whatever the template does with thoughts and earlier messages.
@@ -215,8 +216,8 @@ var markLike = regexp.MustCompile(`^[<\[\]]\S*\pL\S*[>\[\]]$`)
 // Added implements [chatml.Tokens]: those of the known marks that are tokens, and the tokens that look like marks in
 // short conversations. The server does not say which of its tokens are marks.
 func (s *served) Added() (added []string) {
-	call := agent.ToolCall{ID: "c00000000", Name: "probe", Arguments: "{}"}
 	specs := chatml.ProbeTools()
+	call := agent.ToolCall{ID: "c00000000", Name: specs[0].Name, Arguments: "{}"}
 	spoken := []agent.Message{
 		{Role: agent.RoleUser, Content: "u"}, {Role: agent.RoleAssistant, Content: "a"},
 		{Role: agent.RoleUser, Content: "u"}, {Role: agent.RoleAssistant, ToolCalls: []agent.ToolCall{call}},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deepswe/env"
@@ -37,16 +38,26 @@ func EngineCounts(page string) string {
 
 // progress is what a server has last shown of its work. Requests that wait at the same time share it.
 type progress struct {
-	probing sync.Mutex // held by whoever asks
-
-	mu      sync.Mutex
-	asked   time.Time
-	counted string
-	moved   time.Time
+	asking sync.Mutex // held by whoever asks
+	seen   atomic.Pointer[sighting]
 }
 
-// watchRequest is watch with a limit. A request with that for whole answers ends as well if the server works on
-// nothing. The caller must call stop.
+// sighting is the server's last answer about its work.
+type sighting struct {
+	asked   time.Time
+	counted string
+	moved   time.Time // when the counters were seen to change, or the server answered without any
+}
+
+func (p *progress) last() sighting {
+	if seen := p.seen.Load(); seen != nil {
+		return *seen
+	}
+	return sighting{}
+}
+
+// watchRequest is like watch. If the limit is that of whole answers, the request also ends when the server makes no
+// progress. The caller must call stop.
 func (c *Client) watchRequest(ctx context.Context, limit time.Duration) (_ context.Context, w *watchdog, stop func()) {
 	ctx, w = watch(ctx, limit)
 	if limit < wholeAnswer {
@@ -55,7 +66,8 @@ func (c *Client) watchRequest(ctx context.Context, limit time.Duration) (_ conte
 	var looking sync.WaitGroup
 	looking.Go(func() {
 		for begun := time.Now(); env.Sleep(ctx, lookEvery) == nil; {
-			if moved := c.look(ctx); ctx.Err() == nil && time.Since(later(begun, moved)) > still {
+			moved := c.look(ctx)
+			if ctx.Err() == nil && min(time.Since(begun), time.Since(moved)) > still {
 				w.end(fmt.Errorf("%w: the server works on nothing for %s", errSilent, still))
 			}
 		}
@@ -66,33 +78,23 @@ func (c *Client) watchRequest(ctx context.Context, limit time.Duration) (_ conte
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
 // look returns when the server last showed progress: it answered with other counters than before, or has none.
 func (c *Client) look(ctx context.Context) (moved time.Time) {
 	p := &c.progress
-	if p.probing.TryLock() {
-		defer p.probing.Unlock()
-		p.mu.Lock()
-		due := time.Since(p.asked) >= lookEvery/2
-		p.mu.Unlock()
-		if due {
-			counted, answered := c.counts(ctx)
-			p.mu.Lock()
-			if p.asked = time.Now(); answered && (counted == "" || counted != p.counted) {
-				p.counted, p.moved = counted, p.asked
-			}
-			p.mu.Unlock()
-		}
+	if !p.asking.TryLock() {
+		return p.last().moved
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.moved
+	defer p.asking.Unlock()
+	last := p.last()
+	if time.Since(last.asked) < lookEvery/2 {
+		return last.moved
+	}
+	counted, answered := c.counts(ctx)
+	if last.asked = time.Now(); answered && (counted == "" || counted != last.counted) {
+		last.counted, last.moved = counted, last.asked
+	}
+	p.seen.Store(&last)
+	return last.moved
 }
 
 // counts returns the server's counters, and whether it answered at all.
