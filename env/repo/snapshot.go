@@ -131,6 +131,34 @@ func (s *Snapshot) Place(spec *env.Spec) {
 	}
 }
 
+// Within returns a provider whose sandboxes all contain the snapshot, like those of [Snapshot.Place].
+func (s *Snapshot) Within(p env.Provider) env.Provider { return within{p, s} }
+
+type within struct {
+	env.Provider
+	snapshot *Snapshot
+}
+
+func (w within) Start(ctx context.Context, s env.Spec) (env.Sandbox, error) {
+	s.Prepare = nil // only for images that contain the repository
+	w.snapshot.Place(&s)
+	sb, err := w.Provider.Start(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return placed{sb, w.snapshot}, nil
+}
+
+// placed is a sandbox whose original files are those of the snapshot.
+type placed struct {
+	env.Sandbox
+	snapshot *Snapshot
+}
+
+func (p placed) Original(ctx context.Context, path string) ([]byte, error) {
+	return p.snapshot.Original(ctx, path)
+}
+
 // Install adds the result of a set-up to the sandboxes of the snapshot. It does not become part of a patch.
 func (s *Snapshot) Install(done env.Installed) {
 	s.installed = &done

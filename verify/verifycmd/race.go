@@ -14,7 +14,6 @@ import (
 	"deepswe/agent/run"
 	"deepswe/env"
 	"deepswe/verify/rank"
-	"deepswe/verify/rank/race"
 	"deepswe/verify/rank/ranking"
 	"deepswe/verify/rank/suite"
 )
@@ -40,7 +39,7 @@ func Race(ctx context.Context, r cli.Race) (result cli.RaceResult, err error) {
 	if err := equip(ctx, r, k); err != nil {
 		return result, err
 	}
-	entries := race.Play(ctx, r.K, func(ctx context.Context, i int) (ranking.Entry, error) {
+	entries := ranking.Play(ctx, r.K, func(ctx context.Context, i int) (ranking.Entry, error) {
 		e, err := r.Play(ctx, i)
 		return ranking.Entry{
 			ID: i, Name: fmt.Sprintf("#%d", i), PatchFile: e.PatchFile, Trajectory: e.Trajectory, StopReason: e.StopReason,
@@ -125,7 +124,7 @@ func equip(ctx context.Context, r cli.Race, k *ranking.Ranking) error {
 		}
 	}
 	if r.Verifier.Tests() {
-		k.Tests, err = newTests(r.World, r.Verifier, r.Flags, &r.Model, race.Placed(r.Provider, r.Snapshot), k.Tasks,
+		k.Tests, err = newTests(r.World, r.Verifier, r.Flags, &r.Model, r.Snapshot.Within(r.Provider), k.Tasks,
 			k.Store)
 	}
 	return err

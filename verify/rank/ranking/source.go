@@ -2,6 +2,7 @@ package ranking
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"deepswe/agent"
 	"deepswe/agent/attempt"
@@ -67,6 +69,31 @@ func (e Entry) ReadPatch() ([]byte, error) {
 		return nil, nil
 	}
 	return data, err
+}
+
+// Play plays k attempts at a task at once, and returns the entries of those that ended by themselves with a patch that
+// can be read or with none, in order; not those that were interrupted or failed for infrastructure reasons. It returns
+// when all attempts have ended.
+func Play(ctx context.Context, k int, play func(context.Context, int) (Entry, error)) []Entry {
+	var mu sync.Mutex
+	var entries []Entry
+	var attempts sync.WaitGroup
+	for i := range k {
+		attempts.Go(func() {
+			e, err := play(ctx, i)
+			if err == nil {
+				_, err = e.ReadPatch()
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && e.StopReason != agent.Interrupted {
+				entries = append(entries, e)
+			}
+		})
+	}
+	attempts.Wait()
+	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.ID, b.ID) })
+	return entries
 }
 
 // ErrNoCandidates reports that a path contains nothing to rank.

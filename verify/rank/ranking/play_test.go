@@ -1,4 +1,4 @@
-package race
+package ranking
 
 import (
 	"context"
@@ -9,14 +9,13 @@ import (
 
 	"deepswe/agent"
 	"deepswe/env/testkit"
-	"deepswe/verify/rank/ranking"
 )
 
 // numbered plays attempts. Those with a patch end at once, and those without wait for an interrupt.
-func numbered(t *testing.T, patches ...string) func(context.Context, int) (ranking.Entry, error) {
+func numbered(t *testing.T, patches ...string) func(context.Context, int) (Entry, error) {
 	dir := t.TempDir()
-	return func(ctx context.Context, i int) (ranking.Entry, error) {
-		e := ranking.Entry{ID: i, PatchFile: filepath.Join(dir, fmt.Sprint(i)), StopReason: agent.Submitted}
+	return func(ctx context.Context, i int) (Entry, error) {
+		e := Entry{ID: i, PatchFile: filepath.Join(dir, fmt.Sprint(i)), StopReason: agent.Submitted}
 		switch patches[i] {
 		case "":
 			<-ctx.Done()
@@ -31,7 +30,7 @@ func numbered(t *testing.T, patches ...string) func(context.Context, int) (ranki
 	}
 }
 
-func ids(entries []ranking.Entry) string {
+func ids(entries []Entry) string {
 	var all []int
 	for _, e := range entries {
 		all = append(all, e.ID)
@@ -47,7 +46,7 @@ func TestPlay(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	play := numbered(t, "a", "a", "a", "")
-	got := Play(ctx, 4, func(ctx context.Context, i int) (ranking.Entry, error) {
+	got := Play(ctx, 4, func(ctx context.Context, i int) (Entry, error) {
 		if i == 3 {
 			cancel()
 		}
