@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"deepswe/env/diff"
 )
 
 // added is a line that a patch adds.
@@ -15,44 +17,30 @@ type added struct {
 	text   string
 }
 
-var hunk = regexp.MustCompile(`^@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
+// begin matches the line that begins a hunk, with the number of its first line in the file with the patch.
+var begin = regexp.MustCompile(`^@@ -\S+ \+(\d+)`)
 
 // addedLines returns the lines that a unified diff adds.
 func addedLines(patch []byte) (all []added) {
-	file, number, gone, come := "", 0, 0, 0
-	at := 0
-	for line := range strings.Lines(string(patch)) {
-		text := strings.TrimSuffix(line, "\n")
-		switch {
-		case gone > 0 || come > 0:
-			switch {
-			case strings.HasPrefix(text, "+"):
-				all = append(all, added{file, number, at + 1, text[1:]})
-				number, come = number+1, come-1
-			case strings.HasPrefix(text, "-"):
-				gone--
-			case !strings.HasPrefix(text, `\`):
-				number, gone, come = number+1, gone-1, come-1
+	file, number, at := "", 0, 0
+	for line := range diff.Lines(string(patch)) {
+		switch text := strings.TrimSuffix(line.Text, "\n"); line.Kind {
+		case diff.Header:
+			if name, ok := strings.CutPrefix(text, "+++ "); ok {
+				file = nameOf(name)
 			}
-		case strings.HasPrefix(text, "+++ "):
-			file = nameOf(text[4:])
-		default:
-			if m := hunk.FindStringSubmatch(text); m != nil {
-				gone, number, come = count(m[1]), count(m[2]), count(m[3])
-			}
+		case diff.Hunk:
+			number, _ = strconv.Atoi(begin.FindStringSubmatch(text)[1]) // a number that is too large has no lines
+		case diff.Context:
+			number++
+		case diff.Added:
+			all = append(all, added{file, number, at + 1, text[1:]})
+			number++
+		case diff.Removed, diff.Mark, diff.Binary, diff.Broken:
 		}
-		at += len(line)
+		at += len(line.Text)
 	}
 	return all
-}
-
-// count is the number in a hunk's header, where a missing one is 1.
-func count(text string) int {
-	if text == "" {
-		return 1
-	}
-	n, _ := strconv.Atoi(text) // digits, and a number that is too large has no lines
-	return n
 }
 
 // nameOf returns the path in a header, without its first directory.

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"embed"
@@ -18,6 +19,7 @@ import (
 	"deepswe/agent/prompt"
 	"deepswe/agent/run"
 	"deepswe/env"
+	"deepswe/env/diff"
 	"deepswe/verify/swe"
 )
 
@@ -112,32 +114,24 @@ func script(patch []byte) (s Script, ok bool) {
 	}, true
 }
 
-// newFiles returns the text files that a patch adds, by path. It reads patches as package repo writes them.
+// newFiles returns the text files that a patch adds, by path.
 func newFiles(patch string) map[string]string {
 	files := map[string]string{}
-	for part := range strings.SplitSeq("\n"+patch, "\ndiff --git ") {
-		head, body, ok := strings.Cut(part, "\n@@ ")
-		if !ok || !strings.Contains(head, "\nnew file mode ") {
+	for _, f := range diff.Files(patch) {
+		if f.Old != "" || f.Added == 0 {
 			continue
 		}
-		_, name, ok := strings.Cut(head, "\n+++ b/")
-		if !ok {
-			continue // a quoted name
-		}
-		name, _, _ = strings.Cut(name, "\n")
-		name, _, _ = strings.Cut(name, "\t")
-		_, body, _ = strings.Cut(body, "\n")
-		var text strings.Builder
-		for line := range strings.Lines(body) {
-			if added, ok := strings.CutPrefix(line, "+"); ok {
-				text.WriteString(added)
+		var content []byte
+		for line := range diff.Lines(f.Text) {
+			switch line.Kind {
+			case diff.Added:
+				content = append(content, line.Text[1:]...)
+			case diff.Mark: // the last line has no line break
+				content = bytes.TrimSuffix(content, []byte("\n"))
+			default:
 			}
 		}
-		content := text.String()
-		if strings.Contains(body, "\n\\ No newline") {
-			content = strings.TrimSuffix(content, "\n")
-		}
-		files[name] = content
+		files[f.New] = string(content)
 	}
 	return files
 }
