@@ -113,43 +113,23 @@ func (c *conn) call(ctx context.Context, method string, params, into any) error 
 	}
 }
 
-var errLong = fmt.Errorf("a message is longer than %d MiB", maxLine>>20)
-
-// line reads a line. It skips a line beyond the limit and returns errLong.
-func (c *conn) line() ([]byte, error) {
-	var line []byte
-	long := false
-	for {
-		part, err := c.in.ReadSlice('\n')
-		if long = long || len(line)+len(part) > maxLine; !long {
-			line = append(line, part...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-			continue
-		case long && err == nil:
-			err = errLong
-		case errors.Is(err, io.EOF) && len(bytes.TrimSpace(line)) > 0:
-			err = nil
-		}
-		return bytes.TrimSpace(line), err
-	}
-}
-
 // read hands every request and notification to handle, in their order, until the other side is gone. Answers go to
 // the calls that wait for them.
 func (c *conn) read(handle func(incoming)) error {
 	for {
 		var m incoming
-		line, err := c.line()
+		line, err := disk.ReadLine(c.in, nil, maxLine)
+		line = bytes.TrimSpace(line)
+		ended := errors.Is(err, io.EOF) // perhaps in the middle of a line
 		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case errors.Is(err, errLong):
-			c.answer(json.RawMessage("null"), nil, &Error{codeInvalid, err.Error()})
+		case errors.Is(err, disk.ErrLongLine):
+			text := fmt.Sprintf("a message is longer than %d MiB", maxLine>>20)
+			c.answer(json.RawMessage("null"), nil, &Error{codeInvalid, text})
 			continue
-		case err != nil:
+		case err != nil && !ended:
 			return err
+		case len(line) == 0 && ended:
+			return nil
 		case len(line) == 0:
 			continue
 		}

@@ -1,12 +1,10 @@
 package dataset
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -219,19 +217,6 @@ func TestFileForms(t *testing.T) {
 				t.Errorf("%v: want an error of the whole file, with its name", errs[0])
 			}
 		})
-	}
-}
-
-func TestReadLine(t *testing.T) {
-	b := bufio.NewReaderSize(strings.NewReader("short\n"+strings.Repeat("x", 100)+"\nnext\n"+strings.Repeat("y", 100)), 16)
-	for _, want := range []struct {
-		line string
-		err  error
-	}{{"short\n", nil}, {"", errTooLong}, {"next\n", nil}, {"", errTooLong}, {"", io.EOF}} {
-		line, err := readLine(b, 50)
-		if string(line) != want.line || !errors.Is(err, want.err) {
-			t.Errorf("line is %q, %v, want %q, %v", line, err, want.line, want.err)
-		}
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"deepswe/env/disk"
 )
 
 // maxLine is the longest record that is read, in bytes.
@@ -88,10 +90,10 @@ func startsList(b *bufio.Reader) bool {
 
 func readLines(file string, b *bufio.Reader, wanted []string, yield func(record, error) bool) {
 	for n := 1; ; n++ {
-		line, err := readLine(b, maxLine)
+		line, err := disk.ReadLine(b, nil, maxLine)
 		switch {
-		case errors.Is(err, errTooLong):
-			if !yield(record{}, &RecordError{File: file, Line: n, Err: err}) {
+		case errors.Is(err, disk.ErrLongLine):
+			if !yield(record{}, &RecordError{File: file, Line: n, Err: errTooLong}) {
 				return
 			}
 			continue
@@ -101,28 +103,6 @@ func readLines(file string, b *bufio.Reader, wanted []string, yield func(record,
 		}
 		if len(bytes.TrimSpace(line)) > 0 && !yield(parse(file, n, line, wanted)) || err != nil {
 			return
-		}
-	}
-}
-
-// readLine returns the next line with its line break, and io.EOF together with the last one. It skips the rest of a
-// line longer than limit.
-func readLine(b *bufio.Reader, limit int) ([]byte, error) {
-	var line []byte
-	long := false
-	for {
-		part, err := b.ReadSlice('\n')
-		if long = long || len(line)+len(part) > limit; long {
-			line = nil
-		} else {
-			line = append(line, part...)
-		}
-		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-		case long && (err == nil || errors.Is(err, io.EOF)):
-			return nil, errTooLong
-		default:
-			return line, err
 		}
 	}
 }

@@ -2,12 +2,12 @@ package disk
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"sync"
 )
@@ -153,23 +153,20 @@ func ReadLines(r io.Reader, each func(line []byte) error) error {
 
 // readLines returns how many bytes at the start of the log hold the lines that were read.
 func readLines(log io.Reader, each func([]byte) error) (good int64, err error) {
-	r := lineReader{r: bufio.NewReaderSize(log, 1<<16)}
+	r := bufio.NewReaderSize(log, 1<<16)
+	var line []byte
 	for n := 1; ; n++ {
-		line, err := r.nextLine()
-		if errors.Is(err, io.EOF) {
-			return good, nil
+		if line, err = ReadLine(r, line, math.MaxInt); errors.Is(err, io.EOF) {
+			return good, nil // a line without a line break is torn, or a process is writing it just now
 		}
 		if err != nil {
 			return good, err
 		}
-		body := bytes.TrimSuffix(line, []byte("\n"))
-		if len(body) == len(line) {
-			return good, nil // torn, or a process is writing it just now
-		}
-		switch whole := json.Valid(body); {
-		case !whole && r.last():
-			return good, nil
-		case !whole:
+		body := line[:len(line)-1]
+		if !json.Valid(body) {
+			if _, err := r.Peek(1); errors.Is(err, io.EOF) {
+				return good, nil
+			}
 			return good, fmt.Errorf("line %d is not JSON: %w", n, ErrDamaged)
 		}
 		if each != nil {
@@ -185,31 +182,25 @@ func readLines(log io.Reader, each func([]byte) error) (good int64, err error) {
 	}
 }
 
-// lineReader reads lines of any length, including their line breaks.
-type lineReader struct {
-	r   *bufio.Reader
-	buf []byte
-}
+// ErrLongLine reports a line that is longer than its reader wants.
+var ErrLongLine = errors.New("the line is too long")
 
-// nextLine returns a line that is valid until the next call. A last line without a line break is returned as it is,
-// then io.EOF.
-func (l *lineReader) nextLine() ([]byte, error) {
-	l.buf = l.buf[:0]
+// ReadLine returns the next line with its line break, and io.EOF together with a last one that has none. The line is
+// written over buf, which may be nil. A line of more than most bytes is skipped, and the error is [ErrLongLine].
+func ReadLine(r *bufio.Reader, buf []byte, most int) ([]byte, error) {
+	buf = buf[:0]
+	long := false
 	for {
-		part, err := l.r.ReadSlice('\n')
-		l.buf = append(l.buf, part...)
+		part, err := r.ReadSlice('\n')
+		if long = long || len(buf)+len(part) > most; !long {
+			buf = append(buf, part...)
+		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
-		case errors.Is(err, io.EOF) && len(l.buf) > 0:
-			return l.buf, nil
+		case long && (err == nil || errors.Is(err, io.EOF)):
+			return nil, ErrLongLine
 		default:
-			return l.buf, err
+			return buf, err
 		}
 	}
-}
-
-// last reports whether the line that nextLine returned is the last one.
-func (l *lineReader) last() bool {
-	_, err := l.r.Peek(1)
-	return errors.Is(err, io.EOF)
 }

@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -198,4 +199,18 @@ func FuzzReadLines(f *testing.F) {
 			t.Errorf("complete lines were taken for an incomplete one: %q", data[good:])
 		}
 	})
+}
+
+// Lines that are too long are skipped.
+func TestReadLine(t *testing.T) {
+	b := bufio.NewReaderSize(strings.NewReader("short\n"+strings.Repeat("x", 100)+"\nnext\n"+strings.Repeat("y", 100)), 16)
+	for _, want := range []struct {
+		line string
+		err  error
+	}{{"short\n", nil}, {"", ErrLongLine}, {"next\n", nil}, {"", ErrLongLine}, {"", io.EOF}} {
+		line, err := ReadLine(b, nil, 50)
+		if string(line) != want.line || !errors.Is(err, want.err) {
+			t.Errorf("line is %q, %v, want %q, %v", line, err, want.line, want.err)
+		}
+	}
 }
