@@ -64,7 +64,7 @@ func (r *ranker) prepare(ctx context.Context) error {
 	}
 	r.ranking.Source, r.ranking.Store = source, r.store
 	r.ranking.Rule = rank.Rule{Verifier: rank.Verifier(r.o.verifier.Verifier), Top: r.o.verifier.Top}
-	r.ranking.Workers, r.ranking.Observe, r.ranking.Log = r.o.workers, r.observeEvent, r.d.Log
+	r.ranking.Workers, r.ranking.Observe = r.o.workers, r.observeEvent
 	if r.o.verifier.Judges() {
 		source.NoteBlind()
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -34,7 +33,6 @@ type Ranking struct {
 	Workers int
 	// Observe, if not nil, is called for each event, one call at a time.
 	Observe func(Event)
-	Log     *slog.Logger // nil means no log
 
 	retries int // the engine's retries, for tests
 
@@ -181,7 +179,7 @@ func (r *Ranking) work(ctx context.Context, part Part, jobs map[run.Job]func(con
 	if workers < 1 {
 		workers = defaultWorkers
 	}
-	engine := run.Engine{Runner: runner, Log: nil, Options: run.Options{
+	engine := run.Engine{Runner: runner, Options: run.Options{
 		Workers: workers, Retries: r.retries, MaxFailures: max(12, 3*workers),
 		Observe: func(e run.Event) {
 			r.mu.Lock()
