@@ -50,7 +50,7 @@ func (l listed) Interval() string {
 	if l.Total.Graded == 0 || l.Kind == run.Train || l.Kind == rankKind {
 		return ""
 	}
-	return fmt.Sprintf("%.1f to %.1f", 100*l.Total.Rate.Low, 100*l.Total.Rate.High)
+	return plot.Interval(l.Total.Rate.Low, l.Total.Rate.High)
 }
 
 func (l listed) fields() fields {

@@ -157,10 +157,9 @@ func (h *Handler) cards(r *loaded) []plot.Card {
 		add("Chosen", fmt.Sprintf("%d of %d", k.ChosenSolved, k.Chosen), "solve their task")
 	}
 	if t.Graded > 0 {
-		add("pass@1", plot.Percent(t.Rate.Rate), fmt.Sprintf("95%%: %.1f to %.1f", 100*t.Rate.Low, 100*t.Rate.High))
+		add("pass@1", plot.Percent(t.Rate.Rate), "95%: "+plot.Interval(t.Rate.Low, t.Rate.High))
 		if t.Most.K > 1 {
-			add(fmt.Sprintf("pass@%d", t.Most.K), plot.Percent(t.Most.Rate),
-				fmt.Sprintf("95%%: %.1f to %.1f", 100*t.Most.Low, 100*t.Most.High))
+			add(fmt.Sprintf("pass@%d", t.Most.K), plot.Percent(t.Most.Rate), "95%: "+plot.Interval(t.Most.Low, t.Most.High))
 		}
 		add("Solved", fmt.Sprint(t.Solved), fmt.Sprintf("of %d graded", t.Graded))
 	}

@@ -138,6 +138,9 @@ func (p Page) execute(w io.Writer, part string) error {
 // Percent writes a share in percent.
 func Percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
 
+// Interval writes the ends of an interval of shares in percent, without the sign.
+func Interval(low, high float64) string { return fmt.Sprintf("%.1f to %.1f", 100*low, 100*high) }
+
 // Sparkline draws values as text in width columns, each the mean of the values in it, between their extremes.
 func Sparkline(values []float64, width int) string {
 	columns := values

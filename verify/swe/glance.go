@@ -47,8 +47,7 @@ func Glance(w io.Writer, dir string) error {
 		e, split := PassRate(all, 1), splitTasks(all)
 		always, never := len(split.Always), len(split.Never)
 		full, empty := always*wide/e.Tasks, never*wide/e.Tasks
-		fmt.Fprintf(&b, "pass@1  %s  (95%%: %.1f to %.1f; tasks: %d)\n", plot.Percent(e.Rate), 100*e.Low,
-			100*e.High, e.Tasks)
+		fmt.Fprintf(&b, "pass@1  %s  (95%%: %s; tasks: %d)\n", plot.Percent(e.Rate), plot.Interval(e.Low, e.High), e.Tasks)
 		fmt.Fprintf(&b, "tasks   %s%s%s\n        %d always solved, %d sometimes, %d never\n", strings.Repeat("█", full),
 			strings.Repeat("▒", wide-full-empty), strings.Repeat("░", empty), always, len(split.Sometimes), never)
 	}

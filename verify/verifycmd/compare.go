@@ -131,8 +131,8 @@ func printComparison(out io.Writer, rep *compare.Report) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(w, "RUN\tMODEL\tPASS@1\t95%\tTOKENS/SOLVED\tTIME\tCOST")
 	for _, r := range rep.Runs {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%.1f to %.1f\t%s\t%s\t%s\n", cli.Plain(r.Name), cli.Plain(r.Model),
-			plot.Percent(r.Rate.Rate), 100*r.Rate.Low, 100*r.Rate.High, compare.Each(r.Tokens, plot.Count),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.Plain(r.Name), cli.Plain(r.Model),
+			plot.Percent(r.Rate.Rate), plot.Interval(r.Rate.Low, r.Rate.High), compare.Each(r.Tokens, plot.Count),
 			compare.Each(r.Seconds, plot.Duration), compare.Each(r.Cost, plot.Number))
 	}
 	if err := w.Flush(); err != nil {

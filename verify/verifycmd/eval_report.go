@@ -10,6 +10,7 @@ import (
 	"deepswe/agent/cli"
 	"deepswe/agent/run"
 	"deepswe/verify"
+	"deepswe/verify/plot"
 	"deepswe/verify/swe"
 )
 
@@ -46,14 +47,13 @@ func (e *evaluation) summary(r swe.EvaluationReport) {
 		return
 	}
 	for _, p := range r.PassAtK {
-		fmt.Fprintf(out, "pass@%-4d %5.1f%%  (95%%: %.1f to %.1f, %d tasks)\n",
-			p.K, 100*p.Rate, 100*p.Low, 100*p.High, p.Tasks)
+		fmt.Fprintf(out, "pass@%-4d %5.1f%%  (95%%: %s, %d tasks)\n", p.K, 100*p.Rate, plot.Interval(p.Low, p.High), p.Tasks)
 	}
 	for _, c := range r.Contexts {
 		fmt.Fprintf(out, "context   %5s  %d solved of %d", swe.ContextName(c.Context), c.Solved, c.Finished)
 		if len(c.PassAtK) > 0 {
 			first := c.PassAtK[0]
-			fmt.Fprintf(out, ", pass@1 %.1f%% (95%%: %.1f to %.1f)", 100*first.Rate, 100*first.Low, 100*first.High)
+			fmt.Fprintf(out, ", pass@1 %s (95%%: %s)", plot.Percent(first.Rate), plot.Interval(first.Low, first.High))
 		}
 		fmt.Fprintf(out, ", %d ran out of context\n", c.Full)
 	}

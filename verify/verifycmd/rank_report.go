@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"deepswe/agent/cli"
+	"deepswe/verify/plot"
 	"deepswe/verify/rank/ranking"
 )
 
@@ -81,7 +82,7 @@ func printCurves(out io.Writer, rep *ranking.Report) {
 		case i > 1:
 			points := rep.Curves[i-2].Points
 			last := points[len(points)-1]
-			text = fmt.Sprintf("%.1f to %.1f", 100*last.Low, 100*last.High)
+			text = plot.Interval(last.Low, last.High)
 		}
 		fmt.Fprintf(w, "%s\t%s\t\n", strings.Join(row, "\t"), text)
 	}

@@ -98,11 +98,12 @@ func (rep *Report) cards() []plot.Card {
 		name := fmt.Sprintf("Best@%d, %s", last.K, c.Name)
 		if c.Name == Oracle {
 			first := c.Points[0]
-			out = slices.Insert(out, 0,
-				plot.Card{Name: "Pass@1", Value: plot.Percent(first.Rate), Detail: interval(first.Low, first.High)})
+			out = slices.Insert(out, 0, plot.Card{
+				Name: "Pass@1", Value: plot.Percent(first.Rate), Detail: "95%: " + plot.Interval(first.Low, first.High),
+			})
 			name = fmt.Sprintf("Pass@%d", last.K)
 		}
-		detail := interval(last.Low, last.High)
+		detail := "95%: " + plot.Interval(last.Low, last.High)
 		if all := c.Points[0].Tasks; last.Tasks < all {
 			detail += fmt.Sprintf("; %d of %d tasks have %d", last.Tasks, all, last.K)
 		}
@@ -122,10 +123,6 @@ func (rep *Report) tasks() string {
 		return "1 task"
 	}
 	return fmt.Sprintf("%d tasks", rep.Tasks)
-}
-
-func interval(low, high float64) string {
-	return fmt.Sprintf("95%%: %.1f to %.1f", 100*low, 100*high)
 }
 
 // charts returns the charts. Most are drawn only if it is known which candidates solve their tasks.
