@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxLogRatio bounds every log-ratio before it is exponentiated, as verl does: beyond it a ratio is noise, and the
+// MaxLogRatio bounds every log-ratio before it is exponentiated, as verl does: beyond it a ratio is noise, and the
 // token has no gradient.
-const maxLogRatio = 20
+const MaxLogRatio = 20
 
 // Loss evaluates the objective over rows and, where grad is not nil, its gradient.
 //
@@ -300,7 +300,7 @@ func (r *rowLoss) trainer(t int) float64 {
 
 // clampLog bounds a log-ratio and keeps NaN.
 func clampLog(d float64) float64 {
-	return max(-maxLogRatio, min(maxLogRatio, d))
+	return max(-MaxLogRatio, min(MaxLogRatio, d))
 }
 
 // parallel calls do(0) to do(n-1), each once, from as many goroutines as there are processors, and returns when all are

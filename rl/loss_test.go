@@ -2,6 +2,7 @@ package rl
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -222,6 +223,37 @@ func TestGradientMayOverwriteTheLogprobs(t *testing.T) {
 				t.Fatalf("%s: in place %+v %v, apart %+v %v", name, got, current[i], want, grad[i])
 			}
 		}
+	}
+}
+
+// The objectives that are plain, and no others here, have the gradient -A exp(logprob - sampler's logprob) everywhere.
+func TestPlainObjectives(t *testing.T) {
+	t.Parallel()
+	all := maps.Clone(objectives)
+	all["with limits of other losses"] = Objective{Surrogate: importanceSampling, ClipLow: 0.01, ClipHigh: 0.01,
+		DualClip: 1.1, RatioMax: 1.1, GatePositive: 9, Estimated: true}
+	all["penalised"] = Objective{Surrogate: importanceSampling, MismatchPenalty: 0.1}
+	all["anchored at the trainer"] = Objective{Surrogate: importanceSampling, Decoupled: true}
+	for name, o := range all {
+		rng := rand.New(rand.NewPCG(5, 6))
+		rows, current, old := randomRows(rng, 30, 20, 1)
+		grad := like(current)
+		if _, err := Loss(rows, current, old, o, grad); err != nil {
+			t.Fatal(err)
+		}
+		plain := true
+		for i, r := range rows {
+			for k, m := range r.Mask {
+				want := -r.Advantage * r.Scale * float64(m) * math.Exp(current[i][k]-r.Logprobs[k])
+				plain = plain && near(grad[i][k], want)
+			}
+		}
+		if plain != o.Plain() {
+			t.Errorf("%s: it says that it is plain: %v, and its gradient is: %v", name, o.Plain(), plain)
+		}
+	}
+	if (Objective{Surrogate: importanceSampling, Entropy: 0.1}).Plain() {
+		t.Error("an entropy bonus needs the policy")
 	}
 }
 

@@ -10,7 +10,7 @@ func sampledSurrogates() []Surrogate {
 // surrogate returns what one token adds to the objective and its slope in the token's logprob. d is the clamped
 // log-ratio and coef Advantage * Scale.
 func (r *rowLoss) surrogate(s *Stats, logprob, d, ratio, coef float64) (value, slope float64) {
-	level := d <= -maxLogRatio || d >= maxLogRatio
+	level := d <= -MaxLogRatio || d >= MaxLogRatio
 	switch r.o.Surrogate {
 	case Reinforce:
 		return coef * logprob, coef
@@ -87,6 +87,6 @@ func (r *rowLoss) rowRatio() rowRatio {
 		return rowRatio{1, true}
 	}
 	mean := sum / float64(n)
-	bounded := max(-maxLogRatio, min(longestLog, mean))
+	bounded := max(-MaxLogRatio, min(longestLog, mean))
 	return rowRatio{math.Exp(bounded), mean != bounded}
 }

@@ -149,6 +149,13 @@ type Objective struct {
 	Corrections Corrections
 }
 
+// Plain reports whether the loss of a token is -r A, with r the ratio to the sampler, held within exp(MaxLogRatio), and
+// the trainer's logprobs matter nowhere else. A server that has this loss needs them for no gradient.
+func (o Objective) Plain() bool {
+	return o.Surrogate == importanceSampling && !o.Decoupled && o.Corrections == (Corrections{}) &&
+		o.MismatchPenalty == 0 && o.Entropy == 0
+}
+
 // Corrections act on m = exp(trainer logprob - sampler logprob) of the trained tokens; the trainer's policy is the old
 // one where Objective.Decoupled, else the current one. Weights and masks are constants: no gradient flows through them.
 // Every zero field is off.

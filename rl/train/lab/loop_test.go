@@ -46,6 +46,16 @@ func TestScheduleOfTheLoop(t *testing.T) {
 		{"gradients once all tokens are counted", "", []string{
 			"rollouts.max_staleness=1", "algorithm.set={aggregation: token_mean}",
 		}},
+		{"the server's own loss", "", []string{
+			"rollouts.max_staleness=1", "algorithm.set={surrogate: importance_sampling}", "optimizer.epochs=2",
+		}},
+		{"the server's own loss, taking turns", "", []string{
+			"rollouts.max_staleness=0", "algorithm.set={surrogate: importance_sampling, aggregation: token_mean}",
+			"optimizer.minibatches=2",
+		}},
+		{"the server's own loss, once all tokens are counted", "", []string{
+			"rollouts.max_staleness=1", "algorithm.set={surrogate: importance_sampling, aggregation: token_mean}",
+		}},
 		{"a server that samples itself", alone, []string{"rollouts.max_staleness=2"}},
 		{"few workers, and gradients as groups come", "{name: embedded}", []string{
 			"rollouts.workers=12", "rollouts.max_staleness=1",
@@ -272,7 +282,9 @@ func rollouts(rows []rl.Row) (n int) {
 
 func (m weights) ForwardBackward(_ context.Context, rows []rl.Row, o rl.Objective) (rl.Pass, error) {
 	n := rollouts(rows)
-	m.spend(m.w.latencies.Forward, n)
+	if !o.Plain() || o.Estimated {
+		m.spend(m.w.latencies.Forward, n)
+	}
 	if o.Estimated {
 		m.w.learned += n
 	} else {

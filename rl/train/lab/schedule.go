@@ -19,7 +19,9 @@ type schedule struct {
 	config config.Config
 	// streamed is set if the trainer computes gradients as groups come; otherwise it does so before the optimizer step.
 	streamed bool
-	workers  gate
+	// single is set if gradients whose scale is known need no forward pass before.
+	single  bool
+	workers gate
 	// validators are the workers of a validation; one validation at a time passes measuring.
 	validators, measuring gate
 
@@ -42,6 +44,7 @@ type group struct {
 type sums struct {
 	ended                      []time.Duration // of each step
 	started, trained           int
+	asked                      int // rollouts of which a forward pass was made before the gradient
 	startedTurns, trainedTurns int
 	work                       float64 // in seconds: those of many workers together do not fit in a Duration
 	waited, validating, saving time.Duration
@@ -139,14 +142,20 @@ func (s *schedule) roll(g *group, j run.Job) {
 // pass at the end.
 const probeRows = 64
 
-// sizes are those of a step.
-type sizes struct{ rollouts, epochs, minibatches int }
+// sizes are those of a step. single is set if its gradients are computed without a forward pass before.
+type sizes struct {
+	rollouts, epochs, minibatches int
+	single                        bool
+}
 
 // passes is the time of a step's passes over its rows, as a multiple of one forward and one backward pass over all of
 // them, of which the forward pass has the given share.
 func (s sizes) passes(forward float64) float64 {
-	probed := quotient(min(s.rollouts/s.minibatches, probeRows), s.rollouts)
-	return float64(s.epochs) + probed*forward
+	probed, epoch := quotient(min(s.rollouts/s.minibatches, probeRows), s.rollouts), 1.0
+	if s.single {
+		epoch -= forward
+	}
+	return float64(s.epochs)*epoch + probed*forward
 }
 
 // warmUp is the number of steps at the beginning that do not count, because all start idle.
@@ -165,10 +174,10 @@ func (s *schedule) update(ctx context.Context) error {
 		}
 		s.sums.waited += waited
 	}
-	probed, learned := 0, 0
+	probed, learned, asked := 0, 0, 0
 	for k := range parts {
-		part := 0
-		for left := (k+1)*n/parts - k*n/parts; left > 0; {
+		part, size := 0, (k+1)*n/parts-k*n/parts
+		for left := size; left > 0; {
 			groups, rollouts, err := s.nextGroups(ctx, left)
 			if err != nil {
 				return err
@@ -178,7 +187,9 @@ func (s *schedule) update(ctx context.Context) error {
 			if k == 0 {
 				probed = min(probed+rollouts, probeRows)
 			}
-			if err := s.pass(ctx, rollouts, when(s.streamed, rollouts)); err != nil {
+			forward := when(!s.single || !s.streamed && groups < size, rollouts)
+			asked += forward
+			if err := s.pass(ctx, forward, when(s.streamed, rollouts)); err != nil {
 				return err
 			}
 		}
@@ -190,8 +201,9 @@ func (s *schedule) update(ctx context.Context) error {
 		}
 		learned += part
 	}
-	more := (s.config.Optimizer.Epochs - 1) * learned
-	return s.pass(ctx, more+probed, more)
+	s.sums.asked += asked
+	more := s.config.Optimizer.Epochs - 1
+	return s.pass(ctx, more*asked+probed, more*learned)
 }
 
 func when(ok bool, n int) int {

@@ -119,7 +119,11 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 	if c.Simulate != nil {
 		l = *c.Simulate
 	}
-	step := sizes{c.Rollouts.Tasks * c.Rollouts.Group, c.Optimizer.Epochs, c.Optimizer.Minibatches}
+	streamed, single := passesOf(c, keys)
+	step := sizes{
+		c.Rollouts.Tasks * c.Rollouts.Group, c.Optimizer.Epochs, c.Optimizer.Minibatches,
+		single && (streamed || c.Rollouts.MaxStaleness == 0),
+	}
 	if m != nil {
 		l = m.latencies(l, step)
 	}
@@ -134,14 +138,10 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 	} else if servers > 1 {
 		rollouts.Models *= servers
 	}
-	s := &schedule{cluster: newCluster(l, rollouts), config: c, streamed: true}
+	s := &schedule{cluster: newCluster(l, rollouts), config: c, streamed: streamed, single: single}
+	s.engine.pauses = own && keys["trainer.name"] == "tinker"
 	if m != nil {
 		s.draw = m.replay()
-	}
-	if keys["trainer.name"] == "tinker" { // assumed to sum gradients unless it is known not to
-		_, s.streamed = c.RL().Total(0)
-		s.streamed = s.streamed && keys["trainer.normalisation"] != "mean"
-		s.engine.pauses = own
 	}
 	for g, limit := range map[*gate]int{
 		&s.workers: c.Rollouts.Workers, &s.validators: cmp.Or(c.Evaluate.Workers, c.Rollouts.Workers), &s.measuring: 1,
@@ -154,6 +154,18 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 		s.sums.check = time.Duration(rounds * float64(l.Grading))
 	}
 	return s, nil
+}
+
+// passesOf reports whether the trainer computes gradients as groups come, and whether those whose scale is known need no
+// forward pass before. A server is assumed to sum gradients unless it is known not to.
+func passesOf(c config.Config, keys map[string]string) (streamed, single bool) {
+	if keys["trainer.name"] != "tinker" {
+		return true, false
+	}
+	a := c.RL()
+	_, sure := a.Total(0)
+	sums := keys["trainer.normalisation"] != "mean"
+	return sums && sure, sums && a.Objective.Plain()
 }
 
 // samplers is the number of servers that sample beside the trainer. Those that a file names are counted only if their
@@ -206,7 +218,9 @@ func (s *schedule) result() Simulated {
 	}
 	work := seconds(sums.work / float64(n*r.Workers))
 	learned := quotient(sums.trained*s.config.Optimizer.Epochs, n*r.Tasks*r.Group)
-	update := time.Duration(learned*float64(l.Update)) + time.Duration(l.Publish)
+	asked := quotient(sums.asked*s.config.Optimizer.Epochs, n*r.Tasks*r.Group)
+	passes := l.Forward*asked + (1-l.Forward)*learned
+	update := time.Duration(passes*float64(l.Update)) + time.Duration(l.Publish)
 	out.Ideal = max(work, update)
 	if l.Colocated {
 		out.Ideal = work + update

@@ -43,6 +43,7 @@ func conform(t *testing.T, on target) {
 		{"a published policy has the trainer's probabilities", c.published},
 		{"losses agree, chunks and parts of an update too", c.losses},
 		{"an update that is sent as it comes is the same", c.streamed},
+		{"the server's own loss has the same gradient", c.single},
 		{"imitation takes the same step in each of its ways", c.imitation},
 		{"a checkpoint restores weights and optimizer", c.checkpoints},
 		{"no update is lost or made twice", c.faults},

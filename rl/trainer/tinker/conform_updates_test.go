@@ -111,6 +111,74 @@ func (c *conformance) streamed(t *testing.T) {
 	}
 }
 
+// plain are objectives with one gradient. The server computes it itself for the first, and the client for the second,
+// whose bound is never reached.
+var plain = [2]rl.Objective{
+	{Surrogate: "importance_sampling"}, {Surrogate: "importance_sampling", Corrections: rl.Corrections{VetoAbove: 1e300}},
+}
+
+// single compares the server's own loss with the gradient that the client computes, where the policy is not the
+// sampler's. The trainers assume that the server sums.
+func (c *conformance) single(t *testing.T) {
+	sampler := c.open(t, "", nil)
+	defer sampler.Close()
+	rows := c.sampledRows(t, sampler)
+	for i := range rows {
+		for k, m := range rows[i].Mask {
+			rows[i].Logprobs[k] += 0.5 * float64(m) * math.Sin(float64(7*i+k))
+		}
+	}
+	var after [2]outcome
+	for way, o := range plain {
+		trainer := c.open(t, "", func(o *tinker.Options) { o.Known = &tinker.Probe{} })
+		defer trainer.Close()
+		after[way] = takeStep(t, trainer, rows, o, c.optimizer())
+	}
+	after[0].compare(t, after[1], trainertest.Tolerance)
+}
+
+// outcome is what a step has computed and done.
+type outcome struct {
+	pass  rl.Pass
+	norm  float64
+	after [][]float64
+}
+
+func takeStep(t *testing.T, trainer *tinker.Trainer, rows []rl.Row, o rl.Objective, by rl.Optimizer) (out outcome) {
+	t.Helper()
+	var step rl.StepStats
+	pass, err := trainer.ForwardBackward(t.Context(), rows, o)
+	if err == nil {
+		step, err = trainer.Step(t.Context(), by)
+	}
+	if err == nil {
+		out.after, err = trainer.Forward(t.Context(), rows)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.pass, out.norm = pass, step.GradientNorm
+	return out
+}
+
+// compare compares with another outcome, large metrics and the norm relatively.
+func (o outcome) compare(t *testing.T, other outcome, within float64) {
+	t.Helper()
+	a, b := o.pass.Metrics(), other.pass.Metrics()
+	for name, v := range b {
+		if d := math.Abs(v - a[name]); !(d <= within*max(1, math.Abs(v))) {
+			t.Errorf("%s is %v, want %v", name, a[name], v)
+		}
+	}
+	before, after, norm := far(o.pass.Logprobs, other.pass.Logprobs), far(o.after, other.after), math.Abs(o.norm/other.norm-1)
+	moved := far(o.after, o.pass.Logprobs)
+	if !(max(before, after, norm) <= within) || moved < 100*within {
+		t.Error("they are not the same")
+	}
+	t.Logf("logprobs differ by %.2g before the step and %.2g after it, which moved them by %.2g, and the norm, %.6g, by a "+
+		"share of %.2g", before, after, moved, o.norm, norm)
+}
+
 // imitation compares the server's own cross_entropy with the gradient that the client computes, with equal weights for
 // all tokens and with equal weights for all rows.
 func (c *conformance) imitation(t *testing.T) {

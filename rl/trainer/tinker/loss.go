@@ -10,8 +10,25 @@ import (
 // gradientLoss is the server's loss -r A, of the ratio r and the advantage A. The objective is evaluated in this
 // process: with the server's own log-probabilities as the old ones every ratio is 1, and with the gradient of the
 // objective as advantages, the gradient of this loss is that of the objective. This works for every objective on
-// every server.
+// every server. For one that is this loss, the sampler's log-probabilities are the old ones.
 const gradientLoss = "importance_sampling"
+
+// computable reports whether a row has a gradient, and a plain objective is the server's loss at each of its tokens:
+// servers do not bound the ratio. A token's logprob is at most 0, so that its ratio is within the bound unless the
+// sampler's logprob is outside.
+func computable(r *rl.Row) bool {
+	slopes := false
+	for t, m := range r.Mask {
+		if m == 0 {
+			continue
+		}
+		if r.Logprobs[t] <= -rl.MaxLogRatio {
+			return false
+		}
+		slopes = slopes || r.AdvantageOf(t)*r.Scale != 0
+	}
+	return slopes
+}
 
 // Supports returns an error for an objective that no server can compute.
 func Supports(o rl.Objective) error {
@@ -56,9 +73,11 @@ func (n Normalisation) divisor(tokens, sequences int) float64 {
 
 // share is a row of an update. sent is set if its gradient is on the server, for a scale of 1.
 type share struct {
-	row  *rl.Row
-	sent bool
-	// logprobs are the trainer's, slope is dLoss/dlogprob, both in the shape of the row's ids.
+	row   *rl.Row
+	place int // among the rows that were given with it
+	sent  bool
+	// logprobs are the trainer's, or the sampler's if the server computes the ratio to them. slope is dLoss/dlogprob there.
+	// Both have the shape of the row's ids.
 	logprobs, slope []float64
 }
 

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -356,6 +358,56 @@ func TestWhenGradientsAreSent(t *testing.T) {
 		if after := s.Count("forward_backward") - probed; before != tt.before || after != tt.after {
 			t.Errorf("%+v: %d gradients were sent before the step, and %d after it", tt, before, after)
 		}
+	}
+}
+
+// Where the server computes the objective itself, a forward pass is made only for rows without a gradient and for those
+// whose ratio it would not bound. Gradient, metrics and log-probabilities are the same.
+func TestForwardPassIsLeftOut(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	var taught []rl.Row
+	for range 6 {
+		r := lesson(0, 1, 2, 3, 4, 5)
+		r.Advantages = make([]float64, len(r.IDs))
+		for k := range r.IDs[4:] {
+			r.IDs[4+k] = int32(rng.IntN(10))
+			r.Advantages[4+k], r.Logprobs[4+k] = rng.NormFloat64(), -2.4+rng.NormFloat64()/2
+		}
+		taught = append(taught, r)
+	}
+	idle, far := lesson(0, 1, 2), lesson(1, 3, 4)
+	far.Logprobs[5] = -30
+	mixed := append(slices.Clone(taught), idle, far)
+	for _, c := range []struct {
+		name            string
+		rows            []rl.Row
+		averages, later bool
+		forward         int // passes before the step
+		scale           float64
+	}{
+		{"a teacher's rows", taught, false, false, 0, 1},
+		{"of which some rollouts are missing in the end", taught, false, false, 0, 0.7},
+		{"with rows that need one", mixed, false, false, 1, 1},
+		{"an estimated scale", taught, false, true, 1, 0.7},
+		{"a server that averages", taught, true, false, 1, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var after [2]outcome
+			for way, o := range plain {
+				s, trainer := server(t, trainertest.Options{Sums: !c.averages}, nil)
+				before := s.Count("forward")
+				o.Estimated = c.later
+				// With this epsilon, the step is nearly the gradient itself.
+				after[way] = takeStep(t, trainer, c.rows, o, rl.Optimizer{LearningRate: 1, Epsilon: 10, Scale: c.scale})
+				want := 1 + [2]int{c.forward, 1}[way] // with that after the step
+				if n := s.Count("forward") - before; n != want {
+					t.Errorf("%+v: %d forward passes, want %d", o, n, want)
+				}
+			}
+			after[0].compare(t, after[1], 1e-6)
+		})
 	}
 }
 

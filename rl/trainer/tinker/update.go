@@ -10,7 +10,8 @@ import (
 )
 
 // ForwardBackward evaluates the objective over the rows, and sends the gradient if what the server divides it by is
-// known already. Otherwise, Step sends it.
+// known already. Otherwise, Step sends it. Rows whose gradient the server can compute by itself need no forward pass
+// before.
 func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objective) (rl.Pass, error) {
 	if err := t.accepts(rows, o); err != nil {
 		return rl.Pass{}, err
@@ -18,13 +19,16 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	if err := t.ready(ctx); err != nil {
 		return rl.Pass{}, err
 	}
-	current, err := t.forward(ctx, rows)
-	if err != nil {
-		return rl.Pass{}, err
-	}
-	slope := make([][]float64, len(rows))
+	now := !o.Estimated && !t.broken && !t.probe.Normalisation.Sequences
+	current, slope := make([][]float64, len(rows)), make([][]float64, len(rows))
 	for i := range rows {
 		slope[i] = make([]float64, len(rows[i].IDs))
+		if now && o.Plain() && computable(&rows[i]) {
+			current[i] = rows[i].Logprobs // where the slope is the advantage, until the server has said its own
+		}
+	}
+	if err := t.forward(ctx, rows, current); err != nil {
+		return rl.Pass{}, err
 	}
 	// For a decoupled objective: no weight has changed since the policy was published.
 	stats, err := rl.Loss(rows, current, current, o, slope)
@@ -36,28 +40,37 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	for i := range rows {
 		t.broken = t.broken || slices.ContainsFunc(slope[i], infinite)
 		if slices.ContainsFunc(slope[i], func(d float64) bool { return d != 0 }) {
-			shares = append(shares, share{row: &rows[i], logprobs: current[i], slope: slope[i]})
+			shares = append(shares, share{row: &rows[i], place: i, logprobs: current[i], slope: slope[i]})
 		}
 	}
-	if !o.Estimated && !t.broken && !t.probe.Normalisation.Sequences {
-		if err := t.send(ctx, shares, 1); err != nil {
+	if now && !t.broken {
+		said, err := t.send(ctx, shares, 1)
+		if err != nil {
 			return rl.Pass{}, err
+		}
+		if o.Plain() {
+			for i, s := range shares {
+				current[s.place] = said[i]
+			}
+			if stats, err = rl.Loss(rows, current, nil, o, nil); err != nil {
+				return rl.Pass{}, lost(err)
+			}
 		}
 	}
 	t.pending = append(t.pending, shares...)
 	return rl.Pass{Stats: stats, Logprobs: current}, nil
 }
 
-// send makes the server's gradient that of the shares times scale.
-func (t *Trainer) send(ctx context.Context, shares []share, scale float64) error {
+// send makes the server's gradient that of the shares times scale. It returns the log-probabilities of their rows.
+func (t *Trainer) send(ctx context.Context, shares []share, scale float64) ([][]float64, error) {
 	if len(shares) == 0 {
-		return nil
+		return nil, nil
 	}
-	_, err := t.backward(ctx, gradientOf(shares, t.probe.Normalisation, scale), rowsOf(shares))
+	said, err := t.backward(ctx, gradientOf(shares, t.probe.Normalisation, scale), rowsOf(shares))
 	for i := range shares {
 		shares[i].sent = true
 	}
-	return err
+	return said, err
 }
 
 func rowsOf(shares []share) []rl.Row {
@@ -97,33 +110,36 @@ func (t *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, erro
 	if err := t.ready(ctx); err != nil {
 		return nil, err
 	}
-	return t.forward(ctx, rows)
+	out := make([][]float64, len(rows))
+	return out, t.forward(ctx, rows, out)
 }
 
-// forward returns the trainer's log-probabilities of the rows; only those with a trained token are sent.
-func (t *Trainer) forward(ctx context.Context, rows []rl.Row) ([][]float64, error) {
-	out := make([][]float64, len(rows))
+// forward sets the trainer's log-probabilities of the rows for which out has none; only those with a trained token are
+// sent.
+func (t *Trainer) forward(ctx context.Context, rows []rl.Row, out [][]float64) error {
 	var sent []rl.Row
 	for i, r := range rows {
-		if r.TrainedTokens() > 0 {
+		switch {
+		case out[i] != nil:
+		case r.TrainedTokens() > 0:
 			sent = append(sent, r)
-		} else {
+		default:
 			out[i] = make([]float64, len(r.IDs))
 		}
 	}
 	if len(sent) == 0 {
-		return out, nil
+		return nil
 	}
 	logprobs, err := t.model.forward(ctx, sent)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for i := range out {
 		if out[i] == nil {
 			out[i], logprobs = logprobs[0], logprobs[1:]
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // Step sends what the server lacks of the gradient, and applies it. From then on, turns that the server samples wait
@@ -151,7 +167,7 @@ func (t *Trainer) Step(ctx context.Context, o rl.Optimizer) (rl.StepStats, error
 	if scale == 1 {
 		shares = slices.DeleteFunc(shares, isSent)
 	}
-	if err := t.send(ctx, shares, scale); err != nil {
+	if _, err := t.send(ctx, shares, scale); err != nil {
 		return rl.StepStats{}, err
 	}
 	return t.apply(ctx, a, rows)
@@ -180,8 +196,8 @@ func (t *Trainer) apply(ctx context.Context, a adam, rows []rl.Row) (rl.StepStat
 }
 
 // backward sends the gradient of an update, and returns the log-probabilities of the rows' tokens in the shape of their
-// ids. It refuses those that are not finite: a step after them would break the server for every model, at any learning
-// rate.
+// ids, with 0 for tokens that are not trained. It refuses those that are not finite: a step after them would break the
+// server for every model, at any learning rate.
 func (t *Trainer) backward(ctx context.Context, in passInput, rows []rl.Row) ([][]float64, error) {
 	out, err := t.model.pass(ctx, pathBackward, in, true)
 	if err != nil {
@@ -191,7 +207,10 @@ func (t *Trainer) backward(ctx context.Context, in passInput, rows []rl.Row) ([]
 	for i, logprobs := range out {
 		current[i] = append([]float64{0}, logprobs...)
 		for k, lp := range current[i] {
-			if rows[i].Mask[k] != 0 && infinite(lp) {
+			switch {
+			case rows[i].Mask[k] == 0:
+				current[i][k] = 0
+			case infinite(lp):
 				t.model.dirty = false
 				return nil, lost(faultf(pathBackward, "a logprob of %s is not finite; to fix: restart the server, whose "+
 					"gradient is broken", nameOf(&rows[i])))
