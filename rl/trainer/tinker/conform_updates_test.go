@@ -170,8 +170,8 @@ func (o outcome) compare(t *testing.T, other outcome, within float64) {
 			t.Errorf("%s is %v, want %v", name, a[name], v)
 		}
 	}
-	before, after, norm := far(o.pass.Logprobs, other.pass.Logprobs), far(o.after, other.after), math.Abs(o.norm/other.norm-1)
-	moved := far(o.after, o.pass.Logprobs)
+	before, after := far(o.pass.Logprobs, other.pass.Logprobs), far(o.after, other.after)
+	norm, moved := math.Abs(o.norm/other.norm-1), far(o.after, o.pass.Logprobs)
 	if !(max(before, after, norm) <= within) || moved < 100*within {
 		t.Error("they are not the same")
 	}

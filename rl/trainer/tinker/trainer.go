@@ -36,8 +36,8 @@ type Options struct {
 
 // Trainer trains a model behind a Tinker server, and samples from it.
 //
-// Forward passes are made by ForwardBackward, and so are gradients if the server sums them. If it averages them over
-// sequences, Step makes them, because only then is the number of sequences known.
+// Forward passes are made by ForwardBackward where they are needed, and so are gradients if the server sums them. If it
+// averages them over sequences, Step makes them, because only then is the number of sequences known.
 type Trainer struct {
 	options Options
 	client  *Client
