@@ -377,7 +377,7 @@ func TestForwardPassIsLeftOut(t *testing.T) {
 		taught = append(taught, r)
 	}
 	idle, far := lesson(0, 1, 2), lesson(1, 3, 4)
-	far.Logprobs[5] = -30
+	idle.Logprobs[4], far.Logprobs[5] = -1, -30
 	mixed := append(slices.Clone(taught), idle, far)
 	for _, c := range []struct {
 		name            string
