@@ -156,8 +156,8 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 	return s, nil
 }
 
-// passesOf reports whether the trainer computes gradients as groups come, and whether those whose scale is known need no
-// forward pass before. A server is assumed to sum gradients unless it is known not to.
+// passesOf reports whether the trainer computes gradients as groups come, and whether those whose scale is known need
+// no forward pass before. A server is assumed to sum gradients unless it is known not to.
 func passesOf(c config.Config, keys map[string]string) (streamed, single bool) {
 	if keys["trainer.name"] != "tinker" {
 		return true, false

@@ -76,8 +76,8 @@ type share struct {
 	row   *rl.Row
 	place int // among the rows that were given with it
 	sent  bool
-	// logprobs are the trainer's, or the sampler's if the server computes the ratio to them. slope is dLoss/dlogprob there.
-	// Both have the shape of the row's ids.
+	// logprobs are the trainer's, or the sampler's if the server computes the ratio to them. slope is dLoss/dlogprob
+	// there. Both have the shape of the row's ids.
 	logprobs, slope []float64
 }
 
