@@ -136,12 +136,18 @@ type runner struct {
 	// report prints what the runner has written to a file; empty if the runner prints everything. The command line still
 	// ends with the runner's status.
 	report string
+	// junit matches the paths of several such files instead, in JUnit's format.
+	junit string
 }
 
 func (r runner) command(line string) string {
-	line = strings.Replace(line, r.sign, r.instead, 1)
-	if r.report != "" {
-		line = "{ " + line + "; status=$?; " + r.report + "; (exit $status); }"
+	line, report := strings.Replace(line, r.sign, r.instead, 1), r.report
+	if r.junit != "" { // without those of an earlier run, which tests that do not compile would leave there
+		find := "find . -path " + env.ShellQuote(r.junit)
+		line, report = find+" -delete; "+line, find+" -exec "+junitLines+"{} +"
+	}
+	if report != "" {
+		line = "{ " + line + "; status=$?; " + report + "; (exit $status); }"
 	}
 	return line
 }
@@ -151,7 +157,6 @@ const (
 	junitParser = "swe_rebench_v2/parse_log_junit"
 	junitLines  = `grep -hE '<(testcase|failure|error|skipped)|</testcase' `
 	junitFile   = "/tmp/junit.xml"
-	surefire    = `find . -path '*/surefire-reports/TEST-*.xml' -exec ` + junitLines + `{} +`
 	jestParser  = "parse_log_jest_json"
 	jestFile    = " --outputFile=/tmp/tests.json"
 	// jestLines prints the report in JSON of Jest or Vitest. What they print themselves lacks the suites (Jest), or may
@@ -196,7 +201,15 @@ func readable(line string) (runner, bool) {
 		{sign: " tape ", instead: " tape ", parser: "tap"},
 		{sign: project.Programs, instead: project.Programs, parser: "tap"},
 		{sign: "cargo test", instead: cargoTest, parser: "parse_log_cargo"},
-		{sign: " -B test", instead: " -B -o -Denforcer.skip=true test", parser: junitParser, report: surefire},
+		{
+			sign: " -B test", instead: " -B -o -Denforcer.skip=true test", parser: junitParser,
+			junit: "*/surefire-reports/TEST-*.xml",
+		},
+		{
+			sign:    " --console=plain",
+			instead: " --console=plain --offline --no-daemon --continue -Dorg.gradle.caching=false", parser: junitParser,
+			junit: "*/build/test-results/*TEST-*.xml",
+		},
 		{
 			sign: " --output-on-failure", instead: " --output-on-failure --timeout 60 --output-junit " + junitFile,
 			parser: junitParser, report: junitLines + junitFile,

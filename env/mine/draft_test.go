@@ -83,3 +83,47 @@ func TestTypeChecksOfVitest(t *testing.T) {
 		}
 	}
 }
+
+// The reports of all of a build's projects are read, and none that an earlier run has left. They are those of Gradle
+// 4.4.1, in files that Surefire names in the same way.
+func TestReportsOfJUnit(t *testing.T) {
+	t.Parallel()
+	const report = `<?xml version="1.0" encoding="UTF-8"?>
+<testsuite name="shelf.ShelfTest" tests="2" skipped="0" failures="1" errors="0" timestamp="2026-11-29T22:58:30" hostname="vm" time="0.004">
+  <properties/>
+  <testcase name="counts" classname="shelf.ShelfTest" time="0.006"/>
+  <testcase name="hasAHalf" classname="shelf.ShelfTest" time="0.005">
+    <failure message="java.lang.AssertionError: expected:&lt;5&gt; but was:&lt;4&gt;" type="java.lang.AssertionError">java.lang.AssertionError: expected:&lt;5&gt; but was:&lt;4&gt;
+	at org.junit.Assert.fail(Assert.java:89)
+</failure>
+  </testcase>
+  <system-out><![CDATA[]]></system-out>
+  <system-err><![CDATA[]]></system-err>
+</testsuite>
+`
+	const want = `  <testcase name="counts" classname="shelf.ShelfTest" time="0.006"/>
+  <testcase name="hasAHalf" classname="shelf.ShelfTest" time="0.005">
+    <failure message="java.lang.AssertionError: expected:&lt;5&gt; but was:&lt;4&gt;" type="java.lang.AssertionError">java.lang.AssertionError: expected:&lt;5&gt; but was:&lt;4&gt;
+  </testcase>
+`
+	for command, at := range map[string]string{
+		"gradle --console=plain :core:test --tests a.ATest": "core/build/test-results/test/",
+		"mvn -B test -Dtest=ATest":                          "core/target/surefire-reports/",
+	} {
+		dir := t.TempDir()
+		testkit.WriteFile(t, filepath.Join(dir, "written"), report)
+		testkit.WriteFile(t, filepath.Join(dir, at, "TEST-old.xml"), report)
+		run := "#!/bin/sh\nmkdir -p " + at + "\ncp written " + at + "TEST-shelf.ShelfTest.xml\nexit 7\n"
+		program, _, _ := strings.Cut(command, " ")
+		if err := os.Chmod(testkit.WriteFile(t, filepath.Join(dir, "bin", program), run), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		how, _ := readable(command)
+		c := exec.CommandContext(t.Context(), "sh", "-c", how.command(command))
+		c.Dir, c.Env = dir, append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+		out, _ := c.Output()
+		if diff := cmp.Diff(want, string(out)); diff != "" || c.ProcessState.ExitCode() != 7 {
+			t.Errorf("%s exits with %v (-want +got):\n%s", command, c.ProcessState, diff)
+		}
+	}
+}

@@ -80,6 +80,7 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 			s.After = append(s.After, "test ! -d "+name+" || cp -a "+name+" "+Kept+"/")
 		}
 	}
+	s.After = append(s.After, project.KeepGradle)
 	const below = "find . -name .git -prune -o -path ./" + env.NodeModules + " -prune -o -type d -name " + env.NodeModules
 	var there strings.Builder // the repository's own, such as those that its tests read
 	for _, name := range project.NodeModules(dir) {

@@ -11,6 +11,7 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/disk"
+	"deepswe/env/project"
 	"deepswe/env/repo"
 )
 
@@ -44,6 +45,8 @@ func (b Builder) mend(
 		mended = mendPython(dir, t)
 	case "java":
 		build, mended = mendJava(dir, t)
+		t.Prepare = append(t.Prepare, project.Prepare(dir)...)
+		t.Tests.Prepare = append(t.Tests.Prepare, project.Prepare(dir)...)
 	}
 	if language == "go" && !slices.ContainsFunc(homes, has("go.mod")) {
 		name := "example.com/" + b.Name

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 )
 
 // needs is how the projects with a manifest get what their tests need, beyond what [Due] knows: by a command that fills
@@ -21,6 +22,7 @@ func cached() []needs {
 		// Checks of licences and style would read the caches, too, which are below the project.
 		{"java", "pom.xml", "", "MAVEN_OPTS=-Dmaven.repo.local=%s/m2 -Drat.skip=true -Dlicense.skip=true " +
 			"-Dcheckstyle.skip=true -Dspotless.check.skip=true"},
+		{"java", gradleFiles, "", "GRADLE_USER_HOME=" + gradleHome},
 		{"php", "composer.json", "composer install --no-interaction --no-scripts", "COMPOSER_HOME=%s/composer"},
 	}
 }
@@ -40,13 +42,15 @@ func Install(dir, at, language string, m Machine) (commands, variables []string)
 			step.Command = t.pip()
 		}
 	case "java":
-		step, _ = java(t, Machine{Path: m.Path, Home: at})
+		if step, _ = java(t, Machine{Path: m.Path, Home: at}); step.Command == "" {
+			step.Command = t.gradleSetUp()
+		}
 	}
 	if step.Command != "" {
 		commands = append(commands, step.Command)
 	}
 	for _, n := range cached() {
-		if n.language != language || !t.has(n.manifest) || t.has("vendor/modules.txt") {
+		if n.language != language || len(disk.Glob(dir, n.manifest)) == 0 || t.has("vendor/modules.txt") {
 			continue
 		}
 		if n.command != "" {

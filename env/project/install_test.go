@@ -1,8 +1,11 @@
 package project
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"deepswe/env/testkit"
@@ -60,6 +63,13 @@ func TestInstall(t *testing.T) {
 			[]string{"MAVEN_OPTS=-Dmaven.repo.local=/testbed/.deps/m2 -Drat.skip=true -Dlicense.skip=true " +
 				"-Dcheckstyle.skip=true -Dspotless.check.skip=true"}, nil,
 		},
+		"java, by gradle": {
+			"java", []string{"build.gradle.kts", "", "gradlew", ""},
+			[]string{"mkdir -p /tmp/gradle && echo 'allprojects { tasks.withType(Test) { doFirst { throw new " +
+				"StopExecutionException() } } }' >/tmp/gradle/init.gradle && " +
+				"./gradlew --console=plain --no-daemon -Dorg.gradle.caching=false test"},
+			[]string{"GRADLE_USER_HOME=/tmp/gradle"}, nil,
+		},
 		"nothing": {"c", []string{"CMakeLists.txt", ""}, nil, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,6 +99,40 @@ func TestBuild(t *testing.T) {
 		testkit.WriteFile(t, filepath.Join(dir, "package.json"), manifest)
 		if got := Build(dir, "javascript"); !slices.Equal(got, want) {
 			t.Errorf("%s is built by %q, want %q", manifest, got, want)
+		}
+	}
+}
+
+// What a set-up has downloaded by Gradle is the same in a later sandbox. Nothing else of Gradle's directory is.
+func TestKeepGradle(t *testing.T) {
+	dir, home := t.TempDir(), filepath.Join(t.TempDir(), "gradle")
+	run := func(line string) {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), "sh", "-ec", strings.ReplaceAll(line, gradleHome, home))
+		c.Dir = dir
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", line, err, out)
+		}
+	}
+	run(KeepGradle)
+	if lines := Prepare(dir); lines != nil {
+		t.Errorf("nothing is kept, but %q", lines)
+	}
+	for _, name := range []string{"caches/modules-2/a/b.jar", "caches/8.5/javaCompile/x", "wrapper/dists/y"} {
+		testkit.WriteFile(t, filepath.Join(home, name), name)
+	}
+	run(KeepGradle)
+	if err := os.RemoveAll(home); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range Prepare(dir) {
+		run(strings.Replace(line, " /tmp ", " "+filepath.Dir(home)+" ", 1))
+	}
+	for name, want := range map[string]bool{
+		"caches/modules-2/a/b.jar": true, "caches/8.5/javaCompile/x": false, "wrapper/dists/y": true,
+	} {
+		if got := exists(filepath.Join(home, name)); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
 		}
 	}
 }

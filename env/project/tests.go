@@ -23,8 +23,8 @@ func TestCommand(dir string, m Machine, installed []string) string {
 		return m.maven(t) + " -B test"
 	case t.has("CMakeLists.txt"):
 		return t.cmake()
-	case t.has("gradlew"):
-		return "./gradlew test"
+	case t.usesGradle():
+		return m.gradle(t) + " test"
 	case t.has("Gemfile") && t.has("spec"):
 		return "bundle exec rspec"
 	case t.has("Rakefile") && t.has("test") && t.has("Gemfile"):

@@ -39,7 +39,7 @@ func TestCommandsOf(dir string, m Machine, installed, files []string) (patched, 
 func Homes(dir string, files []string) (homes []string) {
 	for at := path.Dir(append(slices.Clone(files), ".")[0]); at != "."; at = path.Dir(at) {
 		outside := slices.ContainsFunc(files, func(name string) bool { return !strings.HasPrefix(name, at+"/") })
-		// Modules of Maven are left to the project that they are modules of.
+		// Modules of Maven and Gradle are left to the project that they are modules of.
 		if !outside && slices.ContainsFunc([]string{
 			"go.mod", "package.json", "pyproject.toml", "setup.py", "setup.cfg", "manage.py", "Cargo.toml", "composer.json",
 			"Gemfile",
@@ -76,6 +76,7 @@ func (t tree) testsOf(m Machine, python string, files []string) (patched, base s
 		func(files []string) string { return t.pythonTestsOf(python, files) },
 		t.javaScriptTestsOf, t.rubyTestsOf,
 		func(files []string) string { return t.mavenTestsOf(m, files) },
+		func(files []string) string { return t.gradleTestsOf(m, files) },
 		t.cargoTestsOf, t.phpTestsOf,
 	} {
 		if patched = command(files); patched != "" {
@@ -166,20 +167,30 @@ func (t tree) rubyTestsOf(files []string) string {
 	return ""
 }
 
+// javaTest is a class of tests, as the path below the directory of its sources, and the directory of its module.
+type javaTest struct{ module, class string }
+
+// javaTests returns those of the files that are where Maven and Gradle look for tests.
+func javaTests(files []string) (tests []javaTest) {
+	for _, name := range files {
+		module, below, found := strings.Cut("/"+name, "/src/test/java/")
+		if class, java := strings.CutSuffix(below, ".java"); found && java {
+			tests = append(tests, javaTest{strings.TrimPrefix(module, "/"), class})
+		}
+	}
+	return tests
+}
+
 // mavenTestsOf returns the command line for some classes of tests, and the modules that they are in.
 func (t tree) mavenTestsOf(m Machine, files []string) string {
 	var classes, modules []string
-	for _, name := range files {
-		dir, below, found := strings.Cut("/"+name, "/src/test/java/")
-		if !found || path.Ext(name) != ".java" || !t.has("pom.xml") {
-			continue
-		}
-		classes = append(classes, strings.TrimSuffix(path.Base(below), ".java"))
-		if dir = strings.TrimPrefix(dir, "/"); dir != "" && !slices.Contains(modules, dir) {
-			modules = append(modules, dir)
+	for _, test := range javaTests(files) {
+		classes = append(classes, path.Base(test.class))
+		if test.module != "" && !slices.Contains(modules, test.module) {
+			modules = append(modules, test.module)
 		}
 	}
-	if len(classes) == 0 {
+	if len(classes) == 0 || !t.has("pom.xml") {
 		return ""
 	}
 	command := m.maven(t) + " -B test -Dtest=" + env.ShellQuote(strings.Join(classes, ",")) +

@@ -11,6 +11,7 @@ import (
 // TestTestCommandsOf: only the patch's tests run, if the runner can do that, and on the old code only those of them
 // that exist.
 func TestTestCommandsOf(t *testing.T) {
+	const wrapper = "distributionBase=GRADLE_USER_HOME\ndistributionUrl=https\\://x/gradle-8.5-bin.zip\n"
 	for name, c := range map[string]struct {
 		repo          []string // names and contents
 		files         string
@@ -167,6 +168,28 @@ func TestTestCommandsOf(t *testing.T) {
 		"maven, newer than the machine's": {
 			[]string{"pom.xml", "", ".deps/apache-maven-3.9.11/bin/mvn", ""}, "src/test/java/a/ATest.java",
 			".deps/apache-maven-3.9.11/bin/mvn -B test -Dtest=ATest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false", "",
+		},
+		"gradle": {
+			[]string{"build.gradle", "", "src/test/java/a/ATest.java", ""},
+			"src/test/java/a/ATest.java core/api/src/test/java/b/BTest.java src/test/resources/x src/test/java/a/CTest.java",
+			"gradle --console=plain :test --tests a.ATest --tests a.CTest :core:api:test --tests b.BTest",
+			"gradle --console=plain :test --tests a.ATest",
+		},
+		"gradle, its own": {
+			[]string{"settings.gradle.kts", "", "gradlew", ""}, "src/test/java/ATest.java",
+			"./gradlew --console=plain :test --tests ATest", "",
+		},
+		"gradle, its own from a set-up": {
+			[]string{"build.gradle", "", "gradlew", "", "gradle/wrapper/gradle-wrapper.properties", wrapper,
+				".deps/gradle/wrapper/dists/gradle-8.5-bin/h/gradle-8.5-bin.zip.ok", ""}, "src/test/java/ATest.java",
+			"./gradlew --console=plain :test --tests ATest", "",
+		},
+		"gradle, its own cannot be had": {
+			[]string{"build.gradle", "", "gradlew", "", "gradle/wrapper/gradle-wrapper.properties", wrapper,
+				".deps/gradle/caches/x", ""}, "src/test/java/ATest.java", "gradle --console=plain :test --tests ATest", "",
+		},
+		"gradle, tests elsewhere": {
+			[]string{"build.gradle", ""}, "src/test/groovy/ASpec.groovy", "gradle --console=plain test", "gradle --console=plain test",
 		},
 		"phpunit": {
 			[]string{"composer.json", "", "vendor/bin/phpunit", "", "tests/ATest.php", ""}, "tests/ATest.php tests/BTest.php",

@@ -14,7 +14,8 @@ var telling = env.Patterns(
 	`(?m)^npm (?:error|ERR!) ([^\s c].*|c[^o].*)$`, // not its code
 	`(?m)(ERR_PNPM_\w+.*|YN\d{4}: .*)$`,
 	`(?m)^ *(?:ERROR|[Ee]rror):? (.+)$`,
-	`(?m)^(?:\x1b\[[\d;]*m)*\[(?:\x1b\[[\d;]*m)*ERROR(?:\x1b\[[\d;]*m)*\] ((?:[^C]|C[^O]).*)$`,      // Maven
+	`(?m)^(?:\x1b\[[\d;]*m)*\[(?:\x1b\[[\d;]*m)*ERROR(?:\x1b\[[\d;]*m)*\] ((?:[^C]|C[^O]).*)$`, // Maven
+	`(?m)^ +> (Could not (?:find|resolve) \S+:.*)$`, `(?m)^\* What went wrong:\n(.+)$`,         // Gradle
 	`(?m)^    - (\S.*(?:does not satisfy|missing from your system|could not be found|conflict).*)$`, // Composer
 	`(?m)^In \S+ line \d+:\s*\n\s+(\S.*)$`,                                                          // Composer
 	`(?m)^--- ERROR REPORT TEMPLATE -+\s+`+"```"+`\w*\s+(\S.*)$`,                                    // Bundler
@@ -44,6 +45,8 @@ var remedies = []struct {
 		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack " +
 		"-Dartifact=org.apache.maven:apache-maven:3.9.11:tar.gz:bin -DoutputDirectory=" + env.Caches +
 		" && " + env.Caches + "/apache-maven-3.9.11/bin/mvn -B"},
+	// The project's own Gradle cannot be downloaded, or its script lacks a part.
+	{env.Pattern(`\borg[./]gradle[./]wrapper\b`), "./gradlew ", "gradle "},
 	// Corepack verifies the signature of the package manager. A company's registry may lack it, and an old corepack lacks
 	// the key. Without that check, the download is as trustworthy as one by npx.
 	{env.Pattern(`No compatible signature found|Cannot find matching keyid`),

@@ -37,8 +37,8 @@ func named() []string {
 		".yarnrc.yml", ".npmrc", ".nvmrc", ".node-version", "uv.lock", "poetry.lock", "pyproject.toml", "setup.py",
 		"setup.cfg", "Pipfile", "Pipfile.lock", ".python-version", "go.mod", "go.sum", "go.work", "go.work.sum", "Cargo.toml",
 		"Cargo.lock", "rust-toolchain", "rust-toolchain.toml", "pom.xml", "build.gradle", "build.gradle.kts",
-		"settings.gradle", "gradle.lockfile", "Gemfile", "Gemfile.lock", ".ruby-version", ".tool-versions", "mise.toml",
-		"composer.json", "composer.lock",
+		"settings.gradle", "settings.gradle.kts", "gradle.lockfile", "gradle-wrapper.properties", "libs.versions.toml",
+		"Gemfile", "Gemfile.lock", ".ruby-version", ".tool-versions", "mise.toml", "composer.json", "composer.lock",
 	}
 }
 
@@ -107,7 +107,7 @@ func skipped(dir string) bool {
 
 // tools writes the paths and versions of this machine's package managers and interpreters.
 func tools(to io.Writer) {
-	const names = "node npm pnpm yarn python3 uv poetry pip go cargo rustc java mvn ruby bundle gcc"
+	const names = "node npm pnpm yarn python3 uv poetry pip go cargo rustc java mvn gradle ruby bundle gcc"
 	for name := range strings.FieldsSeq(names) {
 		path, err := exec.LookPath(name)
 		if err == nil {

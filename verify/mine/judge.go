@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"html"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -288,6 +289,7 @@ var lacks = env.Patterns(
 	`([\w./-]+@v[\w.+-]+): module lookup disabled`,
 	`Cannot find (?:module|package) '([\w@/-]+)'`,
 	`request to https?://[^/\s]+/(\S+) failed: cache mode is 'only-if-cached'`, // npx
+	`No cached version of (\S+) available for offline mode`,                    // Gradle
 	`^SKIPPED \[\d+\] \S+ (.*\S)`,                                              // pytest, where that is all there is
 	`(requires go >= [\d.]+|cannot import name '\w+' from '[\w.]+'|\S+: (?:command )?not found)`,
 )
@@ -322,6 +324,7 @@ var (
 	symptom = env.Pattern(`^(?:E {3,12}(\S.*)|(panic: .*\S)|\s*(AssertionError.*\S)|` +
 		`([\w:\\]*(?:Error|Exception): .*\S)|` + // Ruby, PHP, JavaScript
 		`((?:[a-z]\w*\.)+[\w$]*(?:Error|Exception|Failure)(?:: .*\S|$))|` + // Java
+		`\s*<failure message="((?:[a-z]\w*\.)+[\w$]*(?:Error|Exception|Failure)\b[^"]*)"|` + // Gradle
 		`\s*((?i:expected|actual|received|got|left|right): .*\S)|` + // Minitest, RSpec, Jest, Rust
 		`(<.*> expected but was)|(<[^/\w].*>|<\d.*>)$|` + // test-unit
 		`(Failed asserting that .*\S)|([-+](?:'.*'|\d+|true|false|null))$)`) // PHPUnit
@@ -342,8 +345,16 @@ func (r runs) symptoms() []string {
 		case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "=== RUN") && !strings.Contains(line, "/"):
 			pending = nil
 		default:
-			if m := symptom().FindStringSubmatch(line); m != nil && len(line) <= longest {
-				all = append(all, strings.Join(m[1:], ""))
+			m := symptom().FindStringSubmatch(line)
+			if m == nil {
+				continue
+			}
+			text := strings.Join(m[1:], "")
+			if strings.Contains(line, "<failure ") {
+				text = html.UnescapeString(text)
+			}
+			if len(text) <= longest {
+				all = append(all, text)
 			}
 		}
 	}

@@ -155,6 +155,8 @@ func TestSymptoms(t *testing.T) {
 		"assertion `left == right` failed\n  left: 1\n right: 2\n":                             "left: 1|right: 2",
 		"<testcase name=\"a\">\n</testcase>\n+ exit 1\n":                                       "",
 		"a.ATest.b -- 1 s <<< ERROR!\njava.lang.StackOverflowError\n\tat a.A.b(A.java:1)\n":    "java.lang.StackOverflowError",
+		"    <failure message=\"a.b.CError: expected:&lt;5&gt; but was:&lt;4&gt;\" type=\"a.b.CError\">a.b.CError: expected:\n": "a.b." +
+			"CError: expected:<5> but was:<4>",
 		"org.opentest4j.AssertionFailedError: expected: <1> but was: <2>\n": "org.opentest4j.AssertionFailedError: " +
 			"expected: <1> but was: <2>",
 	} {
