@@ -104,6 +104,10 @@ func TestScripts(t *testing.T) {
 			case "race":
 				return testkit.UnderRace, nil
 			}
+			if file, ok := strings.CutPrefix(cond, "file:"); ok {
+				_, err := os.Stat(file)
+				return err == nil, nil
+			}
 			if port, ok := strings.CutPrefix(cond, "free:"); ok {
 				listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 				return err == nil && listener.Close() == nil, nil

@@ -15,7 +15,7 @@ var telling = env.Patterns(
 	`(?m)(ERR_PNPM_\w+.*|YN\d{4}: .*)$`,
 	`(?m)^ *(?:ERROR|[Ee]rror):? (.+)$`,
 	`(?m)^(?:\x1b\[[\d;]*m)*\[(?:\x1b\[[\d;]*m)*ERROR(?:\x1b\[[\d;]*m)*\] ((?:[^C]|C[^O]).*)$`, // Maven
-	`(?m)^ +> (Could not (?:find|resolve) \S+:.*)$`, `(?m)^\* What went wrong:\n(.+)$`,         // Gradle
+	`(?m)^ *> (Could not (?:find|resolve) \S+:.*)$`, `(?m)^\* What went wrong:\n(.+)$`,         // Gradle
 	`(?m)^    - (\S.*(?:does not satisfy|missing from your system|could not be found|conflict).*)$`, // Composer
 	`(?m)^In \S+ line \d+:\s*\n\s+(\S.*)$`,                                                          // Composer
 	`(?m)^--- ERROR REPORT TEMPLATE -+\s+`+"```"+`\w*\s+(\S.*)$`,                                    // Bundler

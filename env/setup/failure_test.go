@@ -85,6 +85,25 @@ func TestExplain(t *testing.T) {
 			line: "mvn -B test", stdout: "[ERROR] COMPILATION ERROR : \n[INFO] -----\n[ERROR] /a/A.java:[3,8] cannot find symbol\n",
 			reason: "/a/A.java:[3,8] cannot find symbol",
 		},
+		"gradle, its own cannot be downloaded": {
+			line:   "true && ./gradlew --console=plain test",
+			stdout: "Downloading https://services.gradle.org/distributions/gradle-4.4.1-bin.zip\n",
+			stderr: "\nException in thread \"main\" java.net.UnknownHostException: services.gradle.org\n" +
+				"\tat org.gradle.wrapper.Install$1.call(Install.java:61)\n",
+			reason: "at org.gradle.wrapper.Install$1.call(Install.java:61)",
+			next:   "true && gradle --console=plain test",
+		},
+		"gradle, no such package": {
+			line: "gradle --console=plain test", stdout: ":compileTestJava FAILED\n",
+			stderr: "FAILURE: Build failed with an exception.\n\n* What went wrong:\nCould not resolve all files for " +
+				"configuration ':testCompileClasspath'.\n> Could not find junit:junit:99.\n  Searched in the following locations:\n",
+			reason: "Could not find junit:junit:99.",
+		},
+		"gradle, a compiler": {
+			line: "gradle --console=plain test", stderr: "/testbed/core/A.java:10: error: ';' expected\n1 error\n\nFAILURE: Build " +
+				"failed with an exception.\n\n* What went wrong:\nExecution failed for task ':core:compileJava'.\n> Compilation failed\n",
+			reason: "Execution failed for task ':core:compileJava'.",
+		},
 		"composer, an older PHP": {
 			line: "composer install --no-scripts",
 			stderr: "Your requirements could not be resolved to an installable set of packages.\n\n  Problem 1\n" +

@@ -69,6 +69,8 @@ func TestArchivedAt(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
 		"/m2/org/a/the-lib/1.0/the-lib-1.0-sources.jar": "/m2/org/a/the-lib/1.0",
+		"/gradle/caches/modules-2/files-2.1/org.a/the-lib/1.0/2c8/the-lib-1.0.jar": "/gradle/caches/modules-2/files-2.1/" +
+			"org.a/the-lib/1.0/2c8",
 		"/m2/org/a/The.Lib/1.0/sources.jar":             "/m2/org/a/The.Lib/1.0",
 		"/gems/cache/the_lib-1.0.gem":                   "/gems/cache",
 		"/cargo/registry/cache/index/the-lib-1.0.crate": "",
