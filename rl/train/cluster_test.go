@@ -32,7 +32,8 @@ import (
 // the labels from that page, and the driver's Job finishes two steps, with pods as sandboxes. The images are stand-ins:
 // deepswe's is built as the page says, those of SkyRL and vLLM are fakes, and Postgres's does nothing. Requests are
 // lowered to what the node has, and its GPUs exist in name only. With what .ci/kuberay makes, the same is done for
-// eight nodes: KubeRay's operator and Ray are real there, and all pods are on the one node.
+// eight nodes, for adapters and for all weights: KubeRay's operator and Ray are real there, and all pods are on the one
+// node.
 func TestRecipeOnCluster(t *testing.T) {
 	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
 		t.Skip("it builds and loads images, and takes minutes: DEEPSWE_TEST_FULL asks for it")
@@ -42,31 +43,37 @@ func TestRecipeOnCluster(t *testing.T) {
 	kuberay := os.Getenv("DEEPSWE_TEST_KUBERAY")
 	program := standInImages(t, l, kuberay)
 	t.Run("one node", func(t *testing.T) {
-		c := newRecipeCluster(t, l, 1, 3)
+		c := newRecipeCluster(t, l, "deepswe-adapter", 1, 3)
 		c.train(t, program, "vllm-0:8000", "vllm-0:8001")
 	})
-	t.Run("eight nodes", func(t *testing.T) {
-		if kuberay == "" {
-			testkit.Skip(t, "kuberay", "DEEPSWE_TEST_KUBERAY names no folder with an operator; .ci/kuberay makes one")
-		}
-		c := newRecipeCluster(t, l, 8, 2)
-		c.operate(t, kuberay)
-		var samplers []string
-		for pod := range 6 {
-			samplers = append(samplers, fmt.Sprintf("vllm-%d:8000", pod), fmt.Sprintf("vllm-%d:8001", pod))
-		}
-		c.train(t, program, samplers...)
-		if state := c.kubectl(t, "", "get", "raycluster", "skyrl", "-o=jsonpath={.status.state}"); state != "ready" {
-			t.Errorf("the RayCluster is %q, want it to be ready", state)
-		}
-	})
+	for name, pods := range map[string]int{"deepswe-adapter": 6, "deepswe-32b": 0} {
+		t.Run(name+" on eight nodes", func(t *testing.T) {
+			if kuberay == "" {
+				testkit.Skip(t, "kuberay", "DEEPSWE_TEST_KUBERAY names no folder with an operator; .ci/kuberay makes one")
+			}
+			c := newRecipeCluster(t, l, name, 8, 2)
+			c.operate(t, kuberay)
+			var samplers []string
+			for pod := range pods {
+				samplers = append(samplers, fmt.Sprintf("vllm-%d:8000", pod), fmt.Sprintf("vllm-%d:8001", pod))
+			}
+			c.train(t, program, samplers...)
+			if state := c.kubectl(t, "", "get", "raycluster", "skyrl", "-o=jsonpath={.status.state}"); state != "ready" {
+				t.Errorf("the RayCluster is %q, want it to be ready", state)
+			}
+		})
+	}
 }
 
 // train applies the recipe, waits until it has trained two steps, and checks what took part. The samplers are vLLMs by
-// pod and port.
+// pod and port; without any, SkyRL's own engines sample.
 func (c *recipeCluster) train(t *testing.T, program string, samplers ...string) {
 	t.Helper()
-	manifests := printRecipe(t, program, "kubernetes", c.nodes, c.gpus, "steps=2")
+	set := []string{"steps=2"}
+	if len(samplers) == 0 { // no vLLM writes conversations, and the stand-in's model has no template
+		set = append(set, "trainer.template=qwen3")
+	}
+	manifests := printRecipe(t, program, c.config, "kubernetes", c.nodes, c.gpus, set...)
 	manifests = strings.ReplaceAll(manifests, "requests: 0.25", "requests: 0.01")
 	large := regexp.MustCompile(`requests: \{cpu: "\d+", memory: \w+\}`)
 	manifests = large.ReplaceAllString(manifests, "requests: {cpu: 10m}")
@@ -74,7 +81,7 @@ func (c *recipeCluster) train(t *testing.T, program string, samplers ...string) 
 	c.await(t, "deepswe-train")
 	t.Log(c.kubectl(t, "", "logs", "job/deepswe-train"))
 
-	data, err := os.ReadFile(filepath.Join(c.dir, "shared", "runs", "deepswe-adapter", "metrics.jsonl"))
+	data, err := os.ReadFile(filepath.Join(c.dir, "shared", "runs", c.config, "metrics.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,9 +104,12 @@ func (c *recipeCluster) train(t *testing.T, program string, samplers ...string) 
 			t.Errorf("%s has served no adapter", name)
 		}
 	}
+	if steps := strings.Count(string(data), "\n"); steps != 2 {
+		t.Errorf("%d steps were trained, want 2", steps)
+	}
 	ready := fmt.Sprintf(`"samplers/ready":%d,`, len(samplers))
-	if steps := strings.Count(string(data), "\n"); steps != 2 || strings.Count(string(data), ready) != steps {
-		t.Errorf("%d steps were trained, want 2, and %s in both", steps, ready)
+	if n := strings.Count(string(data), ready); n != 2 && len(samplers) > 0 {
+		t.Errorf("all vLLMs were ready in %d steps, want 2", n)
 	}
 	restarts := c.kubectl(t, "", "get", "pods", "-o=jsonpath={.items[*].status.containerStatuses[*].restartCount}")
 	if strings.Trim(restarts, "0 ") != "" {
@@ -107,20 +117,21 @@ func (c *recipeCluster) train(t *testing.T, program string, samplers ...string) 
 	}
 }
 
-// recipeCluster is a namespace in which a recipe runs, with its volumes in dir. Its one node has the GPUs of all nodes
-// of the recipe.
+// recipeCluster is a namespace in which the recipe of a configuration runs, with its volumes in dir. Its one node has
+// the GPUs of all nodes of the recipe.
 type recipeCluster struct {
 	*testkit.Kubelab
 
+	config         string
 	nodes, gpus    int
 	namespace, dir string
 	api            *http.Client
 }
 
-func newRecipeCluster(t *testing.T, l *testkit.Kubelab, nodes, gpus int) *recipeCluster {
+func newRecipeCluster(t *testing.T, l *testkit.Kubelab, config string, nodes, gpus int) *recipeCluster {
 	t.Helper()
-	c := &recipeCluster{Kubelab: l, nodes: nodes, gpus: gpus, dir: t.TempDir(),
-		namespace: fmt.Sprintf("deepswe-recipe-%d-%d", os.Getpid(), nodes)}
+	c := &recipeCluster{Kubelab: l, config: config, nodes: nodes, gpus: gpus, dir: t.TempDir(),
+		namespace: fmt.Sprintf("%s-%d-%d", config, os.Getpid(), nodes)}
 	c.prepare(t)
 	c.names(t)
 	return c

@@ -54,7 +54,7 @@ func TestRecipeUnderSlurm(t *testing.T) {
 		"bin/initdb": `mkdir -p "$2" && touch "$2/PG_VERSION"`, "bin/postgres": "exec sleep 100000",
 	})
 	job := testkit.WriteFile(t, filepath.Join(root, "train.sh"), printRecipe(t, filepath.Join(root, "deepswe"),
-		"slurm", 1, 3, "steps=10000", "environment.sandbox.env=host"))
+		"deepswe-adapter", "slurm", 1, 3, "steps=10000", "environment.sandbox.env=host"))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()

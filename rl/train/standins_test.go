@@ -38,11 +38,11 @@ func buildStandIns(t *testing.T, dir, members string, scripts map[string]string)
 	}
 }
 
-// printRecipe returns the recipe for these tasks, with a model of which each server needs one GPU. A quarter of the
-// GPUs trains.
-func printRecipe(t *testing.T, program, form string, nodes, gpus int, set ...string) string {
+// printRecipe returns a configuration's recipe for these tasks, with a model of which each server needs one GPU. With
+// adapters, a quarter of the GPUs trains.
+func printRecipe(t *testing.T, program, config, form string, nodes, gpus int, set ...string) string {
 	t.Helper()
-	args := []string{"train", "--config", "deepswe-adapter", "--print", form, "--nodes", strconv.Itoa(nodes), "--gpus",
+	args := []string{"train", "--config", config, "--print", form, "--nodes", strconv.Itoa(nodes), "--gpus",
 		strconv.Itoa(gpus)}
 	for _, set := range append(set,
 		"trainer.model=Qwen/Qwen3-8B", "rollouts.tasks=1", "rollouts.group=4", "environment.evidence=none",

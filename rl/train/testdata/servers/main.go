@@ -129,7 +129,7 @@ func skyrl(base, loraSync, checkpoints string) http.Handler {
 	must(0, json.Unmarshal(must(os.ReadFile(filepath.Join(modelDir(), "speech.json"))), &speech))
 	words := strings.Split("abcdefgh", "")[:len(speech.Words)]
 	trainer := trainertest.New(process{}, trainertest.Options{Base: base, Speech: &speech, Sums: true, Dedups: true,
-		Wire: trainertest.OnlyProtobuf, LoRASync: loraSync, Dir: checkpoints, MaxRank: 64,
+		Wire: trainertest.OnlyProtobuf, LoRASync: loraSync, Whole: loraSync == "", Dir: checkpoints, MaxRank: 64,
 		Language: embedded.Language{Vocabulary: words, Window: 1, Reply: 2}})
 	tokens := must(tokenizer.Load(filepath.Join(modelDir(), "tokenizer.json")))
 	codec := served{must(chatml.NewCodec(tokens, must(chatml.Named(chatml.Qwen3)))), tokens}
