@@ -45,8 +45,8 @@ func (b Builder) mend(
 		mended = mendPython(dir, t)
 	case "java":
 		build, mended = mendJava(dir, t)
-		t.Prepare = append(t.Prepare, project.Prepare(dir)...)
-		t.Tests.Prepare = append(t.Tests.Prepare, project.Prepare(dir)...)
+		lines := project.Prepare(dir)
+		t.Prepare, t.Tests.Prepare = append(t.Prepare, lines...), append(t.Tests.Prepare, lines...)
 	}
 	if language == "go" && !slices.ContainsFunc(homes, has("go.mod")) {
 		name := "example.com/" + b.Name

@@ -14,12 +14,12 @@ import (
 const (
 	// gradleFiles matches the names of Gradle's files for a project.
 	gradleFiles = "[a-z]*.gradle*"
-	// gradleHome is Gradle's own directory in sandboxes. Gradle writes into it whatever it does, so what a set-up has
-	// downloaded is kept elsewhere, and copied.
+	// gradleHome is Gradle's own directory in sandboxes. Every run of Gradle writes into it, so downloads are kept
+	// elsewhere, and copied.
 	gradleHome = "/tmp/gradle"
 	gradleKept = env.Caches + "/gradle"
-	// KeepGradle is the command line that keeps what a set-up has downloaded by Gradle, if anything, in [env.Caches].
-	// What else is in Gradle's directory may show the sources that it has compiled.
+	// KeepGradle is a command line that copies what Gradle has downloaded, if anything, into [env.Caches]. The rest of
+	// Gradle's directory may show the sources that it has compiled, and is left behind.
 	KeepGradle = "(at=$PWD/" + gradleKept + "; cd " + gradleHome + " 2>/dev/null || exit 0; mkdir -p $at; " +
 		"for one in caches/modules-2 wrapper; do test ! -d $one || cp -r --parents $one $at; done)"
 )
@@ -35,8 +35,8 @@ func Prepare(dir string) []string {
 
 func (t tree) usesGradle() bool { return len(disk.Glob(string(t), gradleFiles)) > 0 }
 
-// gradleSetUp returns the command that downloads what the tests need, by all of a run of them but the tests themselves.
-// It is empty for projects without Gradle.
+// gradleSetUp returns the command that downloads what the tests need, by a run that stops before each test. It is empty
+// for projects without Gradle.
 func (t tree) gradleSetUp() string {
 	if !t.usesGradle() {
 		return ""

@@ -103,7 +103,7 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// What a set-up has downloaded by Gradle is the same in a later sandbox. Nothing else of Gradle's directory is.
+// What Gradle has downloaded in a set-up is there in later sandboxes. The rest of its directory is not.
 func TestKeepGradle(t *testing.T) {
 	dir, home := t.TempDir(), filepath.Join(t.TempDir(), "gradle")
 	run := func(line string) {

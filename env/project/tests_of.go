@@ -170,7 +170,7 @@ func (t tree) rubyTestsOf(files []string) string {
 // javaTest is a class of tests, as the path below the directory of its sources, and the directory of its module.
 type javaTest struct{ module, class string }
 
-// javaTests returns those of the files that are where Maven and Gradle look for tests.
+// javaTests returns the classes of tests among the files, which Maven and Gradle look for in src/test/java.
 func javaTests(files []string) (tests []javaTest) {
 	for _, name := range files {
 		module, below, found := strings.Cut("/"+name, "/src/test/java/")

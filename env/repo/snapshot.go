@@ -131,7 +131,7 @@ func (s *Snapshot) Place(spec *env.Spec) {
 	}
 }
 
-// Within returns a provider whose sandboxes all contain the snapshot, like those of [Snapshot.Place].
+// Within returns a provider that places the snapshot in every sandbox that it starts, as [Snapshot.Place] does in one.
 func (s *Snapshot) Within(p env.Provider) env.Provider { return within{p, s} }
 
 type within struct {

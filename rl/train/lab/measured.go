@@ -118,12 +118,12 @@ func measuredRollout(turns int, t run.Times, graded bool) rollout {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// latencies fills the gaps in l with what the run's trainer would take for steps of other sizes. It is taken to have
-// made the same kinds of passes.
+// latencies fills the gaps in l with what the run's trainer would take for steps of other sizes. The run is assumed
+// to have made a forward pass where these steps do.
 func (m *Measured) latencies(l config.Latencies, s sizes) config.Latencies {
 	graded, grading := m.graded()
 	own := m.sizes
-	own.single = s.single
+	own.plain = s.plain
 	one := float64(m.passes) / own.passes(l.WithDefaults().Forward) / (graded * float64(m.sizes.rollouts))
 	l.Update = cmp.Or(l.Update, config.Duration(one*float64(s.rollouts)))
 	l.Publish = cmp.Or(l.Publish, config.Duration(m.publish))

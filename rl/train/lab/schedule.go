@@ -19,8 +19,8 @@ type schedule struct {
 	config config.Config
 	// streamed is set if the trainer computes gradients as groups come; otherwise it does so before the optimizer step.
 	streamed bool
-	// single is set if gradients whose scale is known need no forward pass before.
-	single  bool
+	// plain is set if the trainer computes a gradient whose scale is known without a forward pass.
+	plain   bool
 	workers gate
 	// validators are the workers of a validation; one validation at a time passes measuring.
 	validators, measuring gate
@@ -44,7 +44,7 @@ type group struct {
 type sums struct {
 	ended                      []time.Duration // of each step
 	started, trained           int
-	asked                      int // rollouts of which a forward pass was made before the gradient
+	forwarded                  int // rollouts with a forward pass before their gradient
 	startedTurns, trainedTurns int
 	work                       float64 // in seconds: those of many workers together do not fit in a Duration
 	waited, validating, saving time.Duration
@@ -142,17 +142,17 @@ func (s *schedule) roll(g *group, j run.Job) {
 // pass at the end.
 const probeRows = 64
 
-// sizes are those of a step. single is set if its gradients are computed without a forward pass before.
+// sizes are those of a step. plain is set if its gradients are computed without a forward pass.
 type sizes struct {
 	rollouts, epochs, minibatches int
-	single                        bool
+	plain                         bool
 }
 
 // passes is the time of a step's passes over its rows, as a multiple of one forward and one backward pass over all of
 // them, of which the forward pass has the given share.
 func (s sizes) passes(forward float64) float64 {
 	probed, epoch := quotient(min(s.rollouts/s.minibatches, probeRows), s.rollouts), 1.0
-	if s.single {
+	if s.plain {
 		epoch -= forward
 	}
 	return float64(s.epochs)*epoch + probed*forward
@@ -174,7 +174,7 @@ func (s *schedule) update(ctx context.Context) error {
 		}
 		s.sums.waited += waited
 	}
-	probed, learned, asked := 0, 0, 0
+	probed, learned, forwarded := 0, 0, 0
 	for k := range parts {
 		part, size := 0, (k+1)*n/parts-k*n/parts
 		for left := size; left > 0; {
@@ -187,8 +187,8 @@ func (s *schedule) update(ctx context.Context) error {
 			if k == 0 {
 				probed = min(probed+rollouts, probeRows)
 			}
-			forward := when(!s.single || !s.streamed && groups < size, rollouts)
-			asked += forward
+			forward := when(!s.plain || !s.streamed && groups < size, rollouts)
+			forwarded += forward
 			if err := s.pass(ctx, forward, when(s.streamed, rollouts)); err != nil {
 				return err
 			}
@@ -201,9 +201,9 @@ func (s *schedule) update(ctx context.Context) error {
 		}
 		learned += part
 	}
-	s.sums.asked += asked
+	s.sums.forwarded += forwarded
 	more := s.config.Optimizer.Epochs - 1
-	return s.pass(ctx, more*asked+probed, more*learned)
+	return s.pass(ctx, more*forwarded+probed, more*learned)
 }
 
 func when(ok bool, n int) int {

@@ -119,10 +119,10 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 	if c.Simulate != nil {
 		l = *c.Simulate
 	}
-	streamed, single := passesOf(c, keys)
+	streamed, plain := passesOf(c, keys)
 	step := sizes{
 		c.Rollouts.Tasks * c.Rollouts.Group, c.Optimizer.Epochs, c.Optimizer.Minibatches,
-		single && (streamed || c.Rollouts.MaxStaleness == 0),
+		plain && (streamed || c.Rollouts.MaxStaleness == 0),
 	}
 	if m != nil {
 		l = m.latencies(l, step)
@@ -138,7 +138,7 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 	} else if servers > 1 {
 		rollouts.Models *= servers
 	}
-	s := &schedule{cluster: newCluster(l, rollouts), config: c, streamed: streamed, single: single}
+	s := &schedule{cluster: newCluster(l, rollouts), config: c, streamed: streamed, plain: plain}
 	s.engine.pauses = own && keys["trainer.name"] == "tinker"
 	if m != nil {
 		s.draw = m.replay()
@@ -157,8 +157,8 @@ func newSchedule(c config.Config, m *Measured) (*schedule, error) {
 }
 
 // passesOf reports whether the trainer computes gradients as groups come, and whether those whose scale is known need
-// no forward pass before. A server is assumed to sum gradients unless it is known not to.
-func passesOf(c config.Config, keys map[string]string) (streamed, single bool) {
+// no forward pass. A server is assumed to sum gradients unless it is known not to.
+func passesOf(c config.Config, keys map[string]string) (streamed, plain bool) {
 	if keys["trainer.name"] != "tinker" {
 		return true, false
 	}
@@ -218,8 +218,8 @@ func (s *schedule) result() Simulated {
 	}
 	work := seconds(sums.work / float64(n*r.Workers))
 	learned := quotient(sums.trained*s.config.Optimizer.Epochs, n*r.Tasks*r.Group)
-	asked := quotient(sums.asked*s.config.Optimizer.Epochs, n*r.Tasks*r.Group)
-	passes := l.Forward*asked + (1-l.Forward)*learned
+	forwarded := quotient(sums.forwarded*s.config.Optimizer.Epochs, n*r.Tasks*r.Group)
+	passes := l.Forward*forwarded + (1-l.Forward)*learned
 	update := time.Duration(passes*float64(l.Update)) + time.Duration(l.Publish)
 	out.Ideal = max(work, update)
 	if l.Colocated {

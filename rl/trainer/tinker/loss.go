@@ -13,9 +13,9 @@ import (
 // every server. For one that is this loss, the sampler's log-probabilities are the old ones.
 const gradientLoss = "importance_sampling"
 
-// computable reports whether a row has a gradient, and a plain objective is the server's loss at each of its tokens:
-// servers do not bound the ratio. A token's logprob is at most 0, so that its ratio is within the bound unless the
-// sampler's logprob is outside.
+// computable reports whether the server's loss can stand for a plain objective on a row: the row has a gradient, and
+// none of its ratios can exceed the bound, which servers do not apply. The sampler's logprobs tell that, because the
+// trainer's are at most 0.
 func computable(r *rl.Row) bool {
 	slopes := false
 	for t, m := range r.Mask {
@@ -73,9 +73,8 @@ func (n Normalisation) divisor(tokens, sequences int) float64 {
 
 // share is a row of an update. sent is set if its gradient is on the server, for a scale of 1.
 type share struct {
-	row   *rl.Row
-	place int // among the rows that were given with it
-	sent  bool
+	row  *rl.Row
+	sent bool
 	// logprobs are the trainer's, or the sampler's if the server computes the ratio to them. slope is dLoss/dlogprob
 	// there. Both have the shape of the row's ids.
 	logprobs, slope []float64

@@ -399,9 +399,9 @@ func TestForwardPassIsLeftOut(t *testing.T) {
 				s, trainer := server(t, trainertest.Options{Sums: !c.averages}, nil)
 				before := s.Count("forward")
 				o.Estimated = c.later
-				// With this epsilon, the step is nearly the gradient itself.
+				// With an epsilon this large, the step is nearly proportional to the gradient.
 				after[way] = takeStep(t, trainer, c.rows, o, rl.Optimizer{LearningRate: 1, Epsilon: 10, Scale: c.scale})
-				want := 1 + [2]int{c.forward, 1}[way] // with that after the step
+				want := 1 + [2]int{c.forward, 1}[way] // and one after the step
 				if n := s.Count("forward") - before; n != want {
 					t.Errorf("%+v: %d forward passes, want %d", o, n, want)
 				}

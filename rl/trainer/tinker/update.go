@@ -37,10 +37,12 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 	}
 	t.last = o
 	var shares []share
+	var places []int // of the shares among the rows
 	for i := range rows {
 		t.broken = t.broken || slices.ContainsFunc(slope[i], infinite)
 		if slices.ContainsFunc(slope[i], func(d float64) bool { return d != 0 }) {
-			shares = append(shares, share{row: &rows[i], place: i, logprobs: current[i], slope: slope[i]})
+			shares = append(shares, share{row: &rows[i], logprobs: current[i], slope: slope[i]})
+			places = append(places, i)
 		}
 	}
 	if now && !t.broken {
@@ -49,8 +51,8 @@ func (t *Trainer) ForwardBackward(ctx context.Context, rows []rl.Row, o rl.Objec
 			return rl.Pass{}, err
 		}
 		if o.Plain() {
-			for i, s := range shares {
-				current[s.place] = said[i]
+			for i, place := range places {
+				current[place] = said[i]
 			}
 			if stats, err = rl.Loss(rows, current, nil, o, nil); err != nil {
 				return rl.Pass{}, lost(err)
@@ -114,8 +116,8 @@ func (t *Trainer) Forward(ctx context.Context, rows []rl.Row) ([][]float64, erro
 	return out, t.forward(ctx, rows, out)
 }
 
-// forward sets the trainer's log-probabilities of the rows for which out has none; only those with a trained token are
-// sent.
+// forward fills in the trainer's log-probabilities of the rows for which out has none. Rows without a trained token are
+// not sent, and get zeros.
 func (t *Trainer) forward(ctx context.Context, rows []rl.Row, out [][]float64) error {
 	var sent []rl.Row
 	for i, r := range rows {
