@@ -66,12 +66,7 @@ func TestAdaptersOfGPUBackends(t *testing.T) {
 		t.Errorf("without the directory: %v, want %q", err, want)
 	}
 	o := options(t, s, on(), codec(t), time.Second)
-	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL(), LoRASync: synced})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	o.Client = client
+	o.Client = clientOf(t, tinker.ClientOptions{URL: s.URL(), LoRASync: synced})
 	trainer, err := tinker.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +89,7 @@ func TestAdaptersOfGPUBackends(t *testing.T) {
 }
 
 // If all weights are trained and the backend has its own engines, SkyRL's GPU backends sample the latest weights under
-// the base model's name only.
+// the base model's name only. Where SkyRL was started again, these engines are gone, and the trainer is lost.
 func TestAllWeightsOfGPUBackends(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{
@@ -119,6 +114,14 @@ func TestAllWeightsOfGPUBackends(t *testing.T) {
 		if err := learn(t, trainer); err != nil {
 			t.Fatal(err)
 		}
+	}
+	p := publish(t, trainer)
+	s.Stop()
+	if err := s.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ask(t, p.Model, "a"); !errors.Is(err, rl.ErrTrainerLost) {
+		t.Errorf("after a restart: %v", err)
 	}
 }
 
@@ -214,16 +217,22 @@ func options(
 	t *testing.T, s *trainertest.Server, on tinker.Samplers, codec tinker.Codec, patience time.Duration,
 ) tinker.Options {
 	t.Helper()
-	client, err := tinker.NewClient(tinker.ClientOptions{URL: s.URL(), Patience: patience})
+	return tinker.Options{
+		Client: clientOf(t, tinker.ClientOptions{URL: s.URL(), Patience: patience}),
+		Model:  tinker.ModelOptions{Base: s.Base(), Rank: 8, Seed: 1}, Vocabulary: s.Vocabulary(),
+		Known: &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: true, Sequences: true}},
+		Dir:   t.TempDir(), Codec: codec, Samplers: on, Check: tinker.Check{Tokens: 64},
+	}
+}
+
+func clientOf(t *testing.T, o tinker.ClientOptions) *tinker.Client {
+	t.Helper()
+	client, err := tinker.NewClient(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	return tinker.Options{
-		Client: client, Model: tinker.ModelOptions{Base: s.Base(), Rank: 8, Seed: 1}, Vocabulary: s.Vocabulary(),
-		Known: &tinker.Probe{Normalisation: tinker.Normalisation{Tokens: true, Sequences: true}},
-		Dir:   t.TempDir(), Codec: codec, Samplers: on, Check: tinker.Check{Tokens: 64},
-	}
+	return client
 }
 
 func publish(t *testing.T, trainer *tinker.Trainer) rl.Policy {

@@ -162,7 +162,7 @@ func (m *Model) accept(path string, changes bool, post func(repeatable bool) (ac
 	}
 	if !m.client.fresh(reply.Request) {
 		return promise{}, &Error{Operation: path, Kind: errRepeated, Detail: fmt.Sprintf("request %.60q is an earlier "+
-			"operation, so this one may not have been executed", reply.Request), Lost: changes}
+			"operation, so this one may not have been executed", reply.Request), Lost: true}
 	}
 	return promise{operation: path, request: reply.Request, training: changes}, nil
 }
@@ -302,7 +302,7 @@ func (m *Model) export(ctx context.Context, name string) (address string, err er
 func (m *Model) takeAdapter(ctx context.Context, number int64, dir string) error {
 	if from := m.client.loraSync; from != "" {
 		if _, err := m.publish(ctx, number); err != nil {
-			return unpublished(err)
+			return err
 		}
 		if err := weights.Copy(filepath.Join(from, filepath.Base(m.id)), dir); err != nil {
 			return fmt.Errorf("%w; to fix: set trainer.lora_sync_path to where this machine sees the server's "+
@@ -317,7 +317,7 @@ func (m *Model) takeAdapter(ctx context.Context, number int64, dir string) error
 func (m *Model) take(ctx context.Context, number int64, to unpacking) error {
 	address, err := m.export(ctx, fmt.Sprintf("deepswe-%d", number))
 	if err != nil {
-		return unpublished(err)
+		return err
 	}
 	return m.client.take(ctx, address, to)
 }

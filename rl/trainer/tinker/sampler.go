@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"deepswe/agent"
+	"deepswe/env"
 	"deepswe/rl"
 )
 
@@ -63,21 +64,13 @@ func (s *serverSampler) servers() (ready, aside int) { return 1, 0 }
 func (s *serverSampler) publish(ctx context.Context, m *Model, number, version int64) (agent.Model, error) {
 	session, err := m.publish(ctx, number)
 	if err != nil {
-		return nil, unpublished(err)
+		return nil, err
 	}
 	if session == s.current.Load().session {
 		return nil, fmt.Errorf("%w: the server gave the sampling session of the last publication again", rl.ErrApart)
 	}
 	s.current.Store(&source{session: session, version: version, model: m.options.Base, whole: m.options.Rank == 0})
 	return s, nil
-}
-
-// unpublished marks the error of a publication that the server may have skipped.
-func unpublished(err error) error {
-	if errors.Is(err, errRepeated) {
-		return fmt.Errorf("%w: %w", rl.ErrApart, err)
-	}
-	return err
 }
 
 // check samples sequences while no turn is sampled.
@@ -209,6 +202,10 @@ func (s *serverSampler) reply(r agent.Request, prompt []int32, q Sequence, from 
 // unforwarded is in SkyRL's error for a session that its engines do not know.
 const unforwarded = "/v1/completions returned 404"
 
+// withoutEngines matches SkyRL's errors where the engines of all weights are gone or were never started, as after it
+// was started again. Only another model has others.
+var withoutEngines = env.Pattern(`Cannot connect to host|inference engine not ready`)
+
 // draw samples a sequence. If the server has dropped the result, it is sampled again, with the same result because the
 // seed is the same.
 func (s *serverSampler) draw(ctx context.Context, from source, route int64, q sampleRequest) ([]Sequence, error) {
@@ -238,8 +235,8 @@ func (s *serverSampler) drawn(ctx context.Context, q sampleRequest) ([]Sequence,
 	const operation = "asample"
 	var out sampleOutput
 	err := s.client.repeatable(ctx, operation, q, &out)
-	if errors.Is(err, errUnavailable) { // the model is not available either
-		err = lost(err)
+	if errors.Is(err, errUnavailable) || errors.Is(err, ErrOperation) && withoutEngines().MatchString(err.Error()) {
+		err = lost(err) // the model is not available either
 	}
 	if err != nil {
 		return nil, err

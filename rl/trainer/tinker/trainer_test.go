@@ -195,13 +195,8 @@ func TestOtherServers(t *testing.T) {
 			proxy.Inject("get_server_capabilities", trainertest.ProxyFault{Status: 200, Text: answer})
 		}
 		o := options(t, s, tinker.Samplers{}, codec(t), time.Second)
-		client, err := tinker.NewClient(tinker.ClientOptions{URL: proxy.URL, Patience: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(client.Close)
-		o.Client = client
-		if _, err = tinker.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+		o.Client = clientOf(t, tinker.ClientOptions{URL: proxy.URL, Patience: time.Second})
+		if _, err := tinker.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", answer, err)
 		}
 	}
@@ -602,6 +597,27 @@ func TestRestartedServer(t *testing.T) {
 	got, err := trainer.Forward(t.Context(), rows)
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("restored %v, %v; want %v", got, err, want)
+	}
+}
+
+// A server that answers to a checkpoint as to an earlier one may have begun anew, without its database.
+func TestCheckpointWithAnOldAnswer(t *testing.T) {
+	t.Parallel()
+	s := trainertest.New(t, trainertest.Options{Language: digits()})
+	proxy := trainertest.NewProxy(t, s.URL())
+	o := options(t, s, tinker.Samplers{}, codec(t), time.Second)
+	o.Client = clientOf(t, tinker.ClientOptions{URL: proxy.URL, Patience: time.Second})
+	trainer, err := tinker.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = trainer.Close() })
+	if err := trainer.Save(t.Context(), "first"); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Inject("save_weights", trainertest.ProxyFault{Stale: true})
+	if err := trainer.Save(t.Context(), "second"); !errors.Is(err, rl.ErrTrainerLost) {
+		t.Errorf("a checkpoint that was skipped ends with %v", err)
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -54,17 +56,20 @@ func (s *Server) publish(m *model, f *future) (any, error) {
 	return map[string]any{"path": nil, "type": f.operation, "sampling_session_id": id}, nil
 }
 
-// memory is what the next server with the same Options.Dir knows of the one before it.
+// memory is what the next server with the same Options.Dir knows of the ones before it, as from a database.
 type memory struct {
-	Made  int            // ids
-	Ranks map[string]int // of checkpoints for training, by address
+	Made, Futures    int // ids, and numbers of futures that were not to be used again
+	Sessions, Models []string
+	Ranks            map[string]int // of checkpoints for training, by address
 }
 
 func (s *Server) memoryFile() string { return filepath.Join(s.dir, "memory.json") }
 
-// remember writes the memory.
+// remember writes the memory. The caller holds s.mu.
 func (s *Server) remember() error {
-	m := memory{Made: s.made, Ranks: map[string]int{}}
+	const ahead = 1000 // so that not each future is written
+	m := memory{Made: s.made, Futures: s.before + len(s.futures) + ahead, Ranks: map[string]int{},
+		Sessions: slices.Sorted(maps.Keys(s.sessions)), Models: slices.Sorted(maps.Keys(s.created))}
 	for address, k := range s.saved {
 		if k.kind == "training" {
 			m.Ranks[address] = k.rank
@@ -74,10 +79,11 @@ func (s *Server) remember() error {
 	if err != nil {
 		return err
 	}
+	s.remembered = m.Futures
 	return os.WriteFile(s.memoryFile(), data, 0o600)
 }
 
-// recall reads the memory, if there is one.
+// recall reads the memory, if there is one. Models are known, and not loaded.
 func (s *Server) recall() error {
 	data, err := os.ReadFile(s.memoryFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -89,7 +95,13 @@ func (s *Server) recall() error {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return err
 	}
-	s.made = m.Made
+	s.made, s.before = m.Made, m.Futures
+	for _, id := range m.Sessions {
+		s.sessions[id] = &session{}
+	}
+	for _, id := range m.Models {
+		s.created[id] = true
+	}
 	for address, rank := range m.Ranks {
 		s.saved[address] = checkpoint{kind: "training", rank: rank}
 	}

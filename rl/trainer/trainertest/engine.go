@@ -45,7 +45,7 @@ func (f *future) fail(status int, text string) {
 // queue accepts an operation. The caller holds s.mu.
 func (s *Server) queue(operation string, b body) *future {
 	f := &future{
-		number: len(s.futures) + 1, operation: operation, model: b.Model, body: b, done: make(chan struct{}),
+		number: s.before + len(s.futures) + 1, operation: operation, model: b.Model, body: b, done: make(chan struct{}),
 	}
 	if operation == "optim_step" && slices.ContainsFunc(s.open, func(o *future) bool {
 		return !o.ended && o.model == f.model && o.operation == "forward_backward" && !s.isRepeat(o)
@@ -53,6 +53,11 @@ func (s *Server) queue(operation string, b body) *future {
 		s.problems = append(s.problems, "an optim_step was posted while a forward_backward was not finished")
 	}
 	s.futures, s.open = append(s.futures, f), append(s.open, f)
+	if operation == "create_model" || f.number >= s.remembered {
+		if err := s.remember(); err != nil {
+			s.problems = append(s.problems, err.Error())
+		}
+	}
 	s.changed.Broadcast()
 	return f
 }
@@ -61,7 +66,7 @@ func (s *Server) queue(operation string, b body) *future {
 // first time only. The caller holds s.mu.
 func (s *Server) isRepeat(f *future) bool {
 	number := f.body.Sequence
-	return number != nil && slices.ContainsFunc(s.futures[:f.number-1], func(o *future) bool {
+	return number != nil && slices.ContainsFunc(s.futures[:f.number-s.before-1], func(o *future) bool {
 		other := o.body.Sequence
 		return o.model == f.model && o.operation == f.operation && other != nil && *other == *number
 	})
@@ -174,7 +179,10 @@ func (s *Server) do(f *future) (any, error) {
 	if m == nil && f.operation == "unload_model" {
 		return map[string]any{"model_id": f.model, "status": "unloaded", "type": f.operation}, nil
 	}
-	if m == nil {
+	switch {
+	case m == nil && s.options.Whole && f.operation == "sample": // the engines were the lost model's
+		return nil, said("Cannot connect to host 10.0.0.1:8001 ssl:default [Connect call failed ('10.0.0.1', 8001)]")
+	case m == nil:
 		return nil, said("Model %s not loaded", f.model)
 	}
 	if f.operation != "load_weights" && f.operation != "sample" {

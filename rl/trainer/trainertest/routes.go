@@ -234,16 +234,17 @@ func (s *Server) save(path string, b body) (int, any) {
 }
 
 func (s *Server) asked(b body) (int, any) {
-	if s.options.Whole && b.Base == s.options.Base {
+	engines := s.options.Whole && b.Base == s.options.Base
+	if engines {
 		b.SamplingSession = s.latest
 	}
 	switch {
-	case b.SamplingSession == "" || b.Sequence == nil:
+	case b.SamplingSession == "" && !engines || b.Sequence == nil:
 		return detail(422, "Value error, 'seq_id' must be provided when 'sampling_session_id' is used")
 	case b.Params == nil || b.Params.MaxTokens < 1:
 		return detail(400, "max_tokens must be a positive number")
 	}
-	if _, ok := s.samplers[b.SamplingSession]; !ok {
+	if _, ok := s.samplers[b.SamplingSession]; !ok && !engines {
 		return detail(404, "Sampling session not found")
 	}
 	if b.Params.Seed == nil {
@@ -260,7 +261,7 @@ func (s *Server) poll(r *http.Request, id string) (int, any) {
 		return 500, "Internal Server Error"
 	}
 	s.mu.Lock()
-	if n < 1 || n > len(s.futures) {
+	if n -= s.before; n < 1 || n > len(s.futures) {
 		s.mu.Unlock()
 		return detail(404, "Future not found")
 	}

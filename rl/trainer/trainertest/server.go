@@ -88,10 +88,13 @@ type Server struct {
 	names    map[string]bool       // of checkpoints, by model and name
 	repeated map[string]*future    // by model and sequence number
 	made     int                   // ids so far
-	faults   map[string][]Fault
-	counts   map[string]int
-	passes   map[string]int // by the type and the coding of their requests
-	problems []string
+	before   int                   // futures of the servers before this one
+	// remembered is the number of futures that the next server takes for used.
+	remembered int
+	faults     map[string][]Fault
+	counts     map[string]int
+	passes     map[string]int // by the type and the coding of their requests
+	problems   []string
 
 	engine, restarts sync.WaitGroup
 }
