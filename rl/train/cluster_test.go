@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -58,11 +59,39 @@ func TestRecipeOnCluster(t *testing.T) {
 				samplers = append(samplers, fmt.Sprintf("vllm-%d:8000", pod), fmt.Sprintf("vllm-%d:8001", pod))
 			}
 			c.train(t, program, samplers...)
-			if state := c.kubectl(t, "", "get", "raycluster", "skyrl", "-o=jsonpath={.status.state}"); state != "ready" {
-				t.Errorf("the RayCluster is %q, want it to be ready", state)
-			}
+			c.ready(t)
 		})
 	}
+	t.Run("the head of two nodes ends", func(t *testing.T) {
+		if kuberay == "" {
+			testkit.Skip(t, "kuberay", "DEEPSWE_TEST_KUBERAY names no folder with an operator; .ci/kuberay makes one")
+		}
+		c := newRecipeCluster(t, l, "deepswe-32b", 2, 4)
+		c.operate(t, kuberay)
+		c.trainWithoutHead(t, program)
+		c.ready(t)
+	})
+}
+
+// metrics is the file of the run's metrics.
+func (c *recipeCluster) metrics() string {
+	return filepath.Join(c.dir, "shared", "runs", c.config, "metrics.jsonl")
+}
+
+// steps counts the steps that were trained.
+func (c *recipeCluster) steps() int {
+	data, _ := os.ReadFile(c.metrics()) // it is not there before the first
+	return bytes.Count(data, []byte("\n"))
+}
+
+// apply applies the recipe, with requests that the node has room for.
+func (c *recipeCluster) apply(t *testing.T, program string, set ...string) {
+	t.Helper()
+	manifests := printRecipe(t, program, c.config, "kubernetes", c.nodes, c.gpus, set...)
+	manifests = strings.ReplaceAll(manifests, "requests: 0.25", "requests: 0.01")
+	large := regexp.MustCompile(`requests: \{cpu: "\d+", memory: \w+\}`)
+	manifests = large.ReplaceAllString(manifests, "requests: {cpu: 10m}")
+	t.Logf("%s", c.kubectl(t, manifests, "apply", "--validate=strict", "-f", "-"))
 }
 
 // train applies the recipe, waits until it has trained two steps, and checks what took part. The samplers are vLLMs by
@@ -73,15 +102,11 @@ func (c *recipeCluster) train(t *testing.T, program string, samplers ...string) 
 	if len(samplers) == 0 { // no vLLM writes conversations, and the stand-in's model has no template
 		set = append(set, "trainer.template=qwen3")
 	}
-	manifests := printRecipe(t, program, c.config, "kubernetes", c.nodes, c.gpus, set...)
-	manifests = strings.ReplaceAll(manifests, "requests: 0.25", "requests: 0.01")
-	large := regexp.MustCompile(`requests: \{cpu: "\d+", memory: \w+\}`)
-	manifests = large.ReplaceAllString(manifests, "requests: {cpu: 10m}")
-	t.Logf("%s", c.kubectl(t, manifests, "apply", "--validate=strict", "-f", "-"))
+	c.apply(t, program, set...)
 	c.await(t, "deepswe-train")
 	t.Log(c.kubectl(t, "", "logs", "job/deepswe-train"))
 
-	data, err := os.ReadFile(filepath.Join(c.dir, "shared", "runs", c.config, "metrics.jsonl"))
+	data, err := os.ReadFile(c.metrics())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +156,7 @@ type recipeCluster struct {
 func newRecipeCluster(t *testing.T, l *testkit.Kubelab, config string, nodes, gpus int) *recipeCluster {
 	t.Helper()
 	c := &recipeCluster{Kubelab: l, config: config, nodes: nodes, gpus: gpus, dir: t.TempDir(),
-		namespace: fmt.Sprintf("%s-%d-%d", config, os.Getpid(), nodes)}
+		namespace: fmt.Sprintf("%s-%d-%d-%d", config, os.Getpid(), nodes, gpus)}
 	c.prepare(t)
 	c.names(t)
 	return c

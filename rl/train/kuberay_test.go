@@ -1,12 +1,16 @@
 package train
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
+	"deepswe/env"
 	"deepswe/env/testkit"
 )
 
@@ -84,4 +88,39 @@ func (c *recipeCluster) operate(t *testing.T, kuberay string) {
 			t.Logf("the operator: %v\n%s", err, read(t, filepath.Dir(said.Name()), "operator.log"))
 		}
 	})
+}
+
+// ready checks that KubeRay takes its cluster for complete.
+func (c *recipeCluster) ready(t *testing.T) {
+	t.Helper()
+	if state := c.kubectl(t, "", "get", "raycluster", "skyrl", "-o=jsonpath={.status.state}"); state != "ready" {
+		t.Errorf("the RayCluster is %q, want it to be ready", state)
+	}
+}
+
+// trainWithoutHead deletes the pod with SkyRL and Ray's head after a step. KubeRay makes another one, whose workers join
+// it, and the driver goes on from the last checkpoint with what it has: the same pod, and each step once.
+func (c *recipeCluster) trainWithoutHead(t *testing.T, program string) {
+	t.Helper()
+	const steps = 6
+	c.apply(t, program, fmt.Sprint("steps=", steps), "trainer.template=qwen3", "checkpoint.every=1")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	for c.steps() == 0 {
+		if env.Sleep(ctx, time.Second) != nil {
+			t.Fatal(c.kubectl(t, "", "logs", "job/deepswe-train", "--all-containers"))
+		}
+	}
+	head := []string{"get", "pods", "--selector=ray.io/node-type=head", "-o=jsonpath={.items[*].metadata.name}"}
+	first := c.kubectl(t, "", head...)
+	c.kubectl(t, "", "delete", "pod", first, "--force", "--grace-period=0")
+	t.Logf("%s was deleted after %d steps", first, c.steps())
+	c.await(t, "deepswe-train")
+	t.Log(c.kubectl(t, "", "logs", "job/deepswe-train"), c.kubectl(t, "", "get", "pods", "-o=wide"))
+	if second := c.kubectl(t, "", head...); second == first || second == "" {
+		t.Errorf("the head is %q, and was %q", second, first)
+	}
+	if got := c.steps(); got != steps {
+		t.Errorf("%d steps were trained, want %d", got, steps)
+	}
 }
