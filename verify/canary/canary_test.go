@@ -299,10 +299,32 @@ func TestAddress(t *testing.T) {
 		{Braced{}, "SumsTest > Nested > finds(int)[2]", "finds"}, {Braced{}, "org.example.Sums$Nested adds{int}[1]", "adds"},
 		{Braced{}, `Tests\SumsTest testWords with data set "a.b"`, "testWords"}, {Braced{}, "", ""},
 		{Ruby{}, "SumsTest#test_adds", "test_adds"}, {Ruby{}, "SumsTest#test: says which", "says which"},
-		{Ruby{}, "Sums when empty adds nothing", ""},
+		{Ruby{}, "Sums when empty adds nothing", ""}, {Golang{}, "TestSums/of two", "TestSums"},
+		{Golang{}, "example.com/sums/all TestSums", "TestSums"},
 	} {
 		if _, got := tc.w.Address(tc.id); got != tc.want {
 			t.Errorf("%q leads to %q, want %q", tc.id, got, tc.want)
+		}
+	}
+}
+
+// A test whose id names its package is the one in that package's directory.
+func TestPackages(t *testing.T) {
+	t.Parallel()
+	text := []byte("package p\n\nimport \"testing\"\n\nfunc TestSums(t *testing.T) {}\n")
+	for id, want := range map[string]string{
+		"TestSums": "/app/sums_test.go", "example.com/sums TestSums": "/app/sums_test.go",
+		"example.com/sums/all TestSums":     "/app/all/sums_test.go",
+		"example.com/sums/few/all TestSums": "/app/few/all/sums_test.go",
+		"example.com/sums/few TestSums":     "/app/few/sums_test.go",
+	} {
+		o := Options{Tests: []string{id}, Rand: random(1)}
+		for _, dir := range []string{"", "all/", "few/", "few/all/"} {
+			o.Sources = append(o.Sources, Source{"/app/" + dir + "sums_test.go", text})
+		}
+		set, err := New(Golang{}, o)
+		if err != nil || len(set.Canaries) != 1 || set.Canaries[0].File != want {
+			t.Errorf("%s: %+v, %v, want %s", id, set.Canaries, err, want)
 		}
 	}
 }

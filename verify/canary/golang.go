@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,10 +22,38 @@ var _ Writer = Golang{}
 // Holds reports whether a file with this name may contain tests.
 func (Golang) Holds(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
-// Address returns no file, because ids are functions, or subtests of one.
-func (Golang) Address(id string) (file, word string) {
-	word, _, _ = strings.Cut(id, "/")
+// Address returns no file, because ids are functions, or subtests of one. The path of a package may be before them.
+func (g Golang) Address(id string) (file, word string) {
+	_, name := g.split(id)
+	word, _, _ = strings.Cut(name, "/")
 	return "", word
+}
+
+// inPackage matches the path of a package before the name of a test.
+var inPackage = env.Pattern(`^(\S+) ((?:Test|Fuzz|Example)\S*)$`)
+
+// split returns the path of the package that an id names, if it does, and the rest of the id.
+func (Golang) split(id string) (pkg, name string) {
+	if m := inPackage().FindStringSubmatch(id); m != nil {
+		return m[1], m[2]
+	}
+	return "", id
+}
+
+// nearer reports whether a file is rather in the package than another file is, by the directories at the end of their
+// paths: the path of a module, with which its packages' begin, need not be that of a directory.
+func (Golang) nearer(pkg, file, than string) bool {
+	same := func(file string) (n int) {
+		dirs, of := strings.Split(path.Dir(file), "/"), strings.Split(pkg, "/")
+		for n < min(len(dirs), len(of)) && dirs[len(dirs)-1-n] == of[len(of)-1-n] {
+			n++
+		}
+		return n
+	}
+	if a, b := same(file), same(than); a != b {
+		return a > b
+	}
+	return len(path.Dir(file)) < len(path.Dir(than))
 }
 
 // goFile is a parsed Go file.

@@ -29,7 +29,7 @@ var writers = []struct {
 }{
 	{Python{}, "r2e_gym pytest astroid flask marshmallow pvlib pyvista sqlfluff xarray pytest_options pydicom requests " +
 		"pylint pytest_v2 astropy scikit sphinx matplotlib seaborn sympy django"},
-	{Golang{}, "gotest gotest_parents"},
+	{Golang{}, "gotest gotest_parents go_packages"},
 	{JavaScript{}, "jest jest_json vitest calypso chart_js highlightjs immutable_js marked p5js openlayers bpmn_js " +
 		"lighthouse prismjs next karma js js_2 js_4 npx"},
 	{either{JavaScript{}, Shell{}}, "tap"},

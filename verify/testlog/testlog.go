@@ -75,9 +75,10 @@ func Names() []string {
 var parsers = map[string]Parser{
 	"r2e_gym": r2eGym, // of R2E-Gym's tasks, whose records do not name a parser
 
-	"minitest":  minitestVerbose.parse, // of tasks that were mined, as the next two
-	"test_unit": testUnit,
-	"tap":       tapGroups,
+	"minitest":    minitestVerbose.parse, // of tasks that were mined, as the next three
+	"test_unit":   testUnit,
+	"tap":         tapGroups,
+	"go_packages": goPackages,
 
 	"swe_rebench/parse_log_pytest_v2": rebenchPytestV2,
 	"swe_bench_pro":                   pro,
