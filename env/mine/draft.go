@@ -157,8 +157,10 @@ const (
 	junitParser = "swe_rebench_v2/parse_log_junit"
 	junitLines  = `grep -hE '<(testcase|failure|error|skipped)|</testcase' `
 	junitFile   = "/tmp/junit.xml"
-	jestParser  = "parse_log_jest_json"
-	jestFile    = " --outputFile=/tmp/tests.json"
+	// ctestMissing makes failures of programs that CTest takes for skipped, because they did not compile.
+	ctestMissing = ` | sed 's/<skipped message="Unable to find executable"/<failure/'`
+	jestParser   = "parse_log_jest_json"
+	jestFile     = " --outputFile=/tmp/tests.json"
 	// jestLines prints the report in JSON of Jest or Vitest. What they print themselves lacks the suites (Jest), or may
 	// have the duration after a title, which may end with a number as well (Vitest). Of tests with the same name, one
 	// that fails comes last, and so is the one that counts.
@@ -184,7 +186,7 @@ func readable(line string) (runner, bool) {
 		{sign: " -m unittest", instead: " -m unittest", parser: "parse_log_django"},
 		{sign: " manage.py test", instead: " manage.py test", parser: "parse_log_django"},
 		{sign: "/runtests.py", instead: "/runtests.py", parser: "parse_log_django"},
-		{sign: "go test -v", instead: "go test -v -count=1 -vet=off", parser: "parse_log_gotest"},
+		{sign: "go test -v", instead: "go test -v -count=1 -vet=off", parser: "go_packages"},
 		{
 			sign: " jest --verbose", instead: " jest --verbose --ci --json" + jestFile,
 			parser: jestParser, report: jestLines,
@@ -212,7 +214,7 @@ func readable(line string) (runner, bool) {
 		},
 		{
 			sign: " --output-on-failure", instead: " --output-on-failure --timeout 60 --output-junit " + junitFile,
-			parser: junitParser, report: junitLines + junitFile,
+			parser: junitParser, report: junitLines + junitFile + ctestMissing,
 		},
 		{
 			sign: "phpunit ", instead: "phpunit --log-junit " + junitFile + " ", parser: junitParser,

@@ -38,15 +38,16 @@ func TestCommand(dir string, m Machine, installed []string) string {
 // cmakeTests matches options with which a project of CMake leaves out its tests.
 var cmakeTests = env.Pattern(`(?i)\boption\s*\(\s*(\w*TEST\w*)`)
 
-// cmake returns the command line that builds a CMake project with its tests, outside of the directory, and runs them.
+// cmake returns the command line that builds a CMake project with its tests, outside of the directory, and runs them. A
+// program that does not compile is one that CTest cannot run, and make goes on with the others.
 func (t tree) cmake() string {
 	options := " -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5"
 	for _, m := range cmakeTests().FindAllSubmatch(t.read("CMakeLists.txt"), -1) {
 		options += " -D" + string(m[1]) + "=ON"
 	}
 	const build = "/tmp/build"
-	return "cmake -S . -B " + build + options + " && cmake --build " + build + " -j 4 && ctest --test-dir " + build +
-		" --output-on-failure"
+	return "cmake -S . -B " + build + options + " && { cmake --build " + build + " -j 4 $([ -e " + build +
+		"/Makefile ] && echo -- -k); ctest --test-dir " + build + " --output-on-failure; }"
 }
 
 // python returns the Python with the project's dependencies; empty if that is the machine's own.

@@ -205,10 +205,12 @@ func TestTestCommandsOf(t *testing.T) {
 		},
 		"ctest": {
 			[]string{"CMakeLists.txt", "option(A_TESTS \"\" OFF)"}, "tests/a.c",
-			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_TESTS=ON && " +
-				"cmake --build /tmp/build -j 4 && ctest --test-dir /tmp/build --output-on-failure",
-			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_TESTS=ON && " +
-				"cmake --build /tmp/build -j 4 && ctest --test-dir /tmp/build --output-on-failure",
+			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_TESTS=ON && { " +
+				"cmake --build /tmp/build -j 4 $([ -e /tmp/build/Makefile ] && echo -- -k); " +
+				"ctest --test-dir /tmp/build --output-on-failure; }",
+			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_TESTS=ON && { " +
+				"cmake --build /tmp/build -j 4 $([ -e /tmp/build/Makefile ] && echo -- -k); " +
+				"ctest --test-dir /tmp/build --output-on-failure; }",
 		},
 		"nothing": {nil, "tests/a.sh", "", ""},
 	} {

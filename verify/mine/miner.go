@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -280,7 +281,7 @@ func (r *Mined) sort(
 			j.Reason = state(c, &j)
 		}
 		if j.Reason == "" {
-			key := fmt.Sprint(j.Task.Tests.FailToPass, c.SourceFiles())
+			key := fmt.Sprint(j.Task.Tests.FailToPass, c.SourceFiles(), unnamed(c.ChangedTests(), j.Task.Tests.FailToPass))
 			if c.Labels["synthetic"] != "" { // bugs of the same code that the same tests find
 				key += c.Sources
 			}
@@ -296,6 +297,14 @@ func (r *Mined) sort(
 		tasks = append(tasks, j)
 	}
 	return tasks
+}
+
+// unnamed returns the changed functions that no failing test is named after. They tell tests apart of which each is a
+// whole program, as CTest's are.
+func unnamed(changed, fail []string) []string {
+	return slices.DeleteFunc(changed, func(function string) bool {
+		return slices.ContainsFunc(fail, func(test string) bool { return strings.Contains(test, function) })
+	})
 }
 
 func (r *Mined) lose(c history.Candidate, why history.Reason, detail string) {
