@@ -173,9 +173,7 @@ const (
 	// vitestUntyped turns type checks off, which write into Vitest's own package: that is read-only in sandboxes. Vitest 0
 	// knows no such option, and refuses to run with it.
 	vitestUntyped = `$(npx --no-install vitest --version | grep -q /0 || echo --typecheck.enabled=false)`
-	// cargoTest lets sources that deny warnings be compiled although newer compilers warn of more.
-	cargoTest = "env CARGO_BUILD_RUSTFLAGS=--cap-lints=warn cargo test --offline --no-fail-fast"
-	rspec     = `ruby -rjson -e 'JSON.parse(File.read("/tmp/rspec.json"))["examples"].each { |e| ` +
+	rspec         = `ruby -rjson -e 'JSON.parse(File.read("/tmp/rspec.json"))["examples"].each { |e| ` +
 		`puts "#{e["full_description"]} - #{e["status"]}" }'`
 )
 
@@ -202,7 +200,7 @@ func readable(line string) (runner, bool) {
 		{sign: " tsx --test", instead: " tsx --test --test-reporter=tap", parser: "tap"},
 		{sign: " tape ", instead: " tape ", parser: "tap"},
 		{sign: project.Programs, instead: project.Programs, parser: "tap"},
-		{sign: "cargo test", instead: cargoTest, parser: "parse_log_cargo"},
+		{sign: "cargo test", instead: project.CargoTest, parser: "parse_log_cargo"},
 		{
 			sign: " -B test", instead: " -B -o -Denforcer.skip=true test", parser: junitParser,
 			junit: "*/surefire-reports/TEST-*.xml",

@@ -81,6 +81,9 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 		}
 	}
 	s.After = append(s.After, project.KeepGradle)
+	if c.Language() == "rust" {
+		s.After = append(s.After, project.KeepCargo)
+	}
 	const below = "find . -name .git -prune -o -path ./" + env.NodeModules + " -prune -o -type d -name " + env.NodeModules
 	var there strings.Builder // the repository's own, such as those that its tests read
 	for _, name := range project.NodeModules(dir) {

@@ -45,9 +45,9 @@ func (b Builder) mend(
 		mended = mendPython(dir, t)
 	case "java":
 		build, mended = mendJava(dir, t)
-		lines := project.Prepare(dir)
-		t.Prepare, t.Tests.Prepare = append(t.Prepare, lines...), append(t.Tests.Prepare, lines...)
 	}
+	lines := project.Prepare(dir)
+	t.Prepare, t.Tests.Prepare = append(t.Prepare, lines...), append(t.Tests.Prepare, lines...)
 	if language == "go" && !slices.ContainsFunc(homes, has("go.mod")) {
 		name := "example.com/" + b.Name
 		if data, err := repo.Blob(ctx, b.Repository, "HEAD:go.mod"); err == nil {

@@ -27,10 +27,14 @@ const (
 // Prepare returns the command lines by which the tools of the project in the directory find what is installed there,
 // where variables are not enough.
 func Prepare(dir string) []string {
-	if !tree(dir).has(gradleKept) {
-		return nil
+	var lines []string
+	for kept, used := range map[string]string{gradleKept: gradleHome, cargoKept: cargoTarget} {
+		if tree(dir).has(kept) {
+			lines = append(lines, "cp -rp "+kept+" "+path.Dir(used)+" && chmod -R a+rwX "+used)
+		}
 	}
-	return []string{"cp -r " + gradleKept + " " + path.Dir(gradleHome) + " && chmod -R a+rwX " + gradleHome}
+	slices.Sort(lines)
+	return lines
 }
 
 func (t tree) usesGradle() bool { return len(disk.Glob(string(t), gradleFiles)) > 0 }

@@ -18,6 +18,7 @@ func cached() []needs {
 		{"go", "go.mod", "go mod download", "GOMODCACHE=%s/go"},
 		{"go", "go.mod", "", "GOTOOLCHAIN=auto"}, // the toolchain that go.mod names is in that cache
 		{"rust", "Cargo.toml", "cargo fetch", "CARGO_HOME=%s/cargo"},
+		{"rust", "Cargo.toml", "", "CARGO_TARGET_DIR=" + cargoTarget},
 		{"ruby", "Gemfile", "bundle install", "BUNDLE_PATH=%s/gems"},
 		// Checks of licences and style would read the caches, too, which are below the project.
 		{"java", "pom.xml", "", "MAVEN_OPTS=-Dmaven.repo.local=%s/m2 -Drat.skip=true -Dlicense.skip=true " +

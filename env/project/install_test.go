@@ -55,7 +55,7 @@ func TestInstall(t *testing.T) {
 		},
 		"go, vendored": {"go", []string{"go.mod", "", "vendor/modules.txt", ""}, nil, nil, nil},
 		"rust": {
-			"rust", []string{"Cargo.toml", ""}, []string{"cargo fetch"}, []string{"CARGO_HOME=/testbed/.deps/cargo"}, nil,
+			"rust", []string{"Cargo.toml", ""}, []string{"cargo fetch"}, []string{"CARGO_HOME=/testbed/.deps/cargo", "CARGO_TARGET_DIR=/tmp/target"}, nil,
 		},
 		"java": {
 			"java", []string{"pom.xml", "<project/>"},

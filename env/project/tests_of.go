@@ -201,35 +201,6 @@ func (t tree) mavenTestsOf(m Machine, files []string) string {
 	return command
 }
 
-// cargoTestsOf returns the command line for some files of the folder tests of one package, or for all of its tests
-// where some are in its sources; empty for others.
-func (t tree) cargoTestsOf(files []string) string {
-	targets, dirs, all := "", map[string]bool{}, false
-	for _, name := range files {
-		dir, base := path.Split(name)
-		above, _, source := strings.Cut("./"+dir, "/src/")
-		switch {
-		case path.Ext(base) == ".rs" && source:
-			dirs[path.Clean(above)], all = true, true
-		case path.Ext(base) == ".rs" && path.Base(dir) == "tests":
-			dirs[path.Dir(path.Clean(dir))] = true
-			targets += " --test " + env.ShellQuote(strings.TrimSuffix(base, ".rs"))
-		default:
-			return ""
-		}
-	}
-	if all {
-		delete(dirs, ".") // the usual command runs them all
-		targets = ""
-	}
-	for dir := range dirs {
-		if len(dirs) == 1 && t.has(dir+"/Cargo.toml") {
-			return "cargo test --manifest-path " + env.ShellQuote(path.Join(dir, "Cargo.toml")) + targets
-		}
-	}
-	return ""
-}
-
 // phpTestsOf returns the command line of PHPUnit for one file, or for all tests where there are several.
 func (t tree) phpTestsOf(files []string) string {
 	words := named(files, "Test.php")
