@@ -216,7 +216,7 @@ func (r runs) lists() (fail, pass, unstable []string) {
 		case with == 0 || r.renamed(name):
 		case with < len(r.after) || without > 0 && without < len(r.before):
 			unstable = append(unstable, name)
-		case without > 0 || named == 0 && r.base.passes(name) && !r.changes(name):
+		case without > 0 || named == 0 && r.base.passes(name) && !namedAfter(name, r.changed):
 			pass = append(pass, name)
 		default:
 			fail = append(fail, name)
@@ -228,10 +228,10 @@ func (r runs) lists() (fail, pass, unstable []string) {
 	return fail, pass, unstable
 }
 
-// changes reports whether the commit changes a test: whether a word of its name is one of the changed functions.
-func (r runs) changes(name string) bool {
-	words := strings.FieldsFunc(name, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) })
-	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(r.changed, word) })
+// namedAfter reports whether a test is named after one of the functions: whether one of them is a word of its name.
+func namedAfter(test string, functions []string) bool {
+	words := strings.FieldsFunc(test, func(c rune) bool { return c != '_' && !unicode.IsLetter(c) && !unicode.IsDigit(c) })
+	return slices.ContainsFunc(words, func(word string) bool { return slices.Contains(functions, word) })
 }
 
 // renamed reports whether a test has another name in another run with the change, such as one that contains the time.

@@ -1,6 +1,7 @@
 package mine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,6 +163,21 @@ func TestSymptoms(t *testing.T) {
 	} {
 		if got := strings.Join(runs{before: []testRun{{log: log}}}.symptoms(), "|"); got != want {
 			t.Errorf("%q shows %q, want %q", log, got, want)
+		}
+	}
+}
+
+// The functions that a commit changes tell its tests apart only where no failing test is named after one of them.
+func TestCases(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ fail, changed, want []string }{
+		{[]string{"misc_tests misc_tests"}, []string{"sets_numbers", "check"}, []string{"sets_numbers", "check"}},
+		{[]string{"tests/test_a.py::test_sum"}, []string{"test_sum", "make"}, nil},
+		{[]string{"tests/test_a.py::test_sum"}, []string{"sum"}, []string{"sum"}},
+		{[]string{"example.com/sums TestSum"}, nil, nil},
+	} {
+		if got := cases(c.fail, c.changed); !slices.Equal(got, c.want) {
+			t.Errorf("%v with changes of %v: %v, want %v", c.fail, c.changed, got, c.want)
 		}
 	}
 }

@@ -281,7 +281,7 @@ func (r *Mined) sort(
 			j.Reason = state(c, &j)
 		}
 		if j.Reason == "" {
-			key := fmt.Sprint(j.Task.Tests.FailToPass, c.SourceFiles(), unnamed(c.ChangedTests(), j.Task.Tests.FailToPass))
+			key := fmt.Sprint(j.Task.Tests.FailToPass, c.SourceFiles(), cases(j.Task.Tests.FailToPass, c.ChangedTests()))
 			if c.Labels["synthetic"] != "" { // bugs of the same code that the same tests find
 				key += c.Sources
 			}
@@ -299,12 +299,13 @@ func (r *Mined) sort(
 	return tasks
 }
 
-// unnamed returns the changed functions that no failing test is named after. They tell tests apart of which each is a
-// whole program, as CTest's are.
-func unnamed(changed, fail []string) []string {
-	return slices.DeleteFunc(changed, func(function string) bool {
-		return slices.ContainsFunc(fail, func(test string) bool { return strings.Contains(test, function) })
-	})
+// cases returns the changed functions, unless a failing test is named after one of them. Where none is, as with CTest,
+// a test is a whole program, and only these functions tell what it checks.
+func cases(fail, changed []string) []string {
+	if slices.ContainsFunc(fail, func(test string) bool { return namedAfter(test, changed) }) {
+		return nil
+	}
+	return changed
 }
 
 func (r *Mined) lose(c history.Candidate, why history.Reason, detail string) {
