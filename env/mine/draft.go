@@ -157,7 +157,7 @@ const (
 	junitParser = "swe_rebench_v2/parse_log_junit"
 	junitLines  = `grep -hE '<(testcase|failure|error|skipped)|</testcase' `
 	junitFile   = "/tmp/junit.xml"
-	// ctestMissing makes failures of programs that CTest takes for skipped, because they did not compile.
+	// ctestMissing turns a skipped test into a failed one if its program is missing, because it did not compile.
 	ctestMissing = ` | sed 's/<skipped message="Unable to find executable"/<failure/'`
 	jestParser   = "parse_log_jest_json"
 	jestFile     = " --outputFile=/tmp/tests.json"

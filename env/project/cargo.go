@@ -12,22 +12,24 @@ const (
 	// kept elsewhere, and copied.
 	cargoTarget = "/tmp/target"
 	cargoKept   = env.Caches + "/target"
-	// CargoTest is how tests of Rust are run: sources that deny warnings are compiled although newer compilers warn of
-	// more.
+	// cargoOwn lists the repository's packages.
+	cargoOwn = cargoTarget + "/own"
+	// CargoTest runs tests of Rust. Sources that deny warnings are compiled although newer compilers warn of more.
 	CargoTest = "env CARGO_BUILD_RUSTFLAGS=--cap-lints=warn cargo test --offline --no-fail-fast"
 )
 
 // KeepCargo is a command line that compiles what tests of Rust need, if it can, and keeps it in [env.Caches]. The
 // repository's own packages are removed from that, because they may be later ones than a task's. If that fails, nothing
 // is kept.
-const KeepCargo = `({ ` + CargoTest + ` --no-run || :; } && cd ` + cargoTarget + ` && ` +
-	`(cd "$OLDPWD" && cargo metadata --offline --format-version 1) | ` +
-	`grep -o '{"name":"[^"]*","version":"[^"]*","id":"[^"]*path+file:[^"]*"' | cut -d'"' -f4 >own && test -s own && ` +
-	`(cd "$OLDPWD" && while read -r own; do cargo clean --offline -p "$own" || exit; done) <own && ` +
-	`find . -name incremental -prune -exec rm -rf {} + && cp -rp . "$OLDPWD/` + cargoKept + `") || :`
+const KeepCargo = `({ ` + CargoTest + ` --no-run || :; } && cargo metadata --offline --format-version 1 | ` +
+	`grep -o '{"name":"[^"]*","version":"[^"]*","id":"[^"]*path+file:[^"]*"' | cut -d'"' -f4 >` + cargoOwn + ` && ` +
+	`test -s ` + cargoOwn + ` && ` +
+	`while read -r own; do cargo clean --offline -p "$own" || exit; done <` + cargoOwn + ` && ` +
+	`find ` + cargoTarget + ` -name incremental -prune -exec rm -rf {} + && ` +
+	`cp -rp ` + cargoTarget + ` ` + cargoKept + `) || :`
 
-// cargoTestsOf returns the command line for some files of the folder tests of one package, or for all of its tests
-// where some are in its sources; empty for others.
+// cargoTestsOf returns the command line that runs the given files of one package's tests directory, or all tests of the
+// package if some of the files are sources. It is empty for other files.
 func (t tree) cargoTestsOf(files []string) string {
 	targets, dirs, all := "", map[string]bool{}, false
 	for _, name := range files {

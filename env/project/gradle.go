@@ -2,7 +2,6 @@ package project
 
 import (
 	"cmp"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,24 +17,11 @@ const (
 	// elsewhere, and copied.
 	gradleHome = "/tmp/gradle"
 	gradleKept = env.Caches + "/gradle"
-	// KeepGradle is a command line that copies what Gradle has downloaded, if anything, into [env.Caches]. The rest of
-	// Gradle's directory may show the sources that it has compiled, and is left behind.
+	// KeepGradle is a command line that copies what Gradle has downloaded, if anything, into [env.Caches]. It leaves out
+	// the rest of Gradle's directory, where the sources that were compiled may show.
 	KeepGradle = "(at=$PWD/" + gradleKept + "; cd " + gradleHome + " 2>/dev/null || exit 0; mkdir -p $at; " +
 		"for one in caches/modules-2 wrapper; do test ! -d $one || cp -r --parents $one $at; done)"
 )
-
-// Prepare returns the command lines by which the tools of the project in the directory find what is installed there,
-// where variables are not enough.
-func Prepare(dir string) []string {
-	var lines []string
-	for kept, used := range map[string]string{gradleKept: gradleHome, cargoKept: cargoTarget} {
-		if tree(dir).has(kept) {
-			lines = append(lines, "cp -rp "+kept+" "+path.Dir(used)+" && chmod -R a+rwX "+used)
-		}
-	}
-	slices.Sort(lines)
-	return lines
-}
 
 func (t tree) usesGradle() bool { return len(disk.Glob(string(t), gradleFiles)) > 0 }
 

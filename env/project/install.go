@@ -61,3 +61,14 @@ func Install(dir, at, language string, m Machine) (commands, variables []string)
 	}
 	return commands, variables
 }
+
+// Prepare returns the command lines by which the tools of the project in the directory find what is installed there,
+// where variables are not enough: they write into their own directories, so each run gets copies.
+func Prepare(dir string) (lines []string) {
+	for _, copied := range [][2]string{{gradleKept, gradleHome}, {cargoKept, cargoTarget}} {
+		if kept, used := copied[0], copied[1]; tree(dir).has(kept) {
+			lines = append(lines, "cp -rp "+kept+" "+path.Dir(used)+" && chmod -R a+rwX "+used)
+		}
+	}
+	return lines
+}

@@ -38,8 +38,8 @@ func TestCommand(dir string, m Machine, installed []string) string {
 // cmakeTests matches options with which a project of CMake leaves out its tests.
 var cmakeTests = env.Pattern(`(?i)\boption\s*\(\s*(\w*TEST\w*)`)
 
-// cmake returns the command line that builds a CMake project with its tests, outside of the directory, and runs them. A
-// program that does not compile is one that CTest cannot run, and make goes on with the others.
+// cmake returns the command line that builds a CMake project with its tests, outside of the directory, and runs them.
+// If a program does not compile, make goes on with the others, and CTest reports it as missing.
 func (t tree) cmake() string {
 	options := " -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5"
 	for _, m := range cmakeTests().FindAllSubmatch(t.read("CMakeLists.txt"), -1) {

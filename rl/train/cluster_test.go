@@ -49,9 +49,7 @@ func TestRecipeOnCluster(t *testing.T) {
 	})
 	for name, pods := range map[string]int{"deepswe-adapter": 6, "deepswe-32b": 0} {
 		t.Run(name+" on eight nodes", func(t *testing.T) {
-			if kuberay == "" {
-				testkit.Skip(t, "kuberay", "DEEPSWE_TEST_KUBERAY names no folder with an operator; .ci/kuberay makes one")
-			}
+			needKuberay(t, kuberay)
 			c := newRecipeCluster(t, l, name, 8, 2)
 			c.operate(t, kuberay)
 			var samplers []string
@@ -63,9 +61,7 @@ func TestRecipeOnCluster(t *testing.T) {
 		})
 	}
 	t.Run("the head of two nodes ends", func(t *testing.T) {
-		if kuberay == "" {
-			testkit.Skip(t, "kuberay", "DEEPSWE_TEST_KUBERAY names no folder with an operator; .ci/kuberay makes one")
-		}
+		needKuberay(t, kuberay)
 		c := newRecipeCluster(t, l, "deepswe-32b", 2, 4)
 		c.operate(t, kuberay)
 		c.trainWithoutHead(t, program)
@@ -73,18 +69,18 @@ func TestRecipeOnCluster(t *testing.T) {
 	})
 }
 
-// metrics is the file of the run's metrics.
+// metrics returns the path of the run's metrics.
 func (c *recipeCluster) metrics() string {
 	return filepath.Join(c.dir, "shared", "runs", c.config, "metrics.jsonl")
 }
 
 // steps counts the steps that were trained.
 func (c *recipeCluster) steps() int {
-	data, _ := os.ReadFile(c.metrics()) // it is not there before the first
+	data, _ := os.ReadFile(c.metrics()) // the file is missing before the first one
 	return bytes.Count(data, []byte("\n"))
 }
 
-// apply applies the recipe, with requests that the node has room for.
+// apply prints the recipe and applies it, with resource requests that fit on the node.
 func (c *recipeCluster) apply(t *testing.T, program string, set ...string) {
 	t.Helper()
 	manifests := printRecipe(t, program, c.config, "kubernetes", c.nodes, c.gpus, set...)

@@ -62,6 +62,14 @@ func standInImages(t *testing.T, l *testkit.Kubelab, kuberay string) string {
 	return filepath.Join(root, "deepswe")
 }
 
+// needKuberay skips the test without the folder that .ci/kuberay fills.
+func needKuberay(t *testing.T, kuberay string) {
+	t.Helper()
+	if kuberay == "" {
+		testkit.Skip(t, "kuberay", "DEEPSWE_TEST_KUBERAY names no folder with an operator; .ci/kuberay makes one")
+	}
+}
+
 // operate gives the cluster KubeRay's kinds, and runs its operator for the namespace beside the cluster. Both are in
 // the folder that .ci/kuberay has filled.
 func (c *recipeCluster) operate(t *testing.T, kuberay string) {
@@ -90,7 +98,7 @@ func (c *recipeCluster) operate(t *testing.T, kuberay string) {
 	})
 }
 
-// ready checks that KubeRay takes its cluster for complete.
+// ready checks that KubeRay reports the cluster as ready.
 func (c *recipeCluster) ready(t *testing.T) {
 	t.Helper()
 	if state := c.kubectl(t, "", "get", "raycluster", "skyrl", "-o=jsonpath={.status.state}"); state != "ready" {
@@ -98,8 +106,8 @@ func (c *recipeCluster) ready(t *testing.T) {
 	}
 }
 
-// trainWithoutHead deletes the pod with SkyRL and Ray's head after a step. KubeRay makes another one, whose workers join
-// it, and the driver goes on from the last checkpoint with what it has: the same pod, and each step once.
+// trainWithoutHead deletes the pod of Ray's head, where SkyRL runs, after a step. KubeRay makes another one, which the
+// workers join. The driver's pod goes on from the last checkpoint, and each step is trained once.
 func (c *recipeCluster) trainWithoutHead(t *testing.T, program string) {
 	t.Helper()
 	const steps = 6

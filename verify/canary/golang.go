@@ -23,26 +23,34 @@ var _ Writer = Golang{}
 func (Golang) Holds(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
 // Address returns no file, because ids are functions, or subtests of one. The path of a package may be before them.
-func (g Golang) Address(id string) (file, word string) {
-	_, name := g.split(id)
+func (Golang) Address(id string) (file, word string) {
+	_, name := splitPackage(id)
 	word, _, _ = strings.Cut(name, "/")
 	return "", word
 }
 
-// inPackage matches the path of a package before the name of a test.
+// inPackage matches the id of a test that names its package: the package's path, a space, and the test's name.
 var inPackage = env.Pattern(`^(\S+) ((?:Test|Fuzz|Example)\S*)$`)
 
-// split returns the path of the package that an id names, if it does, and the rest of the id.
-func (Golang) split(id string) (pkg, name string) {
+// splitPackage returns the path of the package that an id names, empty if it names none, and the rest of the id.
+func splitPackage(id string) (pkg, name string) {
 	if m := inPackage().FindStringSubmatch(id); m != nil {
 		return m[1], m[2]
 	}
 	return "", id
 }
 
-// nearer reports whether a file is rather in the package than another file is, by the directories at the end of their
-// paths: the path of a module, with which its packages' begin, need not be that of a directory.
-func (Golang) nearer(pkg, file, than string) bool {
+// packageOf returns the path of the package that the id of a Go test names; empty for others.
+func packageOf(w Writer, id string) (pkg string) {
+	if _, ok := w.(Golang); ok {
+		pkg, _ = splitPackage(id)
+	}
+	return pkg
+}
+
+// nearer reports whether a file is more likely than another one to belong to a package: whether more directories at the
+// end of its path are those of the package's path. Of the module's path, no directory need have the name.
+func nearer(pkg, file, than string) bool {
 	same := func(file string) (n int) {
 		dirs, of := strings.Split(path.Dir(file), "/"), strings.Split(pkg, "/")
 		for n < min(len(dirs), len(of)) && dirs[len(dirs)-1-n] == of[len(of)-1-n] {

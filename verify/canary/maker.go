@@ -318,11 +318,7 @@ func (m *maker) taken(at int, edits []edit) bool {
 // locate finds the test with the id, or one that may have generated it, and the index of its source.
 func (m *maker) locate(id string) (at int, t test, reason string) {
 	file, _ := m.writer.Address(id)
-	var pkg string // in which a test of Go is: others may have one of the same name
-	golang, ok := m.writer.(Golang)
-	if ok {
-		pkg, _ = golang.split(id)
-	}
+	pkg := packageOf(m.writer, id) // other packages may have a test of the same name
 	reason = "it is generated, or its file is not known"
 	for i, s := range m.options.Sources {
 		if file != "" && !sameFile(s.Name, file) || !m.writer.Holds(s.Name) {
@@ -337,7 +333,7 @@ func (m *maker) locate(id string) (at int, t test, reason string) {
 		}
 		if found, ok := f.find(id); ok && pkg == "" {
 			return i, found, ""
-		} else if ok && (t == nil || golang.nearer(pkg, s.Name, m.options.Sources[at].Name)) {
+		} else if ok && (t == nil || nearer(pkg, s.Name, m.options.Sources[at].Name)) {
 			at, t = i, found
 		}
 		if g, ok := f.(generator); ok && t == nil {

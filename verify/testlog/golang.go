@@ -1,8 +1,8 @@
 package testlog
 
-// goPackages reads the output of "go test -v". The name of a test begins with the path of its package, by which tests
-// of one name are told apart ("example.com/shelf/book TestSort"); go prints it below the package's results. A result
-// may be at the end of a line that the test itself has begun. Subtests are part of their test.
+// goPackages reads the output of "go test -v". The name of a test begins with the path of its package, because two
+// packages may have tests of the same name ("example.com/shelf/book TestSort"). Go prints the path after the package's
+// results. If a test prints text without a newline, its result follows on the same line. Subtests are not listed.
 func goPackages(log string, _ Task) (*Results, error) {
 	var r, own Results
 	for line := range lines(log) {

@@ -75,7 +75,8 @@ func Names() []string {
 var parsers = map[string]Parser{
 	"r2e_gym": r2eGym, // of R2E-Gym's tasks, whose records do not name a parser
 
-	"minitest":    minitestVerbose.parse, // of tasks that were mined, as the next three
+	// These read the tests of mined tasks.
+	"minitest":    minitestVerbose.parse,
 	"test_unit":   testUnit,
 	"tap":         tapGroups,
 	"go_packages": goPackages,

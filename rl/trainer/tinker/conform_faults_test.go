@@ -87,7 +87,7 @@ func (c *conformance) faults(t *testing.T) {
 	c.skipped(t, trainer, proxy, rows)
 }
 
-// skipped checks that an old answer to a publication shows: the server may have begun anew.
+// skipped checks that an old answer to a publication is noticed: the server may have lost its database.
 func (c *conformance) skipped(t *testing.T, trainer *tinker.Trainer, proxy *trainertest.Proxy, rows []rl.Row) {
 	if _, err := trainer.Publish(t.Context()); err != nil {
 		t.Fatal(err)

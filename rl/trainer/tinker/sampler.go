@@ -202,8 +202,8 @@ func (s *serverSampler) reply(r agent.Request, prompt []int32, q Sequence, from 
 // unforwarded is in SkyRL's error for a session that its engines do not know.
 const unforwarded = "/v1/completions returned 404"
 
-// withoutEngines matches SkyRL's errors where the engines of all weights are gone or were never started, as after it
-// was started again. Only another model has others.
+// withoutEngines matches SkyRL's errors if it has no engines to sample from, as after a restart. It starts them when a
+// model is created.
 var withoutEngines = env.Pattern(`Cannot connect to host|inference engine not ready`)
 
 // draw samples a sequence. If the server has dropped the result, it is sampled again, with the same result because the

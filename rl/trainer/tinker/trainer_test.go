@@ -600,7 +600,7 @@ func TestRestartedServer(t *testing.T) {
 	}
 }
 
-// A server that answers to a checkpoint as to an earlier one may have begun anew, without its database.
+// A server that repeats its answer to an earlier checkpoint may have lost its database.
 func TestCheckpointWithAnOldAnswer(t *testing.T) {
 	t.Parallel()
 	s := trainertest.New(t, trainertest.Options{Language: digits()})

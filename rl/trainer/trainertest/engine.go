@@ -176,14 +176,8 @@ func (s *Server) do(f *future) (any, error) {
 	if f.operation == "create_model" {
 		return s.load(f.model, b)
 	}
-	if m == nil && f.operation == "unload_model" {
-		return map[string]any{"model_id": f.model, "status": "unloaded", "type": f.operation}, nil
-	}
-	switch {
-	case m == nil && s.options.Whole && f.operation == "sample": // the engines were the lost model's
-		return nil, said("Cannot connect to host 10.0.0.1:8001 ssl:default [Connect call failed ('10.0.0.1', 8001)]")
-	case m == nil:
-		return nil, said("Model %s not loaded", f.model)
+	if m == nil {
+		return s.doWithoutModel(f)
 	}
 	if f.operation != "load_weights" && f.operation != "sample" {
 		m.loads = true
@@ -216,6 +210,17 @@ func (s *Server) do(f *future) (any, error) {
 		return map[string]any{"model_id": f.model, "status": "unloaded", "type": f.operation}, nil
 	}
 	return nil, fmt.Errorf("unknown operation %s", f.operation)
+}
+
+// doWithoutModel does an operation on a model that is not loaded.
+func (s *Server) doWithoutModel(f *future) (any, error) {
+	switch {
+	case f.operation == "unload_model":
+		return map[string]any{"model_id": f.model, "status": "unloaded", "type": f.operation}, nil
+	case f.operation == "sample" && s.options.Whole: // the engines were the lost model's
+		return nil, said("Cannot connect to host 10.0.0.1:8001 ssl:default [Connect call failed ('10.0.0.1', 8001)]")
+	}
+	return nil, said("Model %s not loaded", f.model)
 }
 
 func (s *Server) load(id string, b body) (any, error) {

@@ -93,7 +93,7 @@ type Server struct {
 	remembered int
 	faults     map[string][]Fault
 	counts     map[string]int
-	passes     map[string]int // by the type and the coding of their requests
+	passes     map[string]int // by the content type and the encoding of the request
 	problems   []string
 
 	engine, restarts sync.WaitGroup
