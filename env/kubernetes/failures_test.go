@@ -106,11 +106,12 @@ func TestQuota(t *testing.T) {
 
 // Where the namespace forbids removing the interface, a policy must close the network. A start is refused while the
 // network is open, and succeeds when it is closed. The cluster's plugin enforces no policies, so a firewall rule takes
-// the place of one. It also closes the network of other tests, none of which uses it.
+// the place of one: some plugins drop packets, others refuse them. It also closes the network of other tests, none of
+// which uses it.
 func TestNetworkByPolicy(t *testing.T) {
 	t.Parallel()
 	l := theLab(t)
-	for _, level := range []string{"baseline", "restricted"} {
+	for level, verdict := range map[string]string{"baseline": "DROP", "restricted": "REJECT"} {
 		ns := l.namespace(map[string]string{"pod-security.kubernetes.io/enforce": level})
 		p := l.provider(ns, Pods{})
 		repository := t.TempDir()
@@ -130,7 +131,7 @@ func TestNetworkByPolicy(t *testing.T) {
 		if _, err := p.Start(t.Context(), spec); !errors.Is(err, env.ErrUnsupported) {
 			t.Errorf("%s, again: %v", level, err)
 		}
-		open := firewall(t)
+		open := firewall(t, verdict)
 		closed := l.provider(ns, Pods{})
 		sandbox, err := closed.Start(t.Context(), spec)
 		if err != nil {
@@ -154,12 +155,13 @@ func TestNetworkByPolicy(t *testing.T) {
 	}
 }
 
-// firewall cuts the pods off from the network. The function that it returns reconnects them.
-func firewall(t *testing.T) (open func()) {
+// firewall cuts the pods off from the network, with DROP or REJECT. The function that it returns reconnects them.
+func firewall(t *testing.T, verdict string) (open func()) {
 	t.Helper()
 	const pods = "198.18.128.0/17"
 	rule := func(verb, chain string) {
-		if out, err := exec.Command("iptables", "-w", verb, chain, "-s", pods, "-j", "DROP").CombinedOutput(); err != nil {
+		c := exec.Command("iptables", "-w", verb, chain, "-s", pods, "-j", verdict)
+		if out, err := c.CombinedOutput(); err != nil {
 			t.Errorf("iptables: %v: %s", err, out)
 		}
 	}

@@ -3,18 +3,11 @@
 package inside
 
 import (
-	"cmp"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
-	"net"
-	"os"
-	"slices"
 	"strings"
 	"syscall"
-	"time"
 	"unsafe"
 )
 
@@ -133,98 +126,4 @@ func changeLink(kind uint16, index int32) error {
 		}
 	}
 	return errors.New("the kernel did not answer")
-}
-
-// probeFor is how long a network policy may take to become effective.
-const probeFor = 10 * time.Second
-
-// probeNetwork tries to connect to the outside until nothing answers any more, for at most patience.
-func probeNetwork(patience time.Duration) error {
-	targets := probeTargets()
-	for deadline := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
-		all, err := links()
-		if err != nil {
-			return err
-		}
-		reached := ""
-		if slices.ContainsFunc(all, link.open) {
-			reached = reach(targets)
-		}
-		if reached == "" {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%s answers: no network policy is enforced for this pod", reached)
-		}
-	}
-}
-
-// probeTargets lists what a container with a network can usually reach, as "tcp address" or "udp address".
-func probeTargets() []string {
-	targets := []string{"tcp 1.1.1.1:443", "tcp 8.8.8.8:53", "tcp [2606:4700:4700::1111]:443"}
-	if host := os.Getenv("KUBERNETES_SERVICE_HOST"); host != "" {
-		targets = append(targets, "tcp "+net.JoinHostPort(host, os.Getenv("KUBERNETES_SERVICE_PORT")))
-	}
-	for line := range fileLines("/proc/net/route") {
-		f := strings.Fields(line)
-		if len(f) > 2 && f[1] == "00000000" && f[2] != "00000000" {
-			if raw, err := hex.DecodeString(f[2]); err == nil && len(raw) == 4 {
-				gateway := net.IPv4(raw[3], raw[2], raw[1], raw[0]).String()
-				targets = append(targets, "tcp "+net.JoinHostPort(gateway, "53"), "tcp "+net.JoinHostPort(gateway, "10250"))
-			}
-		}
-	}
-	for line := range fileLines("/etc/resolv.conf") {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
-			at := net.JoinHostPort(f[1], "53")
-			targets = append(targets, "tcp "+at, "udp "+at)
-		}
-	}
-	return targets
-}
-
-// fileLines yields the lines of a file, or none if it cannot be read.
-func fileLines(path string) iter.Seq[string] {
-	data, _ := os.ReadFile(path)
-	return strings.Lines(string(data))
-}
-
-// reach returns a target that answers, even if only to refuse the connection.
-func reach(targets []string) string {
-	const wait = 1500 * time.Millisecond
-	answers := make(chan string, len(targets))
-	for _, t := range targets {
-		go func() {
-			network, address, _ := strings.Cut(t, " ")
-			conn, err := (&net.Dialer{Timeout: wait}).Dial(network, address)
-			if err == nil && network == "udp" {
-				err = query(conn, wait)
-			}
-			if conn != nil {
-				conn.Close()
-			}
-			if err != nil && !errors.Is(err, syscall.ECONNREFUSED) {
-				t = ""
-			}
-			answers <- t
-		}()
-	}
-	reached := ""
-	for range targets {
-		reached = cmp.Or(<-answers, reached)
-	}
-	return reached
-}
-
-// query sends a DNS query for the root's name servers and waits for an answer.
-func query(conn net.Conn, wait time.Duration) error {
-	if err := conn.SetDeadline(time.Now().Add(wait)); err != nil {
-		return err
-	}
-	// ID, flags (recursion desired), one question, and the question: the name servers of the root.
-	if _, err := conn.Write([]byte{1, 2, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1}); err != nil {
-		return err
-	}
-	_, err := conn.Read(make([]byte, 512))
-	return err
 }
