@@ -12,16 +12,35 @@ import (
 )
 
 var (
-	// javaScriptRunner matches the test runners that run the files which follow on their command line.
-	javaScriptRunner = env.Pattern(`\b(vitest|jest|mocha|ava|tape|(?:node|tsx)\b.* --test)\b`)
+	// javaScriptRunners matches the test runners that run the files which follow on their command line.
+	javaScriptRunners = env.Pattern(`\b(vitest|jest|mocha|ava|tape|(?:node|tsx)\b.* --test)\b`)
 	// nodeScript matches a command line that starts a test as a program of its own.
 	nodeScript = env.Pattern(`\bnode\b.*\btests?\b`)
-	// loads matches options of Node and Mocha that load something before the tests, or say what they load.
-	loads = env.Pattern(`(?:--require|-r|--import|--(?:experimental-)?loader|--conditions|-C)[ =][\w@./:-]+|` +
-		`--experimental-[\w-]+`)
+	// settings matches options of Node and of test runners on which the results of tests depend: they load something
+	// before the tests, say what is loaded, or say what tests find there. Without its configuration or its environment, a
+	// runner may find no test; without --exit, Mocha waits for what tests leave open.
+	settings = env.Pattern(`(?:--require|-r|--import|--(?:experimental-)?loader|--conditions|-C)[ =][\w@./:-]+|` +
+		`--(?:config|env|environment|opts)[ =][\w@./:-]+|(?:--ui|-u)[ =](?:tdd|bdd|qunit|exports)\b|` +
+		`--(?:globals|exit|forceExit|expose[-_]gc|allow-natives-syntax|experimental-[\w-]+)\b`)
+	// assignments matches what sets an environment variable on a command line, as the shell and cross-env read it.
+	assignments = env.Pattern(`(?:^|\s)([A-Za-z_]\w*=(?:'[^']*'|"[^"]*"|[^\s'"]+))`)
+	// calls matches a command that runs another script of the package.
+	calls = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)?(?: -\S+)* ([\w:.-]+)`)
 	// commandEnd matches what ends a command on a line of several.
 	commandEnd = env.Pattern(`&&|[;|]`)
 )
+
+// javaScriptRunner is how a package runs its tests.
+type javaScriptRunner struct {
+	// name is as in the command that starts it; empty if it is not known, "node" where the tests are programs.
+	name string
+	// variables and options are the command's assignments and those options on which results depend, each followed by a
+	// space.
+	variables, options string
+}
+
+// deepestScript limits how far the scripts of a package are followed that run each other.
+const deepestScript = 4
 
 // javaScriptTestsOf returns the command line for some files of a package's tests; empty where the runner is not known.
 func (t tree) javaScriptTestsOf(files []string) string {
@@ -34,68 +53,101 @@ func (t tree) javaScriptTestsOf(files []string) string {
 	if words == "" || t.plugAndPlay() {
 		return ""
 	}
-	runner, options := t.javaScriptRunner()
-	loading := options + words
+	r := t.javaScriptRunner()
+	arguments := r.options + words
+	npx := r.variables + "npx --no-install "
 	switch {
-	case runner == "vitest":
-		return "npx --no-install vitest run --reporter=verbose " + words
-	case runner == "jest":
-		return "npx --no-install jest --verbose " + words
-	case runner == "ava":
-		return "npx --no-install ava --tap " + words
-	case runner == "mocha":
-		return "npx --no-install " + t.mocha() + " " + loading
-	case runner == "tape":
-		return "npx --no-install tape " + loading
-	case runner == "tap", runner == "node":
-		return programs(words, options)
-	case strings.HasPrefix(runner, "tsx"):
-		return "npx --no-install tsx --test " + loading
-	case runner != "":
-		return "node --test " + loading
+	case r.name == "vitest":
+		return npx + "vitest run --reporter=verbose " + arguments
+	case r.name == "jest":
+		return npx + "jest --verbose " + arguments
+	case r.name == "ava":
+		return npx + "ava --tap " + arguments
+	case r.name == "mocha":
+		return npx + t.mocha() + " " + arguments
+	case r.name == "tape":
+		return npx + "tape " + arguments
+	case r.name == "tap", r.name == "node":
+		return r.programs(words)
+	case strings.HasPrefix(r.name, "tsx"):
+		return npx + "tsx --test " + arguments
+	case r.name != "":
+		return r.variables + "node --test " + arguments
 	}
 	return ""
 }
 
-// javaScriptRunner returns the test runner of a package, and those of its options that load something; empty if it is
-// not known. The runner is "node" where the tests are programs.
-func (t tree) javaScriptRunner() (runner, options string) {
+// javaScriptRunner returns the test runner of a package.
+func (t tree) javaScriptRunner() javaScriptRunner {
 	var manifest struct {
 		Scripts         map[string]string
 		DevDependencies map[string]any
 	}
 	_ = json.Unmarshal(t.read("package.json"), &manifest) // without one there are no scripts
 	test := manifest.Scripts["test"]
-	// The test script may call another script, or a program that calls the runner.
-	for _, line := range append([]string{test}, slices.Sorted(maps.Values(manifest.Scripts))...) {
-		if at := javaScriptRunner().FindStringIndex(line); at != nil {
-			return line[at[0]:at[1]], loading(line, at[0])
+	if r := runnerOf(manifest.Scripts, "test", "", 0); r.name != "" {
+		return r
+	}
+	// The test script may call a program that runs another script.
+	for _, name := range slices.Sorted(maps.Keys(manifest.Scripts)) {
+		if r := runnerOf(manifest.Scripts, name, "", deepestScript); r.name != "" {
+			return r
 		}
 	}
 	for _, known := range []string{"vitest", "jest", "mocha", "ava", "tape", "tap"} {
 		if _, has := manifest.DevDependencies[known]; has {
-			return known, loading(test, max(0, strings.Index(test, known)))
+			return startedBy(test, known, max(0, strings.Index(test, known)))
 		}
 	}
 	if at := nodeScript().FindStringIndex(test); at != nil {
-		return "node", loading(test, at[0])
+		return startedBy(test, "node", at[0])
 	}
-	return "", ""
+	return javaScriptRunner{}
 }
 
-// loading returns the options that load something of the command whose runner begins at an offset of a line, each
-// followed by a space. Before the runner, only long options count: short ones may have another meaning there.
-func loading(line string, runner int) (options string) {
-	commands := commandEnd().Split(line[:runner], -1)
-	for _, option := range loads().FindAllString(commands[len(commands)-1], -1) {
-		if strings.HasPrefix(option, "--") {
-			options += option + " "
+// runnerOf returns the first test runner that a script starts, itself or by a script that it runs. variables are the
+// assignments of the script that runs this one, and depth is how many scripts led to it.
+func runnerOf(scripts map[string]string, name, variables string, depth int) javaScriptRunner {
+	for _, command := range commandEnd().Split(scripts[name], -1) {
+		if at := javaScriptRunners().FindStringIndex(command); at != nil {
+			r := startedBy(command, command[at[0]:at[1]], at[0])
+			r.variables = variables + r.variables
+			return r
+		}
+		if m := calls().FindStringSubmatchIndex(command); m != nil && depth < deepestScript {
+			called := command[m[2]:m[3]]
+			r := runnerOf(scripts, called, variables+assigned(command[:m[0]]), depth+1)
+			if r.name != "" {
+				return r
+			}
 		}
 	}
-	for _, option := range loads().FindAllString(commandEnd().Split(line[runner:], 2)[0], -1) {
-		options += option + " "
+	return javaScriptRunner{}
+}
+
+// startedBy returns the test runner that begins at an offset of a command. Before it, only long options count: short
+// ones may have another meaning there.
+func startedBy(line, name string, at int) javaScriptRunner {
+	commands := commandEnd().Split(line[:at], -1)
+	before := commands[len(commands)-1]
+	r := javaScriptRunner{name: name, variables: assigned(before)}
+	for _, option := range settings().FindAllString(before, -1) {
+		if strings.HasPrefix(option, "--") {
+			r.options += option + " "
+		}
 	}
-	return options
+	for _, option := range settings().FindAllString(commandEnd().Split(line[at:], 2)[0], -1) {
+		r.options += option + " "
+	}
+	return r
+}
+
+// assigned returns the assignments of a command line, each followed by a space.
+func assigned(line string) (variables string) {
+	for _, m := range assignments().FindAllStringSubmatch(line, -1) {
+		variables += m[1] + " "
+	}
+	return variables
 }
 
 // Programs is a part of the command line for tests that are programs. It prints, as the Test Anything Protocol does,
@@ -104,8 +156,12 @@ const Programs = `do echo "# Subtest: $t"; if node `
 
 // programs returns the command line that starts each file by itself. Tests for Tap are such programs, and print the
 // tests that are in them, whatever its version.
-func programs(words, options string) string {
-	return `(status=0; for t in ` + words + `; ` + Programs + options + `"$t"; then echo "ok - $t"; ` +
+func (r javaScriptRunner) programs(words string) string {
+	exports := ""
+	if r.variables != "" {
+		exports = "export " + strings.TrimSpace(r.variables) + "; "
+	}
+	return `(` + exports + `status=0; for t in ` + words + `; ` + Programs + r.options + `"$t"; then echo "ok - $t"; ` +
 		`else echo "not ok - $t"; status=1; fi; done; exit $status)`
 }
 

@@ -113,6 +113,22 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"package.json", `{"scripts": {"test": "nyc -r lcov --require x mocha -r y"}}`}, "test/a.test.js",
 			"npx --no-install mocha --require x -r y test/a.test.js", "",
 		},
+		"jest, with what its script sets": {
+			[]string{"package.json", `{"scripts": {"test": "cross-env NODE_OPTIONS=\"--a b\" TZ=UTC jest -u --config=x.json"}}`},
+			"a.test.js", `NODE_OPTIONS="--a b" TZ=UTC npx --no-install jest --verbose --config=x.json a.test.js`, "",
+		},
+		"jest, run by another script in some time zone": {
+			[]string{"package.json", `{"scripts": {"a": "jest -u", "test": "TZ=A npm run -s tz && jest", "tz": "date && B=c jest"}}`},
+			"a.test.js", "TZ=A B=c npx --no-install jest --verbose a.test.js", "",
+		},
+		"scripts that run each other": {
+			[]string{"package.json", `{"scripts": {"test": "npm run a", "a": "npm test", "b": "vitest --globals"}}`},
+			"a.test.js", "npx --no-install vitest run --reporter=verbose --globals a.test.js", "",
+		},
+		"mocha, with an interface": {
+			[]string{"package.json", `{"scripts": {"test": "NODE_ENV=test mocha -u tdd --exit -t 5 test"}}`}, "test/a.js",
+			"NODE_ENV=test npx --no-install mocha -u tdd --exit test/a.js", "",
+		},
 		"ava": {
 			[]string{"package.json", `{"scripts": {"test": "xo && ava"}}`}, "test.js", "npx --no-install ava --tap test.js", "",
 		},
@@ -123,6 +139,11 @@ func TestTestCommandsOf(t *testing.T) {
 		"tap": {
 			[]string{"package.json", `{"scripts": {"test": "tap -R tap"}, "devDependencies": {"tap": "^16"}}`}, "test/a.js",
 			`(status=0; for t in test/a.js; do echo "# Subtest: $t"; if node "$t"; then echo "ok - $t"; ` +
+				`else echo "not ok - $t"; status=1; fi; done; exit $status)`, "",
+		},
+		"tests that are programs, with a variable": {
+			[]string{"package.json", `{"scripts": {"test": "A=1 node test"}}`}, "test/a.js",
+			`(export A=1; status=0; for t in test/a.js; do echo "# Subtest: $t"; if node "$t"; then echo "ok - $t"; ` +
 				`else echo "not ok - $t"; status=1; fi; done; exit $status)`, "",
 		},
 		"tests that are programs": {
