@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -102,81 +101,6 @@ func TestQuota(t *testing.T) {
 	if !errors.Is(err, env.ErrUnsupported) || !strings.Contains(err.Error(), "exceeded quota") {
 		t.Errorf("larger than the quota: %v", err)
 	}
-}
-
-// Where the namespace forbids removing the interface, a policy must close the network. A start is refused while the
-// network is open, and succeeds when it is closed. The cluster's plugin enforces no policies, so a firewall rule takes
-// the place of one: some plugins drop packets, others refuse them. It also closes the network of other tests, none of
-// which uses it.
-func TestNetworkByPolicy(t *testing.T) {
-	t.Parallel()
-	l := theLab(t)
-	for level, verdict := range map[string]string{"baseline": "DROP", "restricted": "REJECT"} {
-		ns := l.namespace(map[string]string{"pod-security.kubernetes.io/enforce": level})
-		p := l.provider(ns, Pods{})
-		repository := t.TempDir()
-		if err := os.WriteFile(repository+"/f", []byte("x"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		spec := env.Spec{
-			Image: bookworm, CopyIn: repository, Shown: []env.Shown{{Host: repository, Path: "/opt/deepswe/agent"}},
-		}
-		s, err := p.Start(t.Context(), spec)
-		if err == nil {
-			_ = s.Close(t.Context())
-		}
-		if !errors.Is(err, env.ErrUnsupported) || !strings.Contains(err.Error(), "answers") {
-			t.Fatalf("%s, without a policy: %v", level, err)
-		}
-		if _, err := p.Start(t.Context(), spec); !errors.Is(err, env.ErrUnsupported) {
-			t.Errorf("%s, again: %v", level, err)
-		}
-		open := firewall(t, verdict)
-		closed := l.provider(ns, Pods{})
-		sandbox, err := closed.Start(t.Context(), spec)
-		if err != nil {
-			t.Errorf("%s, with a policy: %v", level, err)
-		} else {
-			if out := must(t, sandbox, "cat f /opt/*/agent/f; touch new; id -u"); out != "xx1000\n" {
-				t.Errorf("%s: %q", level, out)
-			}
-			if err := sandbox.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-		// A sandbox that may have a network needs no policy.
-		open()
-		networked, err := l.provider(ns, Pods{}).Start(t.Context(), env.Spec{Image: busybox, Network: true})
-		if err != nil {
-			t.Errorf("%s, with a network: %v", level, err)
-		} else if err := networked.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// firewall cuts the pods off from the network, with DROP or REJECT. The function that it returns reconnects them.
-func firewall(t *testing.T, verdict string) (open func()) {
-	t.Helper()
-	const pods = "198.18.128.0/17"
-	rule := func(verb, chain string) {
-		c := exec.Command("iptables", "-w", verb, chain, "-s", pods, "-j", verdict)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Errorf("iptables: %v: %s", err, out)
-		}
-	}
-	rule("-I", "INPUT")
-	rule("-I", "FORWARD")
-	done := false
-	open = func() {
-		if !done {
-			done = true
-			rule("-D", "INPUT")
-			rule("-D", "FORWARD")
-		}
-	}
-	t.Cleanup(open)
-	return open
 }
 
 // A command continues while parts of the cluster are killed and restarted, and later calls work. Ending the API server

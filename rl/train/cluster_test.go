@@ -34,7 +34,7 @@ import (
 // deepswe's is built as the page says, those of SkyRL and vLLM are fakes, and Postgres's does nothing. Requests are
 // lowered to what the node has, and its GPUs exist in name only. With what .ci/kuberay makes, the same is done for
 // eight nodes, for adapters and for all weights: KubeRay's operator and Ray are real there, and all pods are on the one
-// node.
+// node. With kube-router, the network policies are enforced.
 func TestRecipeOnCluster(t *testing.T) {
 	if os.Getenv("DEEPSWE_TEST_FULL") == "" {
 		t.Skip("it builds and loads images, and takes minutes: DEEPSWE_TEST_FULL asks for it")
@@ -43,6 +43,7 @@ func TestRecipeOnCluster(t *testing.T) {
 	testkit.Images(t, "deepswe-test:busybox")
 	kuberay := os.Getenv("DEEPSWE_TEST_KUBERAY")
 	program := standInImages(t, l, kuberay)
+	l.EnforcePolicies(t) // where kube-router is there
 	t.Run("one node", func(t *testing.T) {
 		c := newRecipeCluster(t, l, "deepswe-adapter", 1, 3)
 		c.train(t, program, "vllm-0:8000", "vllm-0:8001")
@@ -87,8 +88,20 @@ func (c *recipeCluster) apply(t *testing.T, program string, set ...string) {
 	manifests = strings.ReplaceAll(manifests, "requests: 0.25", "requests: 0.01")
 	large := regexp.MustCompile(`requests: \{cpu: "\d+", memory: \w+\}`)
 	manifests = large.ReplaceAllString(manifests, "requests: {cpu: 10m}")
-	t.Logf("%s", c.kubectl(t, manifests, "apply", "--validate=strict", "-f", "-"))
+	t.Logf("%s", c.kubectl(t, manifests+standInPolicy, "apply", "--validate=strict", "-f", "-"))
 }
+
+// standInPolicy lets the stand-ins of vLLM reach SkyRL's, which samples for them.
+const standInPolicy = `
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: stand-ins}
+spec:
+  podSelector: {matchLabels: {deepswe-train: skyrl}}
+  policyTypes: [Ingress]
+  ingress: [{from: [{podSelector: {matchLabels: {deepswe-train: vllm}}}]}]
+`
 
 // train applies the recipe, waits until it has trained two steps, and checks what took part. The samplers are vLLMs by
 // pod and port; without any, SkyRL's own engines sample.
