@@ -20,7 +20,8 @@ var (
 	// before the tests, say what is loaded, or say what tests find there. Without its configuration or its environment, a
 	// runner may find no test; without --exit, Mocha waits for what tests leave open.
 	settings = env.Pattern(`(?:--require|-r|--import|--(?:experimental-)?loader|--conditions|-C)[ =][\w@./:-]+|` +
-		`--(?:config|env|environment|opts)[ =][\w@./:-]+|(?:--ui|-u)[ =](?:tdd|bdd|qunit|exports)\b|` +
+		`--(?:config|env|environment|opts)[ =][\w@./:-]+|-c[ =][\w./-]*config[\w./-]*|` +
+		`(?:--ui|-u)[ =](?:tdd|bdd|qunit|exports)\b|` +
 		`--(?:globals|exit|forceExit|expose[-_]gc|allow-natives-syntax|experimental-[\w-]+)\b`)
 	// assignments matches what sets an environment variable on a command line, as the shell and cross-env read it.
 	assignments = env.Pattern(`(?:^|\s)([A-Za-z_]\w*=(?:'[^']*'|"[^"]*"|[^\s'"]+))`)

@@ -122,8 +122,8 @@ func TestTestCommandsOf(t *testing.T) {
 			"a.test.js", "TZ=A B=c npx --no-install jest --verbose a.test.js", "",
 		},
 		"scripts that run each other": {
-			[]string{"package.json", `{"scripts": {"test": "npm run a", "a": "npm test", "b": "vitest --globals"}}`},
-			"a.test.js", "npx --no-install vitest run --reporter=verbose --globals a.test.js", "",
+			[]string{"package.json", `{"scripts": {"test": "npm run a", "a": "npm test", "b": "vitest --globals -c a.config.ts"}}`},
+			"a.test.js", "npx --no-install vitest run --reporter=verbose --globals -c a.config.ts a.test.js", "",
 		},
 		"mocha, with an interface": {
 			[]string{"package.json", `{"scripts": {"test": "NODE_ENV=test mocha -u tdd --exit -t 5 test"}}`}, "test/a.js",
