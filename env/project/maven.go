@@ -75,6 +75,16 @@ func (m Machine) maven(t tree) string {
 	return "mvn"
 }
 
+// mavenTest returns the goals of Maven that run the tests: those of the version of Surefire that a set-up has installed
+// because the latest one is too new for the project's JUnit, or the phase.
+func (t tree) mavenTest() string {
+	const older = "3.5.6"
+	if len(disk.Glob(t.path(env.Caches), "m2/org/apache/maven/plugins/maven-surefire-plugin/"+older+"/*.jar")) > 0 {
+		return "test-compile org.apache.maven.plugins:maven-surefire-plugin:" + older + ":test"
+	}
+	return "test"
+}
+
 // property matches what stands for a property's value.
 var property = env.Pattern(`\$\{([^}]+)\}`)
 

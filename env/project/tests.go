@@ -20,7 +20,7 @@ func TestCommand(dir string, m Machine, installed []string) string {
 	case t.has("Cargo.toml"):
 		return "cargo test"
 	case t.has("pom.xml"):
-		return m.maven(t) + " -B test"
+		return m.maven(t) + " -B " + t.mavenTest()
 	case t.has("CMakeLists.txt"):
 		return t.cmake()
 	case t.usesGradle():

@@ -193,7 +193,7 @@ func (t tree) mavenTestsOf(m Machine, files []string) string {
 	if len(classes) == 0 || !t.has("pom.xml") {
 		return ""
 	}
-	command := m.maven(t) + " -B test -Dtest=" + env.ShellQuote(strings.Join(classes, ",")) +
+	command := m.maven(t) + " -B " + t.mavenTest() + " -Dtest=" + env.ShellQuote(strings.Join(classes, ",")) +
 		" -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false"
 	if len(modules) > 0 {
 		command += " -am -pl " + env.ShellQuote(strings.Join(modules, ","))

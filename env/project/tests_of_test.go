@@ -190,6 +190,11 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"pom.xml", "", ".deps/apache-maven-3.9.11/bin/mvn", ""}, "src/test/java/a/ATest.java",
 			".deps/apache-maven-3.9.11/bin/mvn -B test -Dtest=ATest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false", "",
 		},
+		"maven, with a Surefire that knows an old JUnit": {
+			[]string{"pom.xml", "", ".deps/m2/org/apache/maven/plugins/maven-surefire-plugin/3.5.6/a.jar", ""},
+			"src/test/java/a/ATest.java", "mvn -B test-compile org.apache.maven.plugins:maven-surefire-plugin:3.5.6:test " +
+				"-Dtest=ATest -DfailIfNoTests=false -Dsurefire.failIfNoSpecifiedTests=false", "",
+		},
 		"gradle": {
 			[]string{"build.gradle", "", "src/test/java/a/ATest.java", ""},
 			"src/test/java/a/ATest.java core/api/src/test/java/b/BTest.java src/test/resources/x src/test/java/a/CTest.java",

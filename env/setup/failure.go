@@ -45,6 +45,9 @@ var remedies = []struct {
 		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack " +
 		"-Dartifact=org.apache.maven:apache-maven:3.9.11:tar.gz:bin -DoutputDirectory=" + env.Caches +
 		" && " + env.Caches + "/apache-maven-3.9.11/bin/mvn -B"},
+	// A project that names no version of Surefire gets the latest one, which is too new for its JUnit.
+	{env.Pattern(`The used JUnit Version \S+ is not supported any ?more`), " test", " test-compile " +
+		"org.apache.maven.plugins:maven-surefire-plugin:3.5.6:test"},
 	// The project's own Gradle cannot be downloaded, or its script lacks a part.
 	{env.Pattern(`\borg[./]gradle[./]wrapper\b`), "./gradlew ", "gradle "},
 	// Corepack verifies the signature of the package manager. A company's registry may lack it, and an old corepack lacks

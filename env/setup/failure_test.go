@@ -81,6 +81,15 @@ func TestExplain(t *testing.T) {
 				"-Dartifact=org.apache.maven:apache-maven:3.9.11:tar.gz:bin -DoutputDirectory=.deps && " +
 				".deps/apache-maven-3.9.11/bin/mvn -B test",
 		},
+		"maven, too new for the project's JUnit": {
+			line: "mvn -B -Dmaven.test.failure.ignore=true test", stdout: "[ERROR] Failed to execute goal " +
+				"org.apache.maven.plugins:maven-surefire-plugin:3.6.1:test (default-test) on project a: The used JUnit Version 4.8.1 " +
+				"is not supported anymore. Please update to version 4.12+ -> [Help 1]\n",
+			reason: "Failed to execute goal org.apache.maven.plugins:maven-surefire-plugin:3.6.1:test (default-test) on " +
+				"project a: The used JUnit Version 4.8.1 is not supported anymore. Please update to version 4.12+ -> [Help 1]",
+			next: "mvn -B -Dmaven.test.failure.ignore=true test-compile " +
+				"org.apache.maven.plugins:maven-surefire-plugin:3.5.6:test",
+		},
 		"maven, a compiler": {
 			line: "mvn -B test", stdout: "[ERROR] COMPILATION ERROR : \n[INFO] -----\n[ERROR] /a/A.java:[3,8] cannot find symbol\n",
 			reason: "/a/A.java:[3,8] cannot find symbol",
