@@ -5,7 +5,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -111,10 +110,13 @@ func mendC(dir string) (build, mended []string) {
 	return nil, nil
 }
 
-// oldJava matches a property of a pom.xml that asks for Java 7 or older, which current compilers reject (JDK 20 has
-// dropped 7). Projects choose different names for it, but put them together from the same words.
-var oldJava = env.Pattern(`(?i)<((?:(?:maven|project|build|version)\.)*` +
-	`(?:(?:compiler?|javac?|jdk|src|source|target|release|test)[.-]?)+(?:version|level)?)>\s*(?:1\.)?[1-7]\s*</`)
+// javaVersion matches the names of properties of a pom.xml that say which Java it is for. Projects choose different
+// names, but put them together from the same words.
+const javaVersion = `((maven|project|build|version)\.)*` +
+	`((compiler?|javac?|jdk|src|source|target|release|test)[.-]?)+(version|level)?`
+
+// oldJava matches such a property if it asks for Java 7 or older, which current compilers reject (JDK 20 has dropped 7).
+var oldJava = env.Pattern(`(?i)<` + javaVersion + `>\s*(1\.)?[1-7]\s*</`)
 
 // mendJava makes a project ask for a newer Java. A solution that changes a pom.xml only applies to the original file,
 // so in that case the tests make the change after it.
@@ -135,20 +137,13 @@ func mendJava(dir string, t *env.Task) (build, mended []string) {
 // newerJava returns a command line that makes a Maven project use Java 8 in place of an older one; empty if it asks
 // for none.
 func newerJava(dir string) string {
-	var names []string
 	for _, pattern := range []string{"pom.xml", "*/pom.xml", "*/*/pom.xml"} {
 		for _, file := range disk.Glob(dir, pattern) {
-			data, _ := os.ReadFile(file) // what cannot be read is left as it is
-			for _, m := range oldJava().FindAllSubmatch(data, -1) {
-				if name := regexp.QuoteMeta(string(m[1])); !slices.Contains(names, name) {
-					names = append(names, name)
-				}
+			if data, _ := os.ReadFile(file); oldJava().Match(data) { // what cannot be read is left as it is
+				edit := `s#<(` + javaVersion + `)>\s*(1\.)?[1-7]\s*</#<\1>8</#gI`
+				return "find . -name pom.xml -exec sed -Ei " + env.ShellQuote(edit) + " {} +"
 			}
 		}
 	}
-	if len(names) == 0 {
-		return ""
-	}
-	edit := `s#<(` + strings.Join(names, "|") + `)>\s*(1\.)?[1-7]\s*</#<\1>8</#g`
-	return "find . -name pom.xml -exec sed -Ei " + env.ShellQuote(edit) + " {} +"
+	return ""
 }

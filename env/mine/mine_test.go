@@ -461,7 +461,7 @@ change go.mod 'module a.org/calc'; change calc.go '// M'; commit modules`)
 	}
 }
 
-// Current compilers do not support Java versions before 8, so these are replaced by 8.
+// Current compilers do not support Java versions before 8, so these are replaced by 8. A change may add such a property.
 func TestNewerJava(t *testing.T) {
 	t.Parallel()
 	const old = "<project><properties><version.jdk>1.6</version.jdk>\n<javax.inject.version>1</javax.inject.version>\n" +
@@ -473,8 +473,9 @@ func TestNewerJava(t *testing.T) {
 	if line := newerJava(dir); line != "" {
 		t.Errorf("nothing is old, but %s", line)
 	}
-	testkit.WriteFile(t, filepath.Join(dir, "a/b/pom.xml"), old)
+	testkit.WriteFile(t, filepath.Join(dir, "a/b/pom.xml"), "<source>1.6</source>")
 	run := exec.CommandContext(t.Context(), "sh", "-ec", newerJava(dir))
+	testkit.WriteFile(t, filepath.Join(dir, "a/b/pom.xml"), old)
 	run.Dir = dir
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -296,7 +296,7 @@ var lacks = env.Patterns(
 
 // failure matches lines that say why a program or a compiler gave up.
 var failure = env.Pattern(`^(?:E\s+|not ok \d+ - )?((?:[\w.]*(?:Error|Exception)|(?:fatal )?error(?:\[\w+\])?): .*\S|` +
-	`\S+:\d+:\d+: .*\S)`)
+	`\S+:\d+:\d+: .*\S)|^\[ERROR\] ((?:[^C]|C[^O]).*\S)`) // Maven's own, but COMPILATION ERROR
 
 // missing returns the name of what a log reports as not installed. If it reports nothing of the kind, missing returns
 // its first error, or else its last line.
@@ -312,7 +312,7 @@ func missing(log string) string {
 			last = text
 		}
 		if m := failure().FindStringSubmatch(line); m != nil && wrong == "" {
-			wrong = m[1]
+			wrong = m[1] + m[2]
 		}
 	}
 	return cmp.Or(wrong, last)

@@ -86,6 +86,8 @@ func TestMissing(t *testing.T) {
 		"npm error code ENOTCACHED\nnpm error request to https://registry.npmjs.org/ava failed: cache mode is 'only-if-cached' " +
 			"but no cached response is available.\nnpm error A complete log of this run can be found in: /x\n": "ava",
 		"not ok 1 - Error: ENOENT: no such file\n1..0\n# fail 1\n": "Error: ENOENT: no such file",
+		"[INFO] -----\n[ERROR] COMPILATION ERROR : \n[ERROR] Source option 6 is no longer supported. Use 7 or later.\n" +
+			"[ERROR] -> [Help 1]\n+ status=1\n": "Source option 6 is no longer supported. Use 7 or later.",
 		"one\n  the last \n\n": "the last",
 		"":                     "",
 	} {
