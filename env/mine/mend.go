@@ -115,7 +115,7 @@ func mendC(dir string) (build, mended []string) {
 const javaVersion = `((maven|project|build|version)\.)*` +
 	`((compiler?|javac?|jdk|src|source|target|release|test)[.-]?)+(version|level)?`
 
-// oldJava matches such a property if it asks for Java 7 or older, which current compilers reject (JDK 20 has dropped 7).
+// oldJava matches such a property that asks for Java 7 or older, which current compilers reject (JDK 20 dropped 7).
 var oldJava = env.Pattern(`(?i)<` + javaVersion + `>\s*(1\.)?[1-7]\s*</`)
 
 // mendJava makes a project ask for a newer Java. A solution that changes a pom.xml only applies to the original file,
