@@ -201,7 +201,7 @@ func readable(line string) (runner, bool) {
 		{sign: " tape ", instead: " tape ", parser: "tap"},
 		{sign: project.Programs, instead: project.Programs, parser: "tap"},
 		{sign: "cargo test", instead: project.CargoTest, parser: "parse_log_cargo"},
-		{ // or test-compile, before the goal of a Surefire
+		{ // the goals may also begin with test-compile
 			sign: " -B test", instead: " -B -o -Denforcer.skip=true test", parser: junitParser,
 			junit: "*/surefire-reports/TEST-*.xml",
 		},

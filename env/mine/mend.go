@@ -5,6 +5,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -91,31 +92,43 @@ func mendPython(dir string, t *env.Task) (mended []string) {
 	return mended
 }
 
+// anyMatches reports whether the text of a file matches a pattern. The files are those below dir that one of the globs
+// matches; one that cannot be read does not match.
+func anyMatches(pattern *regexp.Regexp, dir string, globs ...string) bool {
+	for _, glob := range globs {
+		if slices.ContainsFunc(disk.Glob(dir, glob), func(file string) bool {
+			data, _ := os.ReadFile(file)
+			return pattern.Match(data)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
 // strict matches options of compilers that turn warnings into errors.
 var strict = env.Pattern(`-Werror\b|-pedantic-errors\b`)
 
-// mendC has CMake's compilers only warn of what they warn of: those of today know more to warn of.
+// mendC turns these errors back into warnings where CMake builds: today's compilers warn of more than those of an old
+// commit did.
 func mendC(dir string) (build, mended []string) {
-	for _, pattern := range []string{"CMakeLists.txt", "*/CMakeLists.txt", "*.cmake", "*/*.cmake"} {
-		for _, file := range disk.Glob(dir, pattern) {
-			if data, _ := os.ReadFile(file); strict().Match(data) { // what cannot be read is left as it is
-				const launcher = "/tmp/compile" // it comes ahead of each command line of a compiler
-				return []string{
-					`printf '#!/bin/sh\nexec "$@" -Wno-error\n' >` + launcher + " && chmod +x " + launcher,
-					"export CMAKE_C_COMPILER_LAUNCHER=" + launcher + " CMAKE_CXX_COMPILER_LAUNCHER=" + launcher,
-				}, []string{"warnings"}
-			}
-		}
+	if !anyMatches(strict(), dir, "CMakeLists.txt", "*/CMakeLists.txt", "*.cmake", "*/*.cmake") {
+		return nil, nil
 	}
-	return nil, nil
+	const launcher = "/tmp/compile" // CMake puts it before the command line of a compiler
+	return []string{
+		`printf '#!/bin/sh\nexec "$@" -Wno-error\n' >` + launcher + " && chmod +x " + launcher,
+		"export CMAKE_C_COMPILER_LAUNCHER=" + launcher + " CMAKE_CXX_COMPILER_LAUNCHER=" + launcher,
+	}, []string{"warnings"}
 }
 
-// javaVersion matches the names of properties of a pom.xml that say which Java it is for. Projects choose different
-// names, but put them together from the same words.
+// javaVersion is the pattern of names that projects give to the property of a pom.xml that says which Java it is for:
+// they differ, but are made of the same words.
 const javaVersion = `((maven|project|build|version)\.)*` +
 	`((compiler?|javac?|jdk|src|source|target|release|test)[.-]?)+(version|level)?`
 
-// oldJava matches such a property that asks for Java 7 or older, which current compilers reject (JDK 20 dropped 7).
+// oldJava matches a property with such a name if it asks for Java 7 or older. Current compilers reject these versions
+// (JDK 20 dropped Java 7).
 var oldJava = env.Pattern(`(?i)<` + javaVersion + `>\s*(1\.)?[1-7]\s*</`)
 
 // mendJava makes a project ask for a newer Java. A solution that changes a pom.xml only applies to the original file,
@@ -137,13 +150,9 @@ func mendJava(dir string, t *env.Task) (build, mended []string) {
 // newerJava returns a command line that makes a Maven project use Java 8 in place of an older one; empty if it asks
 // for none.
 func newerJava(dir string) string {
-	for _, pattern := range []string{"pom.xml", "*/pom.xml", "*/*/pom.xml"} {
-		for _, file := range disk.Glob(dir, pattern) {
-			if data, _ := os.ReadFile(file); oldJava().Match(data) { // what cannot be read is left as it is
-				edit := `s#<(` + javaVersion + `)>\s*(1\.)?[1-7]\s*</#<\1>8</#gI`
-				return "find . -name pom.xml -exec sed -Ei " + env.ShellQuote(edit) + " {} +"
-			}
-		}
+	if !anyMatches(oldJava(), dir, "pom.xml", "*/pom.xml", "*/*/pom.xml") {
+		return ""
 	}
-	return ""
+	edit := `s#<(` + javaVersion + `)>\s*(1\.)?[1-7]\s*</#<\1>8</#gI`
+	return "find . -name pom.xml -exec sed -Ei " + env.ShellQuote(edit) + " {} +"
 }

@@ -461,7 +461,7 @@ change go.mod 'module a.org/calc'; change calc.go '// M'; commit modules`)
 	}
 }
 
-// Current compilers do not support Java versions before 8, so these are replaced by 8, also if a change adds them.
+// Current compilers reject Java versions before 8, so 8 takes their place. A change may add such a version.
 func TestNewerJava(t *testing.T) {
 	t.Parallel()
 	const old = "<project><properties><version.jdk>1.6</version.jdk>\n<javax.inject.version>1</javax.inject.version>\n" +

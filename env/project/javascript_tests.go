@@ -89,7 +89,8 @@ func (t tree) javaScriptRunner() javaScriptRunner {
 	if r := runnerOf(manifest.Scripts, "test", "", 0); r.name != "" {
 		return r
 	}
-	// The test script may call a program that runs another script.
+	// The test script may call a program that runs another script. Each script is looked at by itself, without those that
+	// it runs.
 	for _, name := range slices.Sorted(maps.Keys(manifest.Scripts)) {
 		if r := runnerOf(manifest.Scripts, name, "", deepestScript); r.name != "" {
 			return r

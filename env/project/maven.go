@@ -75,12 +75,18 @@ func (m Machine) maven(t tree) string {
 	return "mvn"
 }
 
-// mavenTest returns the goals of Maven that run the tests: those of the version of Surefire that a set-up has installed
-// because the latest one is too new for the project's JUnit, or the phase.
+// olderSurefire is a version of Surefire that still runs tests of a JUnit before 4.12.
+const olderSurefire = "3.5.6"
+
+// OlderSurefireTest are the goals of Maven that run the tests with an older Surefire, where the latest one is too new
+// for the project's JUnit.
+const OlderSurefireTest = "test-compile org.apache.maven.plugins:maven-surefire-plugin:" + olderSurefire + ":test"
+
+// mavenTest returns the goals of Maven that run the tests: [OlderSurefireTest] if a set-up has installed that version.
 func (t tree) mavenTest() string {
-	const older = "3.5.6"
-	if len(disk.Glob(t.path(env.Caches), "m2/org/apache/maven/plugins/maven-surefire-plugin/"+older+"/*.jar")) > 0 {
-		return "test-compile org.apache.maven.plugins:maven-surefire-plugin:" + older + ":test"
+	const installed = "m2/org/apache/maven/plugins/maven-surefire-plugin/" + olderSurefire + "/*.jar"
+	if len(disk.Glob(t.path(env.Caches), installed)) > 0 {
+		return OlderSurefireTest
 	}
 	return "test"
 }

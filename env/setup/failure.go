@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/project"
 )
 
 // telling match the line that matters in what a command has printed before it failed, the surest first.
@@ -46,8 +47,7 @@ var remedies = []struct {
 		"-Dartifact=org.apache.maven:apache-maven:3.9.11:tar.gz:bin -DoutputDirectory=" + env.Caches +
 		" && " + env.Caches + "/apache-maven-3.9.11/bin/mvn -B"},
 	// A project that names no version of Surefire gets the latest one, which is too new for its JUnit.
-	{env.Pattern(`The used JUnit Version \S+ is not supported any ?more`), " test", " test-compile " +
-		"org.apache.maven.plugins:maven-surefire-plugin:3.5.6:test"},
+	{env.Pattern(`The used JUnit Version \S+ is not supported any ?more`), " test", " " + project.OlderSurefireTest},
 	// The project's own Gradle cannot be downloaded, or its script lacks a part.
 	{env.Pattern(`\borg[./]gradle[./]wrapper\b`), "./gradlew ", "gradle "},
 	// Corepack verifies the signature of the package manager. A company's registry may lack it, and an old corepack lacks

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -39,6 +40,30 @@ func (l *Kubelab) Kubectl(t testing.TB, stdin string, args ...string) string {
 		t.Fatalf("kubectl %v: %v: %s", args, err, out)
 	}
 	return string(out)
+}
+
+// StartBeside runs a program beside the cluster, which finds the administrator's credentials in KUBECONFIG. When the
+// test ends, the program is ended with SIGTERM; what it has printed is logged if the test or the program has failed.
+func (l *Kubelab) StartBeside(t testing.TB, program string, args ...string) {
+	t.Helper()
+	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(program, args...)
+	c.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(l.Run, "admin.kubeconfig"))
+	c.Stdout, c.Stderr = said, said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		err := c.Process.Signal(syscall.SIGTERM)
+		_ = c.Wait() // it is ended by the signal
+		said.Close()
+		if text, _ := os.ReadFile(said.Name()); err != nil || t.Failed() {
+			t.Logf("%s: %v\n%s", filepath.Base(program), err, text)
+		}
+	})
 }
 
 // Restart sends a signal to a part of the cluster (apiserver, kubelet, containerd), and starts it again once it has

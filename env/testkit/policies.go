@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -17,27 +16,14 @@ func (l *Kubelab) EnforcePolicies(t testing.TB) bool {
 	if router == "" {
 		return false
 	}
-	said, err := os.Create(filepath.Join(t.TempDir(), "kube-router.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(router, "--run-firewall=true", "--run-router=false", "--run-service-proxy=false",
-		"--run-loadbalancer=false", "--kubeconfig="+filepath.Join(l.Run, "admin.kubeconfig"), "--hostname-override=kubelab",
-		"--service-cluster-ip-range=198.19.0.0/16")
-	c.Stdout, c.Stderr = said, said
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGTERM) // it may have ended
-		_ = c.Wait()
 		if out, err := exec.Command("sh", "-ec", removePolicies).CombinedOutput(); err != nil {
 			t.Errorf("remove the policies' rules: %v: %s", err, out)
 		}
-		if text, err := os.ReadFile(said.Name()); err == nil && t.Failed() {
-			t.Logf("kube-router:\n%s", text)
-		}
 	})
+	l.StartBeside(t, router, "--run-firewall=true", "--run-router=false", "--run-service-proxy=false",
+		"--run-loadbalancer=false", "--kubeconfig="+filepath.Join(l.Run, "admin.kubeconfig"), "--hostname-override=kubelab",
+		"--service-cluster-ip-range=198.19.0.0/16")
 	time.Sleep(5 * time.Second) // its first round
 	return true
 }

@@ -3,10 +3,8 @@ package train
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -77,25 +75,8 @@ func (c *recipeCluster) operate(t *testing.T, kuberay string) {
 	kinds := filepath.Join(kuberay, "crds")
 	c.Kubectl(t, "", "apply", "--server-side", "-f", kinds)
 	t.Cleanup(func() { c.Kubectl(t, "", "delete", "--wait=false", "-f", kinds) })
-	said, err := os.Create(filepath.Join(t.TempDir(), "operator.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	operator := exec.Command(filepath.Join(kuberay, "ray-operator"), "--watch-namespace", c.namespace,
+	c.StartBeside(t, filepath.Join(kuberay, "ray-operator"), "--watch-namespace", c.namespace,
 		"--enable-leader-election=false", "--metrics-addr=0", "--health-probe-bind-address=0")
-	operator.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(c.Run, "admin.kubeconfig"))
-	operator.Stdout, operator.Stderr = said, said
-	if err := operator.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		err := operator.Process.Signal(syscall.SIGTERM)
-		_ = operator.Wait() // it is ended by the signal
-		said.Close()
-		if err != nil || t.Failed() {
-			t.Logf("the operator: %v\n%s", err, read(t, filepath.Dir(said.Name()), "operator.log"))
-		}
-	})
 }
 
 // ready checks that KubeRay reports the cluster as ready.

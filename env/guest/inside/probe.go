@@ -94,7 +94,7 @@ func answered(target string) bool {
 	const wait = 1500 * time.Millisecond
 	network, address, _ := strings.Cut(target, " ")
 	socket := -1
-	// The duplicate of the socket outlives the connection, and so can be asked why that failed.
+	// The connection's own socket is closed when it fails. A duplicate still tells why it failed.
 	d := &net.Dialer{Timeout: wait, Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
 			socket, _ = syscall.Dup(int(fd)) // without one, a refusal counts as an answer
