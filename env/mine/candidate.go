@@ -178,7 +178,7 @@ func (c Commit) size() (files, lines int, moved bool) {
 }
 
 // fixKinds are the files that the reference solution consists of.
-var fixKinds = []Kind{Source, Environment, Generated, Other}
+var fixKinds = []Kind{Source, Environment, Generated, Example, Other}
 
 // allKinds are those and the files of tests.
 func allKinds() []Kind { return append(slices.Clone(fixKinds), Test, Data) }

@@ -21,6 +21,7 @@ const (
 	Environment Kind = "environment" // manifests and lock files
 	Generated   Kind = "generated"   // or vendored
 	Docs        Kind = "docs"
+	Example     Kind = "example" // programs of the documentation, which Cargo and Go compile with the tests
 	Other       Kind = "other"
 )
 
@@ -42,9 +43,11 @@ var (
 		`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|(tap-)?snapshots|golden)/|\.snap$`)
 	testName = env.Pattern(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
 		`spec_.*|Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
-	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|dist|build|generated)/|` +
-		`(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
-	docs = env.Pattern(`(?i)(^|/)(docs?|examples?|\.github|\.circleci)/|\.(md|rst|adoc|txt)$|` +
+	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|generated)/|` +
+		`(^|/)(dist|build)/.*\.([cm]?js|css|d\.ts)$|(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
+	examples  = env.Pattern(`(?i)/examples?/`)
+	docFolder = env.Pattern(`(?i)/(docs?|examples?|\.github|\.circleci)/`)
+	docName   = env.Pattern(`(?i)\.(md|rst|adoc|txt)$|` +
 		`(^|/)(changes|changelog|news|authors|license|copying|readme)[^/]*$`)
 )
 
@@ -52,6 +55,9 @@ var (
 func kindOf(name string) Kind {
 	language := languageOf(name)
 	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
+	folder := "/" + path.Dir(name) + "/"
+	above, below, _ := strings.Cut(folder, "/src/")
+	above += "/" // below src, a folder is a package, as in src/main/java/com/example
 	switch {
 	case dataFolder().MatchString(name):
 		return Data
@@ -59,11 +65,15 @@ func kindOf(name string) Kind {
 		return Generated
 	case setup.IsManifest(name):
 		return Environment
+	case language != "" && strings.HasPrefix(below, "main/"): // the layout of Maven and Gradle
+		return Source
 	case language != "" && (testName().MatchString(base) || testFolder().MatchString(name)):
 		return Test
 	case testFolder().MatchString(name):
 		return Data
-	case docs().MatchString(name):
+	case language != "" && examples().MatchString(above):
+		return Example
+	case docFolder().MatchString(above), docName().MatchString(name):
 		return Docs
 	case language != "":
 		return Source

@@ -143,14 +143,16 @@ func TestOnlyLayout(t *testing.T) {
 func TestKindOf(t *testing.T) {
 	t.Parallel()
 	for kind, names := range map[Kind][]string{
-		Source: {"a.py", "src/x/main.rs", "lib/contest.js", "testimony.go", "pkg/latest.ts"},
+		Source: {"a.py", "src/x/main.rs", "lib/contest.js", "testimony.go", "pkg/latest.ts",
+			"src/main/java/com/example/test/ATest.java", "src/docs/page.ts", "src/build/__init__.py"},
 		Test: {"a_test.go", "tests/helper.py", "src/a.test.tsx", "spec/a_spec.rb", "src/test/java/ATest.java",
 			"FooTests.java", "conftest.py"},
 		Data: {"testdata/a.go", "tests/a.json", "x/__snapshots__/a.js", "ui.test.snap",
 			"tap-snapshots/test/a.js.test.cjs"},
 		Environment: {"go.mod", "web/package-lock.json", "requirements/dev.txt", "pyproject.toml", "composer.json", "a.gemspec"},
-		Generated:   {"vendor/a/b.go", "api.pb.go", "x_pb2.py", "node_modules/a/index.js"},
-		Docs:        {"README.md", "docs/conf.py", "CHANGES", "LICENSE"},
+		Generated:   {"vendor/a/b.go", "api.pb.go", "x_pb2.py", "node_modules/a/index.js", "dist/index.mjs"},
+		Example:     {"examples/base64.rs", "example/a/main.go", "examples/a/src/main.rs"},
+		Docs:        {"README.md", "docs/conf.py", "docs/src/page.ts", "examples/a.yaml", "CHANGES", "LICENSE"},
 		Other:       {"Makefile", "logo.svg"},
 	} {
 		for _, name := range names {
