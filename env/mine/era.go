@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
+	"deepswe/env/project"
 	"deepswe/env/repo"
 )
 
@@ -44,6 +46,19 @@ func Eras(ctx context.Context, dir string, commits []string) (map[string]string,
 		eras[commit] = hex.EncodeToString(h.Sum(nil))[:8]
 	}
 	return eras, nil
+}
+
+// Parents returns the base commits of those candidates of an era that change manifests, if caches keep what is installed
+// for their language. Tests run there too, with what is installed for the era.
+func Parents(candidates []Candidate, era, language string) []string {
+	var parents []string
+	for _, c := range candidates {
+		if c.Needs() == c.Hash && c.Labels["era"] == era && c.Language() == language && project.Caches(language) &&
+			!slices.Contains(parents, c.Base) {
+			parents = append(parents, c.Base)
+		}
+	}
+	return parents
 }
 
 // Licence returns the name of the file with a commit's licence and that file's first line; empty if there is none.

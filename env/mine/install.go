@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"deepswe/env"
-	"deepswe/env/disk"
 	"deepswe/env/project"
 	"deepswe/env/repo"
 )
@@ -34,7 +33,8 @@ type SetUp struct {
 	Spared []string
 	// Manifest is the project's package.json, if it has one.
 	Manifest []byte
-	// Spec describes the sandbox, except that it still has to show the directory for what is installed as [Kept].
+	// Spec describes the sandbox, except that it still has to show the directory for what is installed as [Kept]. It
+	// shows what SetUp has checked out.
 	Spec env.Spec
 }
 
@@ -44,15 +44,11 @@ const Kept = "/kept"
 // testbed is the path of the repository in sandboxes.
 const testbed = "/testbed"
 
-// SetUp returns how to install what a candidate's tests need, without commands if that is not known. What is kept has
-// no copy of the project itself, which could be a later one. Only one that the base commit's lock file pins is older
-// than the change, and the tools of the tests may need it.
-func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
-	scratch, err := disk.MakeScratch("", "mine")
-	if err != nil {
-		return SetUp{}, err
-	}
-	defer disk.RemoveScratch(scratch)
+// SetUp returns how to install what a candidate's tests need, without commands if that is not known. It checks out
+// commits in the directory scratch. What is kept has no copy of the project itself, which could be a later one. Only one
+// that the base commit's lock file pins is older than the change, and the tools of the tests may need it. Caches also
+// get what the parents need, which are base commits with other manifests.
+func (b Builder) SetUp(ctx context.Context, c Candidate, parents []string, scratch string) (SetUp, error) {
 	dir := filepath.Join(scratch, "repo")
 	if err := repo.CheckOut(ctx, b.Repository, c.Needs(), dir); err != nil {
 		return SetUp{}, fmt.Errorf("set up %s: %w", c.Hash, err)
@@ -68,6 +64,11 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	s.Commands, s.Variables = project.Install(dir, testbed, c.Language(), b.Machine)
 	if line := newerJava(dir); line != "" && c.Language() == "java" {
 		s.Before = append(s.Before, line)
+	}
+	for _, parent := range parents {
+		if err := b.beside(ctx, &s, c.Language(), parent, filepath.Join(scratch, parent)); err != nil {
+			return SetUp{}, fmt.Errorf("set up the parent of %s: %w", c.Hash, err)
+		}
 	}
 	locks := b.locks(ctx, c.Base)
 	for _, copied := range project.Copies(dir) {
@@ -94,6 +95,28 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 			strings.Join(env.NodeScratch(), " {}/")+` \;`,
 		"rmdir "+caches+" 2>/dev/null || :") // where no tool has a cache
 	return s, nil
+}
+
+// beside checks out a parent in the directory dir, and lets a set-up download what its manifests ask for, if it can.
+func (b Builder) beside(ctx context.Context, s *SetUp, language, parent, dir string) error {
+	if err := repo.CheckOut(ctx, b.Repository, parent, dir); err != nil {
+		return err
+	}
+	lines, _ := project.Install(dir, testbed, language, b.Machine)
+	if line := newerJava(dir); line != "" && language == "java" {
+		lines = append([]string{line}, lines...)
+	}
+	if language == "rust" {
+		lines = append(lines, project.CompileCargo)
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	at := "/tmp/" + parent
+	s.Spec.Shown = append(s.Spec.Shown, env.Shown{Host: dir, Path: "/parents/" + parent})
+	s.Before = append(s.Before, "(cp -r /parents/"+parent+" "+at+" && cd "+at+" && "+strings.Join(lines, " && ")+
+		" && rm -rf "+at+") || :")
+	return nil
 }
 
 // locks returns what the lock files of Node in a commit say, one after the other.

@@ -1,7 +1,10 @@
 package mine
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"deepswe/env/project"
@@ -21,10 +24,44 @@ change ufo.js '// Four'; change ufo.test.js '// Four'; commit 'four is missing'`
 		t.Fatal(err)
 	}
 	for i, want := range [][]string{{"1.0.0", "1.3.0"}, {"1.0.0"}, {"1.0.0"}} {
-		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: commits[i]})
+		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: commits[i]}, nil, t.TempDir())
 		if err != nil || !slices.Equal(s.Spared, want) ||
 			!slices.Contains(s.After, project.TakeOut("*/node_modules/ufo", want)) {
 			t.Errorf("%s: %q with %q, %v, want %q", commits[i].Hash, s.Spared, s.After, err, want)
+		}
+	}
+}
+
+// Caches also get what the parents of an era need. Their manifests are of another one.
+func TestSetUpParents(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change go.mod 'module a.org/calc'; change calc.go 'package calc'; commit root
+change calc.go '// Two'; change calc_test.go 'package calc'; change go.mod 'require x'; commit 'two is missing'
+change calc.go '// Three'; change calc_test.go '// Three'; commit 'three is missing'`)
+	commits, err := Walk(t.Context(), dir, "", 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _, err := Choose(t.Context(), dir, commits, Bounds{})
+	if err != nil || len(all) != 2 {
+		t.Fatal(all, err)
+	}
+	for i := range all {
+		all[i].Labels["era"] = "a"
+	}
+	parents := Parents(all, "a", "go")
+	if want := []string{all[1].Base}; !slices.Equal(parents, want) || len(Parents(all, "b", "go")) > 0 ||
+		len(Parents(all, "a", "python")) > 0 {
+		t.Fatalf("the parents are %q, want %q", parents, want)
+	}
+	for _, c := range all {
+		s, err := Builder{Repository: dir}.SetUp(t.Context(), c, parents, t.TempDir())
+		if err != nil || len(s.Spec.Shown) != 1 || s.Spec.Shown[0].Path != "/parents/"+parents[0] ||
+			!strings.HasSuffix(s.Before[len(s.Before)-1], "&& go mod download && rm -rf /tmp/"+parents[0]+") || :") {
+			t.Errorf("%s: %q shows %v, %v", c.Subject(), s.Before, s.Spec.Shown, err)
+		}
+		if data, err := os.ReadFile(filepath.Join(s.Spec.Shown[0].Host, "go.mod")); string(data) != "module a.org/calc\n" {
+			t.Errorf("%s: the parent asks for %q, %v", c.Subject(), data, err)
 		}
 	}
 }

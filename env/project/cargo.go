@@ -18,14 +18,15 @@ const (
 	CargoTest = "env CARGO_BUILD_RUSTFLAGS=--cap-lints=warn cargo test --offline --no-fail-fast"
 )
 
-// KeepCargo is a command line that compiles what tests of Rust need, if it can, and keeps it in [env.Caches]. The
-// repository's own packages are removed from that, because they may be later ones than a task's. If that fails, nothing
-// is kept.
-const KeepCargo = `({ ` + CargoTest + ` --no-run || :; } && cargo metadata --offline --format-version 1 | ` +
+// CompileCargo is a command line that compiles what tests of Rust need, if it can, and removes the repository's own
+// packages from that, because they may be later ones than a task's.
+const CompileCargo = `({ ` + CargoTest + ` --no-run || :; } && cargo metadata --offline --format-version 1 | ` +
 	`grep -o '{"name":"[^"]*","version":"[^"]*","id":"[^"]*path+file:[^"]*"' | cut -d'"' -f4 >` + cargoOwn + ` && ` +
 	`test -s ` + cargoOwn + ` && ` +
-	`while read -r own; do cargo clean --offline -p "$own" || exit; done <` + cargoOwn + ` && ` +
-	`find ` + cargoTarget + ` -name incremental -prune -exec rm -rf {} + && ` +
+	`while read -r own; do cargo clean --offline -p "$own" || exit; done <` + cargoOwn + `)`
+
+// KeepCargo is a command line that keeps what CompileCargo has compiled in [env.Caches]. If it fails, nothing is kept.
+const KeepCargo = `(` + CompileCargo + ` && find ` + cargoTarget + ` -name incremental -prune -exec rm -rf {} + && ` +
 	`cp -rp ` + cargoTarget + ` ` + cargoKept + `) || :`
 
 // cargoTestsOf returns the command line that runs the given files of one package's tests directory, or all tests of the

@@ -2,6 +2,7 @@ package project
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"deepswe/env"
@@ -26,6 +27,13 @@ func cached() []needs {
 		{"java", gradleFiles, "", "GRADLE_USER_HOME=" + gradleHome},
 		{"php", "composer.json", "composer install --no-interaction --no-scripts", "COMPOSER_HOME=%s/composer"},
 	}
+}
+
+// Caches reports whether tools of a language use what they install from caches, where several versions have room.
+func Caches(language string) bool {
+	return slices.ContainsFunc(cached(), func(n needs) bool {
+		return n.language == language && n.manifest != "composer.json" // Composer copies it into the project
+	})
 }
 
 // Install returns the commands that install what the tests of the project in the directory need if nothing is

@@ -41,7 +41,16 @@ func (m *Miner) given() bool {
 // install installs what the candidate's tests need, unless that was done for another candidate of its era. why says why
 // that failed. If it is not known what to install, nothing is installed and why is empty.
 func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.Installation, why string, err error) {
-	s, err := m.Builder.SetUp(ctx, c)
+	scratch, err := disk.MakeScratch("", "mine")
+	if err != nil {
+		return in, "", err
+	}
+	defer disk.RemoveScratch(scratch)
+	var parents []string
+	if !m.given() {
+		parents = history.Parents(m.history, c.Labels["era"], c.Language())
+	}
+	s, err := m.Builder.SetUp(ctx, c, parents, scratch)
 	if err != nil {
 		return in, "", err
 	}
@@ -51,7 +60,7 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 	if len(s.Commands) == 0 || slices.Equal(m.Setup, []string{cli.SetupNone}) {
 		return in, "", nil
 	}
-	hash := sha256.Sum256(fmt.Append(nil, s.Commands, s.Variables, m.Builder.Image, s.Spared))
+	hash := sha256.Sum256(fmt.Append(nil, s.Commands, s.Variables, m.Builder.Image, s.Spared, strings.Join(parents, "")))
 	key := c.Labels["era"] + "-" + hex.EncodeToString(hash[:4])
 	known, _ := m.eras.LoadOrStore(key, &era{})
 	e := known.(*era)
@@ -93,7 +102,7 @@ const mostTries = 3
 // directory, because the user of its sandbox cannot change the files that an earlier one has left.
 func (m *Miner) fill(ctx context.Context, s history.SetUp, dir string) (err error) {
 	s.Spec.Run = m.name()
-	s.Spec.Shown = []env.Shown{{Host: dir, Path: history.Kept, Writable: true}}
+	s.Spec.Shown = append(s.Spec.Shown, env.Shown{Host: dir, Path: history.Kept, Writable: true})
 	commands, variables := slices.Clone(s.Commands), s.Variables
 	if m.downloads != "" {
 		var shown env.Shown

@@ -150,7 +150,7 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 	}
 	once(&all.before, "")
 	if err == nil && all.displaced(d.Task) {
-		return Judged{Reason: NeverRuns, Detail: "its parent, with what the change installs"}, nil, nil
+		return Judged{Reason: NeverRuns, Detail: "its parent, with what the change installs", Again: true}, nil, nil
 	}
 	for len(all.after) < afterRuns && err == nil {
 		if fail, _, _ := all.lists(); len(fail) == 0 {
