@@ -48,8 +48,8 @@ func Eras(ctx context.Context, dir string, commits []string) (map[string]string,
 	return eras, nil
 }
 
-// Parents returns the base commits of those candidates of an era that change manifests, if caches keep what is installed
-// for their language. Tests run there too, with what is installed for the era.
+// Parents returns the base commits of those candidates of an era that change manifests, if caches keep what is
+// installed for their language. Tests run there too, with what is installed for the era.
 func Parents(candidates []Candidate, era, language string) []string {
 	var parents []string
 	for _, c := range candidates {

@@ -44,7 +44,8 @@ var (
 	testName = env.Pattern(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
 		`spec_.*|Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
 	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|generated)/|` +
-		`(^|/)(dist|build)/.*\.([cm]?js|css|d\.ts)$|(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
+		`(^|/)(dist|build)/.*\.([cm]?js|css|d\.ts)$|` +
+		`(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
 	examples  = env.Pattern(`(?i)/examples?/`)
 	docFolder = env.Pattern(`(?i)/(docs?|examples?|\.github|\.circleci)/`)
 	docName   = env.Pattern(`(?i)\.(md|rst|adoc|txt)$|` +

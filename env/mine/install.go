@@ -45,9 +45,9 @@ const Kept = "/kept"
 const testbed = "/testbed"
 
 // SetUp returns how to install what a candidate's tests need, without commands if that is not known. It checks out
-// commits in the directory scratch. What is kept has no copy of the project itself, which could be a later one. Only one
-// that the base commit's lock file pins is older than the change, and the tools of the tests may need it. Caches also
-// get what the parents need, which are base commits with other manifests.
+// commits in the directory scratch. What is kept has no copy of the project itself, which could be a later one. Only
+// one that the base commit's lock file pins is older than the change, and the tools of the tests may need it. Caches
+// also get what the parents need, which are base commits with other manifests.
 func (b Builder) SetUp(ctx context.Context, c Candidate, parents []string, scratch string) (SetUp, error) {
 	dir := filepath.Join(scratch, "repo")
 	if err := repo.CheckOut(ctx, b.Repository, c.Needs(), dir); err != nil {

@@ -498,7 +498,8 @@ func TestDraftOldJava(t *testing.T) {
 		dir := history(t, `change pom.xml '<source>1.5</source>'; change src/main/java/A.java 'class A {}'; commit root
 change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; `+change+`; commit 'two is missing'`)
 		d, newest := drafted(t, dir)
-		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: newest, Labels: d.Task.Labels}, nil, t.TempDir())
+		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: newest, Labels: d.Task.Labels}, nil,
+			t.TempDir())
 		if err != nil || len(d.Task.Prepare) != 1 || d.Task.Labels["mended"] != "java" {
 			t.Fatalf("%q, %v, %v", d.Task.Prepare, d.Task.Labels, err)
 		}
