@@ -120,7 +120,11 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if !ok {
 		return Draft{}, NoReader, nil
 	}
-	command := strings.Join(append(c.inline(files), how.command(patched)), "\n")
+	run := how.command(patched)
+	if c.Language() == "rust" {
+		run = project.WithFeatures(run, c.features(files))
+	}
+	command := strings.Join(append(c.inline(files), run), "\n")
 	d.Task.Tests.Script, d.Task.Tests.Parser = dataset.Script(append(before, build...), command), how.parser
 	if base != "" {
 		d.BaseScript = dataset.Script(build, how.command(base))

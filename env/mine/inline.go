@@ -7,6 +7,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"deepswe/env"
 	"deepswe/env/disk"
@@ -112,4 +113,33 @@ func (c Candidate) inline(files map[string]string) (lines []string) {
 			withoutModule, source, code, code, env.ShellQuote(module), source))
 	}
 	return lines
+}
+
+var (
+	feature = env.Pattern(`\bfeature\s*=\s*"([\w.+-]+)"`)
+	without = env.Pattern(`\bnot\([^()]*\)`)
+)
+
+// features returns the features of Rust that the candidate's tests ask for, in lines that it adds and in what they say
+// of a whole file.
+func (c Candidate) features(files map[string]string) (names []string) {
+	var lines strings.Builder
+	for line := range strings.Lines(c.Tests) {
+		if strings.HasPrefix(line, "+") {
+			lines.WriteString(line)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		for line := range strings.Lines(files[name]) {
+			if strings.HasPrefix(line, "#![cfg(") && path.Ext(name) == ".rs" {
+				lines.WriteString(line)
+			}
+		}
+	}
+	for _, m := range feature().FindAllStringSubmatch(without().ReplaceAllString(lines.String(), ""), -1) {
+		if !slices.Contains(names, m[1]) {
+			names = append(names, m[1])
+		}
+	}
+	return names
 }

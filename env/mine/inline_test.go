@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,5 +81,18 @@ func TestInlineTests(t *testing.T) {
 		"#[cfg(test)]\nmod tests {\n    fn even() {}\n    fn odd() {}\n}\n"
 	if err != nil || string(got) != want {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// Tests behind features run with these: those that added lines name, and those of whole files.
+func TestFeatures(t *testing.T) {
+	t.Parallel()
+	c := Candidate{Tests: "+#[cfg(feature = \"drain\")]\n-#[cfg(feature = \"old\")]\n #[cfg(feature = \"context\")]\n" +
+		"+#[cfg(all(feature = \"std\", not(feature = \"loom\")))]\n+#[cfg(feature = \"drain\")]\n"}
+	got := c.features(map[string]string{
+		"tests/a.rs": "#![cfg(feature=\"serde\")]\n#[cfg(feature = \"each\")]\n", "tests/a.txt": "#![cfg(feature = \"b\")]\n",
+	})
+	if want := []string{"drain", "std", "serde"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

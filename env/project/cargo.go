@@ -29,6 +29,23 @@ const CompileCargo = `({ ` + CargoTest + ` --no-run || :; } && cargo metadata --
 const KeepCargo = `(` + CompileCargo + ` && find ` + cargoTarget + ` -name incremental -prune -exec rm -rf {} + && ` +
 	`cp -rp ` + cargoTarget + ` ` + cargoKept + `) || :`
 
+var manifestPath = env.Pattern(`--manifest-path (\S+)`)
+
+// WithFeatures returns the command line of Cargo's tests with those of the features that the package has, unless it does
+// not compile with them: some need a toolchain that is not there.
+func WithFeatures(line string, features []string) string {
+	if len(features) == 0 {
+		return line
+	}
+	manifest := "Cargo.toml"
+	if m := manifestPath().FindStringSubmatch(line); m != nil {
+		manifest = m[1]
+	}
+	return "features=$(for one in " + strings.Join(features, " ") + `; do grep -q "^$one *=" ` + manifest +
+		` && echo "--features $one"; done); test -z "$features" || ` + line +
+		" $features --no-run >/dev/null 2>&1 || features=; " + line + " $features"
+}
+
 // cargoTestsOf returns the command line that runs the given files of one package's tests directory, or all tests of the
 // package if some of the files are sources. It is empty for other files.
 func (t tree) cargoTestsOf(files []string) string {

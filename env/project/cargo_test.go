@@ -50,3 +50,33 @@ func TestKeepCargo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Tests run with the features that their package has, and without any where it does not compile with them.
+func TestWithFeatures(t *testing.T) {
+	t.Parallel()
+	if got := WithFeatures("cargo test", nil); got != "cargo test" {
+		t.Errorf("without features: %s", got)
+	}
+	if _, err := exec.LookPath("cargo"); err != nil {
+		testkit.Skip(t, "cargo", err)
+	}
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a/Cargo.toml": "[package]\nname = \"halves\"\nversion = \"0.1.0\"\nedition = \"2021\"\n" +
+			"[features]\nodd = []\nnightly = []\n",
+		"a/src/lib.rs": "#[cfg(feature = \"nightly\")]\ncompile_error!(\"only with nightly\");\n",
+		"a/tests/a.rs": "#[test]\nfn even() {}\n#[cfg(feature = \"odd\")]\n#[test]\nfn odd() {}\n",
+	} {
+		testkit.WriteFile(t, filepath.Join(dir, name), text)
+	}
+	for features, odd := range map[string]bool{"odd": true, "odd later": true, "odd nightly": false, "later": false} {
+		line := WithFeatures("cargo test --offline --manifest-path a/Cargo.toml --test a", strings.Fields(features))
+		c := exec.CommandContext(t.Context(), "bash", "-uc", line)
+		c.Dir, c.Env = dir, append(os.Environ(), "CARGO_TARGET_DIR="+filepath.Join(dir, "target"))
+		out, err := c.CombinedOutput()
+		if has := strings.Contains(string(out), "test odd ... ok"); err != nil || has != odd ||
+			!strings.Contains(string(out), "test even ... ok") {
+			t.Errorf("%s: %v\n%s", features, err, out)
+		}
+	}
+}
