@@ -29,10 +29,11 @@ const CompileCargo = `({ ` + CargoTest + ` --no-run || :; } && cargo metadata --
 const KeepCargo = `(` + CompileCargo + ` && find ` + cargoTarget + ` -name incremental -prune -exec rm -rf {} + && ` +
 	`cp -rp ` + cargoTarget + ` ` + cargoKept + `) || :`
 
+// manifestPath matches the option that names a package of Cargo.
 var manifestPath = env.Pattern(`--manifest-path (\S+)`)
 
-// WithFeatures returns the command line of Cargo's tests with those of the features that the package has, unless it does
-// not compile with them: some need a toolchain that is not there.
+// WithFeatures returns the command line of Cargo's tests with those of the features that the package has, unless it
+// does not compile with them: some need a toolchain that is not there.
 func WithFeatures(line string, features []string) string {
 	if len(features) == 0 {
 		return line
