@@ -48,6 +48,7 @@ type Evaluator struct {
 	Seed uint64
 
 	references sync.Map // of *reference, by the tasks' keys
+	packages   sync.Map // of []string, the directories of Python's packages, by [environment]
 	maxLog     int      // for tests; 0 means the constant of that name
 }
 

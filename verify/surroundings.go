@@ -21,11 +21,16 @@ const Tampered SuspicionKind = "tampered"
 // but everything that will run them is: so programs, Python's start-up files and plugins, what the loader loads, and
 // git's hooks are compared with what they were. The guest compares them, and is none of these programs itself.
 
-// findSurroundings prints the directories of programs, and those in which Python looks for packages.
-const findSurroundings = `export LC_ALL=C; { printf '%s\n' "$PATH" | tr : '\n'
-find /usr /opt /root /home -maxdepth 9 \( -name pkgs -o -name node_modules -o -path '*/pkg/mod' \) -prune -o \
-	-type d \( -name site-packages -o -name dist-packages \) -print -prune; } 2>/dev/null |
-while read -r one; do readlink -f "$one"; done`
+const (
+	// findPrograms prints the directories of programs.
+	findPrograms = `printf '%s\n' "$PATH" | tr : '\n'` + resolved
+	// findPackages prints the directories in which Python looks for packages.
+	findPackages = `export LC_ALL=C; find ` + packageRoots + ` -maxdepth 9 \
+	\( -name pkgs -o -name node_modules -o -path '*/pkg/mod' \) -prune -o \
+	-type d \( -name site-packages -o -name dist-packages \) -print -prune 2>/dev/null` + resolved
+	packageRoots = "/usr /opt /root /home"
+	resolved     = ` | while read -r one; do readlink -f "$one"; done`
+)
 
 // mostPlaces is the maximum number of directories that are compared.
 const mostPlaces = 64
@@ -43,9 +48,16 @@ func active(script string) bool {
 
 // places returns the directories to compare. It must be called before code of the patch can have run.
 func (t *trial) places(ctx context.Context) ([]string, error) {
-	r, err := t.sb.Run(ctx, env.Command{Line: findSurroundings, Timeout: applyTimeout, Head: 1 << 20})
+	programs, err := t.list(ctx, findPrograms)
 	if err != nil {
-		return nil, fmt.Errorf("look for programs: %w", err)
+		return nil, err
+	}
+	packages, known := t.packages.Load(environment(t.task))
+	if !known {
+		if packages, err = t.list(ctx, findPackages); err != nil {
+			return nil, err
+		}
+		t.packages.Store(environment(t.task), packages)
 	}
 	var all []string
 	add := func(place string) {
@@ -53,8 +65,8 @@ func (t *trial) places(ctx context.Context) ([]string, error) {
 			all = append(all, place)
 		}
 	}
-	for place := range strings.Lines(string(r.Stdout.Head)) {
-		add(strings.TrimSuffix(place, "\n"))
+	for _, place := range slices.Concat(programs, packages.([]string)) {
+		add(place)
 		if above, _, ok := strings.Cut(place, "/lib/python"); ok { // of an environment that is not on the PATH yet
 			add(above + "/bin")
 		}
@@ -62,8 +74,28 @@ func (t *trial) places(ctx context.Context) ([]string, error) {
 	return append(all, path.Join(t.sb.Dir(), ".git/hooks"), "/etc/ld.so.conf.d"), nil
 }
 
-// survey describes what is in the places.
-func (t *trial) survey(ctx context.Context, places []string) (surroundings, error) {
+// list returns the lines that a command prints.
+func (t *trial) list(ctx context.Context, command string) ([]string, error) {
+	r, err := t.sb.Run(ctx, env.Command{Line: command, Timeout: applyTimeout, Head: 1 << 20})
+	if err != nil {
+		return nil, fmt.Errorf("look for programs: %w", err)
+	}
+	return strings.Split(string(r.Stdout.Head), "\n"), nil
+}
+
+// environment names what determines the files outside of a task's repository before a patch is applied.
+func environment(t env.Task) string {
+	files := []any{t.Image, t.Dockerfile, t.Recipe, t.User, t.Prepare, t.Tests.Prepare, t.Dir, t.Installed}
+	for root := range strings.FieldsSeq(packageRoots) {
+		if strings.HasPrefix(t.Dir, root+"/") { // the repository's own files may be among them
+			files = append(files, t.ID)
+		}
+	}
+	return fmt.Sprintf("%#v", files)
+}
+
+// survey describes what is in the places. Where it is not the first one, it reads only what has changed since.
+func (t *trial) survey(ctx context.Context, places []string, first bool) (surroundings, error) {
 	found := surroundings{}
 	for _, place := range places {
 		skip := []string{"__pycache__"}
@@ -82,7 +114,7 @@ func (t *trial) survey(ctx context.Context, places []string) (surroundings, erro
 		for _, runner := range runners {
 			skip = append(skip, runner+"/__pycache__")
 		}
-		files, err := t.sb.Tree(ctx, place, env.TreeOptions{Skip: skip, Remember: true})
+		files, err := t.sb.Tree(ctx, place, env.TreeOptions{Skip: skip, Remember: first})
 		if env.IsInfrastructure(ctx, err) {
 			return nil, fmt.Errorf("look at %s: %w", place, err)
 		}
@@ -129,7 +161,7 @@ func (t *trial) prepare(ctx context.Context, p phases, state string) (r env.Resu
 		if places, err = t.places(ctx); err != nil {
 			return r, false, err
 		}
-		if before, err = t.survey(ctx, places); err != nil {
+		if before, err = t.survey(ctx, places, true); err != nil {
 			return r, false, err
 		}
 	}
@@ -137,7 +169,7 @@ func (t *trial) prepare(ctx context.Context, p phases, state string) (r env.Resu
 	if err != nil || !ended || before == nil {
 		return r, ended, err
 	}
-	after, err = t.survey(ctx, places)
+	after, err = t.survey(ctx, places, false)
 	t.tampered = after.since(before)
 	return r, ended, err
 }

@@ -44,10 +44,10 @@ func (s stamp) same(as stamp) bool {
 	return s == as
 }
 
-// memories keeps what one call has found, for later calls.
+// memories keeps what calls have found, for later calls with the same root.
 type memories struct {
-	mu   sync.Mutex
-	last *memory
+	mu    sync.Mutex
+	roots map[string]*memory
 }
 
 // recall returns what is known of the files below root; nil if nothing is. If again is set, only what the host has
@@ -55,10 +55,11 @@ type memories struct {
 func (m *memories) recall(root string, again bool) *memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.last == nil || m.last.root != root || again && !m.last.told {
+	last := m.roots[root]
+	if last == nil || again && !last.told {
 		return nil
 	}
-	return m.last
+	return last
 }
 
 func (m *memories) keep(found *memory) {
@@ -67,7 +68,15 @@ func (m *memories) keep(found *memory) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.last = found
+	delete(m.roots, found.root)
+	held := len(found.files)
+	for _, one := range m.roots {
+		held += len(one.files)
+	}
+	if m.roots == nil || held > mostRemembered {
+		m.roots = map[string]*memory{}
+	}
+	m.roots[found.root] = found
 }
 
 // memory holds the versions of the files below root. It does not change any more once it is kept.
@@ -82,7 +91,7 @@ type remembered struct {
 	sum   [32]byte
 }
 
-// mostRemembered bounds a memory, which counts towards the sandbox's limit: about 50 MB.
+// mostRemembered bounds the files of all memories, which count towards the sandbox's limit: about 50 MB.
 const mostRemembered = 250_000
 
 // newMemory returns an empty memory; nil if the file system of root is not one whose change times are known to be
