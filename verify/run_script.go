@@ -252,7 +252,7 @@ var (
 	appliesPatch = env.Pattern(`^git apply(?: -[\w-]+)* -? *<<\s*(?:'(\w+)'|"(\w+)")\s*$`)
 	changesDir   = env.Pattern(`(?m)^\s*cd\s+(\S+)\s*$`)
 	// doesNothing matches commands that neither read tests nor run code of the repository.
-	doesNothing = env.Pattern(`^\s*(?:#.*|:.*|set [+-]\w+|(?:echo|cd|export) [\w '":=>./$-]*|` +
+	doesNothing = env.Pattern(`^\s*(?:#.*|:.*|set [+-]\w+( pipefail)?|(?:echo|cd|export) [\w '":=>./$-]*|` +
 		`(?:source|\.) /[\w./-]+( \w+)?|conda activate [\w./-]+|git (?:status|diff|show)[\w ./-]*)?$`)
 )
 
