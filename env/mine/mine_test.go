@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deepswe/env"
 	"deepswe/env/project"
 	"deepswe/env/testkit"
 )
@@ -508,6 +509,20 @@ change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; 
 			!slices.Contains(s.Before, line) {
 			t.Errorf("%s: %q and\n%s\nset-up: %q", change, d.Task.Tests.Prepare, d.Task.Tests.Script, s.Before)
 		}
+	}
+}
+
+// Tests of older Rust run again without what ends them, once.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	task := env.Task{Labels: map[string]string{"mended": "addopts"}}
+	const log = "test a ... ok\nunsafe precondition(s) violated: slice::from_raw_parts requires …"
+	if Retry(&task, "test a ... FAILED") || !Retry(&task, log) || Retry(&task, log) {
+		t.Error("retried for another reason, not at all, or twice")
+	}
+	if want := []string{"CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false"}; !slices.Equal(task.Env, want) ||
+		task.Labels["mended"] != "addopts assertions" {
+		t.Errorf("%q, %v", task.Env, task.Labels)
 	}
 }
 
