@@ -511,3 +511,42 @@ func TestTitleThatIsCut(t *testing.T) {
 		t.Errorf("%+v, %v", set.Canaries, err)
 	}
 }
+
+// Of two tests that expect the same number, the second has a single wrong one that does not stand out: 4 is even, as
+// its inputs are, and occurs elsewhere. A draw misses it about every other time, and further draws find it.
+func TestDrawsAgain(t *testing.T) {
+	t.Parallel()
+	const source = `test_left_d() {
+	equal '10' "$(awk -f program.awk left 11 1)"
+}
+
+test_left_e() {
+	equal '10' "$(awk -f program.awk left 12 2)"
+}
+
+test_within_f() {
+	equal 'yes' "$(awk -f program.awk within 10 10 13)"
+}
+
+test_since_g() {
+	equal '-5' "$(awk -f program.awk since 9 4)"
+}
+`
+	const seeds = 100
+	telling := 0
+	for seed := range uint64(seeds) {
+		set, err := New(Shell{}, Options{
+			Tests: strings.Fields("test_left_d test_left_e test_within_f test_since_g"), Fixes: 2, Rand: random(seed),
+			Sources: []Source{{Name: "test.sh", Data: []byte(source)}}, Hidden: []string{"test.sh"},
+		})
+		if err != nil || len(set.Canaries) != 4 {
+			t.Fatalf("seed %d: %d wrong tests, %v", seed, len(set.Canaries), err)
+		}
+		if slices.ContainsFunc(set.Canaries, func(c Canary) bool { return c.Kind == Telling }) {
+			telling++
+		}
+	}
+	if telling > seeds/20 {
+		t.Errorf("%d of %d draws have a wrong test that gives itself away", telling, seeds)
+	}
+}

@@ -43,9 +43,9 @@ func rank(m mutation) int {
 		return 7
 	case m.unplaced:
 		m.unplaced = false
-		return 3 + rank(m)
+		return givenAway + rank(m)
 	case m.plain:
-		return 3
+		return givenAway
 	case m.kind == Expectation && len(m.ways) == 1:
 		return 2
 	case m.kind == Expectation:
@@ -53,6 +53,9 @@ func rank(m mutation) int {
 	}
 	return 0
 }
+
+// givenAway is the rank of a form that gives itself away.
+const givenAway = 3
 
 // mutationKey identifies a mutation across runs.
 func mutationKey(file string, t test, key string) string { return file + ":" + t.name() + ":" + key }
