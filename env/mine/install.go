@@ -66,7 +66,7 @@ func (b Builder) SetUp(ctx context.Context, c Candidate, parents []string, scrat
 		s.Before = append(s.Before, line)
 	}
 	for _, parent := range parents {
-		if err := b.beside(ctx, &s, c.Language(), parent, filepath.Join(scratch, parent)); err != nil {
+		if err := b.addParent(ctx, &s, c.Language(), parent, filepath.Join(scratch, parent)); err != nil {
 			return SetUp{}, fmt.Errorf("set up the parent of %s: %w", c.Hash, err)
 		}
 	}
@@ -97,8 +97,8 @@ func (b Builder) SetUp(ctx context.Context, c Candidate, parents []string, scrat
 	return s, nil
 }
 
-// beside checks out a parent in the directory dir, and lets a set-up download what its manifests ask for, if it can.
-func (b Builder) beside(ctx context.Context, s *SetUp, language, parent, dir string) error {
+// addParent checks out a parent in the directory dir, and lets a set-up download what its manifests ask for, if it can.
+func (b Builder) addParent(ctx context.Context, s *SetUp, language, parent, dir string) error {
 	if err := repo.CheckOut(ctx, b.Repository, parent, dir); err != nil {
 		return err
 	}
