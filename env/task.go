@@ -2,6 +2,7 @@ package env
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -61,6 +62,12 @@ type Task struct {
 	Env    []string `json:"env,omitempty"`
 	Limits Limits   `json:"limits,omitzero"`
 	Tests  Tests    `json:"tests,omitzero"`
+}
+
+// Environment names what determines the files outside of the task's repository when an agent starts. Tasks that share
+// it have the same ones there.
+func (t Task) Environment() string {
+	return fmt.Sprintf("%#v", []any{t.Image, t.Dockerfile, t.Recipe, t.User, t.Prepare, t.Dir})
 }
 
 // Spec describes a sandbox with the task's repository, as it is before the task's preparation.

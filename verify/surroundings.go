@@ -52,12 +52,13 @@ func (t *trial) places(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	packages, known := t.packages.Load(environment(t.task))
+	key := environment(t.task)
+	packages, known := t.packages.Load(key)
 	if !known {
 		if packages, err = t.list(ctx, findPackages); err != nil {
 			return nil, err
 		}
-		t.packages.Store(environment(t.task), packages)
+		t.packages.Store(key, packages)
 	}
 	var all []string
 	add := func(place string) {
@@ -83,18 +84,18 @@ func (t *trial) list(ctx context.Context, command string) ([]string, error) {
 	return strings.Split(string(r.Stdout.Head), "\n"), nil
 }
 
-// environment names what determines the files outside of a task's repository before a patch is applied.
+// environment names what determines the directories of packages that a trial finds before it applies the patch.
 func environment(t env.Task) string {
-	files := []any{t.Image, t.Dockerfile, t.Recipe, t.User, t.Prepare, t.Tests.Prepare, t.Dir, t.Installed}
+	key := t.Environment() + fmt.Sprintf("%q", [][]string{t.Tests.Prepare, t.Hides})
 	for root := range strings.FieldsSeq(packageRoots) {
-		if strings.HasPrefix(t.Dir, root+"/") { // the repository's own files may be among them
-			files = append(files, t.ID)
+		if strings.HasPrefix(t.Dir, root+"/") { // then the repository may have such directories
+			key += t.ID
 		}
 	}
-	return fmt.Sprintf("%#v", files)
+	return key
 }
 
-// survey describes what is in the places. Where it is not the first one, it reads only what has changed since.
+// survey describes what is in the places. All but the first survey of a trial read only what has changed since.
 func (t *trial) survey(ctx context.Context, places []string, first bool) (surroundings, error) {
 	found := surroundings{}
 	for _, place := range places {

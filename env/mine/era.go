@@ -48,17 +48,29 @@ func Eras(ctx context.Context, dir string, commits []string) (map[string]string,
 	return eras, nil
 }
 
-// Parents returns the base commits of those candidates of an era that change manifests, if caches keep what is
-// installed for their language. Tests run there too, with what is installed for the era.
-func Parents(candidates []Candidate, era, language string) []string {
-	var parents []string
-	for _, c := range candidates {
-		if c.Needs() == c.Hash && c.Labels["era"] == era && c.Language() == language && project.Caches(language) &&
-			!slices.Contains(parents, c.Base) {
-			parents = append(parents, c.Base)
+// Parents returns base commits of candidates that change manifests, by the candidates' eras and languages: one commit
+// of each other era. Tests run there, too, with what is installed for the candidates. Languages whose tools do not use
+// caches are left out, because two versions of a package have no room in a project.
+func (b Builder) Parents(ctx context.Context, candidates []Candidate) (map[[2]string][]string, error) {
+	changing := slices.DeleteFunc(slices.Clone(candidates), func(c Candidate) bool {
+		return c.Needs() == c.Base || !project.Caches(c.Language())
+	})
+	var bases []string
+	for _, c := range changing {
+		bases = append(bases, c.Base)
+	}
+	eras, err := Eras(ctx, b.Repository, bases)
+	if err != nil {
+		return nil, err
+	}
+	parents, seen := map[[2]string][]string{}, map[[3]string]bool{}
+	for _, c := range changing {
+		own, other := [2]string{c.Labels["era"], c.Language()}, eras[c.Base]
+		if key := [3]string{own[0], own[1], other}; other != own[0] && !seen[key] {
+			parents[own], seen[key] = append(parents[own], c.Base), true
 		}
 	}
-	return parents
+	return parents, nil
 }
 
 // Licence returns the name of the file with a commit's licence and that file's first line; empty if there is none.

@@ -21,7 +21,7 @@ const (
 	Environment Kind = "environment" // manifests and lock files
 	Generated   Kind = "generated"   // or vendored
 	Docs        Kind = "docs"
-	Example     Kind = "example" // programs of the documentation, which Cargo and Go compile with the tests
+	Example     Kind = "example" // sample programs, which Cargo and Go compile with the tests
 	Other       Kind = "other"
 )
 

@@ -117,11 +117,10 @@ func (c Candidate) inline(files map[string]string) (lines []string) {
 
 var (
 	feature = env.Pattern(`\bfeature\s*=\s*"([\w.+-]+)"`)
-	without = env.Pattern(`\bnot\([^()]*\)`)
+	negated = env.Pattern(`\bnot\([^()]*\)`)
 )
 
-// features returns the features of Rust that the candidate's tests ask for, in lines that it adds and in what they say
-// of a whole file.
+// features returns the features of Rust that added lines of the candidate's tests are behind, or whole files of them.
 func (c Candidate) features(files map[string]string) (names []string) {
 	var lines strings.Builder
 	for line := range strings.Lines(c.Tests) {
@@ -136,7 +135,7 @@ func (c Candidate) features(files map[string]string) (names []string) {
 			}
 		}
 	}
-	for _, m := range feature().FindAllStringSubmatch(without().ReplaceAllString(lines.String(), ""), -1) {
+	for _, m := range feature().FindAllStringSubmatch(negated().ReplaceAllString(lines.String(), ""), -1) {
 		if !slices.Contains(names, m[1]) {
 			names = append(names, m[1])
 		}

@@ -84,7 +84,7 @@ func TestInlineTests(t *testing.T) {
 	}
 }
 
-// Tests behind features run with these: those that added lines name, and those of whole files.
+// The features that count are those of added lines and of whole files, but none that must be off.
 func TestFeatures(t *testing.T) {
 	t.Parallel()
 	c := Candidate{Tests: "+#[cfg(feature = \"drain\")]\n-#[cfg(feature = \"old\")]\n #[cfg(feature = \"context\")]\n" +

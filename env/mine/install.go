@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/disk"
 	"deepswe/env/project"
 	"deepswe/env/repo"
 )
@@ -33,8 +34,7 @@ type SetUp struct {
 	Spared []string
 	// Manifest is the project's package.json, if it has one.
 	Manifest []byte
-	// Spec describes the sandbox, except that it still has to show the directory for what is installed as [Kept]. It
-	// shows what SetUp has checked out.
+	// Spec describes the sandbox, except that it still has to show the directory for what is installed as [Kept].
 	Spec env.Spec
 }
 
@@ -44,11 +44,15 @@ const Kept = "/kept"
 // testbed is the path of the repository in sandboxes.
 const testbed = "/testbed"
 
-// SetUp returns how to install what a candidate's tests need, without commands if that is not known. It checks out
-// commits in the directory scratch. What is kept has no copy of the project itself, which could be a later one. Only
-// one that the base commit's lock file pins is older than the change, and the tools of the tests may need it. Caches
-// also get what the parents need, which are base commits with other manifests.
-func (b Builder) SetUp(ctx context.Context, c Candidate, parents []string, scratch string) (SetUp, error) {
+// SetUp returns how to install what a candidate's tests need, without commands if that is not known. What is kept has
+// no copy of the project itself, which could be a later one. Only one that the base commit's lock file pins is older
+// than the change, and the tools of the tests may need it.
+func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
+	scratch, err := disk.MakeScratch("", "mine")
+	if err != nil {
+		return SetUp{}, err
+	}
+	defer disk.RemoveScratch(scratch)
 	dir := filepath.Join(scratch, "repo")
 	if err := repo.CheckOut(ctx, b.Repository, c.Needs(), dir); err != nil {
 		return SetUp{}, fmt.Errorf("set up %s: %w", c.Hash, err)
@@ -62,14 +66,7 @@ func (b Builder) SetUp(ctx context.Context, c Candidate, parents []string, scrat
 	}
 	s.Manifest, _ = repo.Blob(ctx, b.Repository, c.Needs()+":package.json") // many projects have none
 	s.Commands, s.Variables = project.Install(dir, testbed, c.Language(), b.Machine)
-	if line := newerJava(dir); line != "" && c.Language() == "java" {
-		s.Before = append(s.Before, line)
-	}
-	for _, parent := range parents {
-		if err := b.addParent(ctx, &s, c.Language(), parent, filepath.Join(scratch, parent)); err != nil {
-			return SetUp{}, fmt.Errorf("set up the parent of %s: %w", c.Hash, err)
-		}
-	}
+	s.Before = append(s.Before, mendManifests(dir, c.Language())...)
 	locks := b.locks(ctx, c.Base)
 	for _, copied := range project.Copies(dir) {
 		pinned := project.Pinned(locks, copied)
@@ -97,25 +94,27 @@ func (b Builder) SetUp(ctx context.Context, c Candidate, parents []string, scrat
 	return s, nil
 }
 
-// addParent checks out a parent in the directory dir, and lets a set-up download what its manifests ask for, if it can.
-func (b Builder) addParent(ctx context.Context, s *SetUp, language, parent, dir string) error {
-	if err := repo.CheckOut(ctx, b.Repository, parent, dir); err != nil {
-		return err
+// AddParents lets a set-up download what the manifests of other commits ask for, too, as far as that works. It checks
+// these commits out below the directory scratch, which must last until the set-up has run.
+func (b Builder) AddParents(ctx context.Context, s *SetUp, language string, parents []string, scratch string) error {
+	for _, parent := range parents {
+		dir := filepath.Join(scratch, parent)
+		if err := repo.CheckOut(ctx, b.Repository, parent, dir); err != nil {
+			return fmt.Errorf("set up a parent: %w", err)
+		}
+		commands, _ := project.Install(dir, testbed, language, b.Machine)
+		lines := append(mendManifests(dir, language), commands...)
+		if language == "rust" {
+			lines = append(lines, project.CompileCargo)
+		}
+		if len(lines) == 0 {
+			continue
+		}
+		at := "/tmp/" + parent
+		s.Spec.Shown = append(s.Spec.Shown, env.Shown{Host: dir, Path: "/parents/" + parent})
+		s.Before = append(s.Before, "(cp -r /parents/"+parent+" "+at+" && cd "+at+" && "+strings.Join(lines, " && ")+
+			" && rm -rf "+at+") || :")
 	}
-	lines, _ := project.Install(dir, testbed, language, b.Machine)
-	if line := newerJava(dir); line != "" && language == "java" {
-		lines = append([]string{line}, lines...)
-	}
-	if language == "rust" {
-		lines = append(lines, project.CompileCargo)
-	}
-	if len(lines) == 0 {
-		return nil
-	}
-	at := "/tmp/" + parent
-	s.Spec.Shown = append(s.Spec.Shown, env.Shown{Host: dir, Path: "/parents/" + parent})
-	s.Before = append(s.Before, "(cp -r /parents/"+parent+" "+at+" && cd "+at+" && "+strings.Join(lines, " && ")+
-		" && rm -rf "+at+") || :")
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"deepswe/env/project"
 )
 
@@ -24,7 +26,7 @@ change ufo.js '// Four'; change ufo.test.js '// Four'; commit 'four is missing'`
 		t.Fatal(err)
 	}
 	for i, want := range [][]string{{"1.0.0", "1.3.0"}, {"1.0.0"}, {"1.0.0"}} {
-		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: commits[i]}, nil, t.TempDir())
+		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: commits[i]})
 		if err != nil || !slices.Equal(s.Spared, want) ||
 			!slices.Contains(s.After, project.TakeOut("*/node_modules/ufo", want)) {
 			t.Errorf("%s: %q with %q, %v, want %q", commits[i].Hash, s.Spared, s.After, err, want)
@@ -32,7 +34,7 @@ change ufo.js '// Four'; change ufo.test.js '// Four'; commit 'four is missing'`
 	}
 }
 
-// Caches also get what the parents of an era need. Their manifests are of another one.
+// The caches of an era also get what the manifests of its first commit's parent ask for.
 func TestSetUpParents(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change go.mod 'module a.org/calc'; change calc.go 'package calc'; commit root
@@ -46,22 +48,31 @@ change calc.go '// Three'; change calc_test.go '// Three'; commit 'three is miss
 	if err != nil || len(all) != 2 {
 		t.Fatal(all, err)
 	}
-	for i := range all {
-		all[i].Labels["era"] = "a"
+	eras, err := Eras(t.Context(), dir, []string{all[1].Hash})
+	if err != nil {
+		t.Fatal(err)
 	}
-	parents := Parents(all, "a", "go")
-	if want := []string{all[1].Base}; !slices.Equal(parents, want) || len(Parents(all, "b", "go")) > 0 ||
-		len(Parents(all, "a", "python")) > 0 {
-		t.Fatalf("the parents are %q, want %q", parents, want)
+	era := eras[all[1].Hash]
+	for i := range all {
+		all[i].Labels["era"] = era
+	}
+	b := Builder{Repository: dir}
+	got, err := b.Parents(t.Context(), all)
+	parents := []string{all[1].Base}
+	if diff := cmp.Diff(map[[2]string][]string{{era, "go"}: parents}, got); diff != "" || err != nil {
+		t.Fatalf("the parents, %v (-want +got):\n%s", err, diff)
 	}
 	for _, c := range all {
-		s, err := Builder{Repository: dir}.SetUp(t.Context(), c, parents, t.TempDir())
+		s, err := b.SetUp(t.Context(), c)
+		if err == nil {
+			err = b.AddParents(t.Context(), &s, c.Language(), parents, t.TempDir())
+		}
 		if err != nil || len(s.Spec.Shown) != 1 || s.Spec.Shown[0].Path != "/parents/"+parents[0] ||
 			!strings.HasSuffix(s.Before[len(s.Before)-1], "&& go mod download && rm -rf /tmp/"+parents[0]+") || :") {
 			t.Errorf("%s: %q shows %v, %v", c.Subject(), s.Before, s.Spec.Shown, err)
 		}
 		if data, err := os.ReadFile(filepath.Join(s.Spec.Shown[0].Host, "go.mod")); string(data) != "module a.org/calc\n" {
-			t.Errorf("%s: the parent asks for %q, %v", c.Subject(), data, err)
+			t.Errorf("%s: go.mod of the parent is %q, %v", c.Subject(), data, err)
 		}
 	}
 }

@@ -147,17 +147,25 @@ func mendJava(dir string, t *env.Task) (build, mended []string) {
 	return build, []string{"java"}
 }
 
-// Retry changes a task whose tests ended as their log says, and reports whether they should run again. Rust of 2024 and
-// later ends a program whose unsafe code breaks a rule, where debug assertions are on; older code did that unnoticed.
-// Checks of overflows stay on.
+// Retry changes a task whose tests ended as their log says, and reports whether they should run again. With debug
+// assertions, Rust 1.78 and later abort a program whose unsafe code violates a precondition, which older versions do
+// not check. Overflow checks stay on.
 func Retry(t *env.Task, log string) bool {
-	const without = "CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false"
-	if !strings.Contains(log, "unsafe precondition(s) violated") || slices.Contains(t.Env, without) {
+	const off = "CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false"
+	if !strings.Contains(log, "unsafe precondition(s) violated") || slices.Contains(t.Env, off) {
 		return false
 	}
-	t.Env = append(slices.Clip(t.Env), without)
+	t.Env = append(slices.Clip(t.Env), off)
 	t.Labels["mended"] = strings.TrimSpace(t.Labels["mended"] + " assertions")
 	return true
+}
+
+// mendManifests returns the command lines that today's tools need before they can use the manifests in dir.
+func mendManifests(dir, language string) []string {
+	if line := newerJava(dir); line != "" && language == "java" {
+		return []string{line}
+	}
+	return nil
 }
 
 // newerJava returns a command line that makes a Maven project use Java 8 in place of an older one; empty if it asks

@@ -391,7 +391,7 @@ change calc.go '// Two'; change calc_test.go 'package calc'; `+tc.change+`; comm
 			t.Fatal(err)
 		}
 		c := Candidate{Commit: commits[0]}
-		s, err := Builder{Repository: dir, Machine: project.Container()}.SetUp(t.Context(), c, nil, t.TempDir())
+		s, err := Builder{Repository: dir, Machine: project.Container()}.SetUp(t.Context(), c)
 		if want := map[string]string{"base": c.Base, "hash": c.Hash}[tc.want]; err != nil || s.Spec.Commit != want {
 			t.Errorf("%s: %s is set up, %v, want %s", tc.change, s.Spec.Commit, err, want)
 		}
@@ -499,8 +499,7 @@ func TestDraftOldJava(t *testing.T) {
 		dir := history(t, `change pom.xml '<source>1.5</source>'; change src/main/java/A.java 'class A {}'; commit root
 change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; `+change+`; commit 'two is missing'`)
 		d, newest := drafted(t, dir)
-		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: newest, Labels: d.Task.Labels}, nil,
-			t.TempDir())
+		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: newest, Labels: d.Task.Labels})
 		if err != nil || len(d.Task.Prepare) != 1 || d.Task.Labels["mended"] != "java" {
 			t.Fatalf("%q, %v, %v", d.Task.Prepare, d.Task.Labels, err)
 		}

@@ -32,8 +32,8 @@ const KeepCargo = `(` + CompileCargo + ` && find ` + cargoTarget + ` -name incre
 // manifestPath matches the option that names a package of Cargo.
 var manifestPath = env.Pattern(`--manifest-path (\S+)`)
 
-// WithFeatures returns the command line of Cargo's tests with those of the features that the package has, unless it
-// does not compile with them: some need a toolchain that is not there.
+// WithFeatures returns a command line of Cargo's tests, line, with those of the features that the package has, and with
+// none if it does not compile with them: some need another toolchain.
 func WithFeatures(line string, features []string) string {
 	if len(features) == 0 {
 		return line

@@ -51,7 +51,7 @@ func TestKeepCargo(t *testing.T) {
 	}
 }
 
-// Tests run with the features that their package has, and without any where it does not compile with them.
+// Features that the package does not have are left out, and all are if it does not compile with them.
 func TestWithFeatures(t *testing.T) {
 	t.Parallel()
 	if got := WithFeatures("cargo test", nil); got != "cargo test" {

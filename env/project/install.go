@@ -29,7 +29,7 @@ func cached() []needs {
 	}
 }
 
-// Caches reports whether tools of a language use what they install from caches, where several versions have room.
+// Caches reports whether the tools of a language use packages from a cache, which may hold several versions of one.
 func Caches(language string) bool {
 	return slices.ContainsFunc(cached(), func(n needs) bool {
 		return n.language == language && n.manifest != "composer.json" // Composer copies it into the project

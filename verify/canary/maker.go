@@ -259,7 +259,7 @@ func (m *maker) choose(at int, t test, id string, fixes bool, only Kind) (chosen
 // that is not enough for a reward, only the other draws count anyway, so nothing is learned from this choice.
 const mostDraws = 8
 
-// best returns those of the mutations that give themselves away least.
+// best returns the mutations of the lowest rank.
 func (m *maker) best(
 	at int, t test, all []mutation, r *chance, titles literal.Text, fixes bool, only Kind,
 ) (best []mutation) {

@@ -41,21 +41,13 @@ func (m *Miner) given() bool {
 // install installs what the candidate's tests need, unless that was done for another candidate of its era. why says why
 // that failed. If it is not known what to install, nothing is installed and why is empty.
 func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.Installation, why string, err error) {
-	scratch, err := disk.MakeScratch("", "mine")
+	s, err := m.Builder.SetUp(ctx, c)
 	if err != nil {
 		return in, "", err
 	}
-	defer disk.RemoveScratch(scratch)
-	var parents []string
-	if !m.given() {
-		parents = history.Parents(m.history, c.Labels["era"], c.Language())
-	}
-	s, err := m.Builder.SetUp(ctx, c, parents, scratch)
-	if err != nil {
-		return in, "", err
-	}
+	parents := m.parents[[2]string{c.Labels["era"], c.Language()}]
 	if m.given() {
-		s.Commands = m.Setup
+		s.Commands, parents = m.Setup, nil
 	}
 	if len(s.Commands) == 0 || slices.Equal(m.Setup, []string{cli.SetupNone}) {
 		return in, "", nil
@@ -76,6 +68,14 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 	store := setup.Store{Dir: at, Lasting: true}
 	kept, _, err := store.Get(ctx, key, func(dir string) (env.Installed, error) {
 		m.Note("setting up %s, and others with the same manifests: %s", m.Builder.ID(c), strings.Join(s.Commands, "; "))
+		scratch, err := disk.MakeScratch("", "mine")
+		if err != nil {
+			return env.Installed{}, err
+		}
+		defer disk.RemoveScratch(scratch)
+		if err := m.Builder.AddParents(ctx, &s, c.Language(), parents, scratch); err != nil {
+			return env.Installed{}, err
+		}
 		return env.Installed{Dir: dir}, m.fill(ctx, s, dir)
 	})
 	failed, failure := errors.AsType[*env.SetupError](err)

@@ -55,10 +55,10 @@ type Miner struct {
 	// BugWriter writes the bugs of [history.Writing]. Without it, only those that were written before are used.
 	BugWriter agent.Model
 
-	eras     sync.Map            // of *era, the set-ups of this process
-	history  []history.Candidate // all of them
-	changed  []string            // the names of the source files that the candidates change, without their directories
-	outsides sync.Map            // of *outside, by environment
+	eras     sync.Map               // of *era, the set-ups of this process
+	parents  map[[2]string][]string // what [history.Builder.Parents] returns
+	changed  []string               // the names of the source files that the candidates change, without their directories
+	outsides sync.Map               // of *outside, by environment
 	// downloads is the directory with what npm downloads for the set-ups of this process; empty if they share nothing.
 	downloads string
 }
@@ -131,7 +131,9 @@ func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, forget()) }()
-	m.history = candidates
+	if m.parents, err = m.Builder.Parents(ctx, candidates); err != nil {
+		return nil, err
+	}
 	mined, err := m.mine(ctx, "candidates", candidates, w)
 	if err != nil || len(m.Synthetic) == 0 {
 		return mined, err

@@ -38,7 +38,7 @@ all \( %s \) | sed 's/^/own /'`
 // outside returns the files of a task's environment that are not its repository's. The sandbox must show all that the
 // environment has.
 func (m *Miner) outside(ctx context.Context, sb env.Sandbox, t env.Task, names []string) (*outside, error) {
-	key := fmt.Sprintf("%#v", []any{t.Image, t.Dockerfile, t.Recipe, t.User, t.Prepare, t.Dir, names})
+	key := t.Environment() + fmt.Sprintf("%q", names)
 	known, _ := m.outsides.LoadOrStore(key, &outside{named: map[string][]string{}})
 	o := known.(*outside)
 	o.mu.Lock()
