@@ -87,9 +87,10 @@ func following(t *testing.T, first string) *followed {
 	return f
 }
 
-// name writes the places to the file, and waits until it has been read.
+// name writes the places to the file while nobody reads it, and waits until it has been read.
 func (f *followed) name(t *testing.T, places ...string) {
 	t.Helper()
+	synctest.Wait()
 	if err := os.WriteFile(f.file, []byte("# places\n"+strings.Join(places, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
