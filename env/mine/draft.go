@@ -49,6 +49,8 @@ type Draft struct {
 	Names []string
 	// Copies are patterns of paths at which packages are the project itself, as [project.Copies] returns them.
 	Copies []string
+
+	aborting []string // tests that are left out because they end their program
 }
 
 // ID returns the id of a candidate's task.

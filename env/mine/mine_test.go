@@ -511,17 +511,33 @@ change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; 
 	}
 }
 
-// Tests of older Rust run again without what ends them, once.
+// Tests of Rust run again without those that abort their programs: in each program, the last one named before that.
 func TestRetry(t *testing.T) {
 	t.Parallel()
-	task := env.Task{Labels: map[string]string{"mended": "addopts"}}
-	const log = "test a ... ok\nunsafe precondition(s) violated: slice::from_raw_parts requires …"
-	if Retry(&task, "test a ... FAILED") || !Retry(&task, log) || Retry(&task, log) {
-		t.Error("retried for another reason, not at all, or twice")
+	const log = "     Running unittests src/lib.rs (/tmp/target/debug/deps/a-1)\n" +
+		"thread 'tests::failed' (16) panicked at src/lib.rs:1:1:\ntest tests::failed ... FAILED\n" +
+		"     Running tests/a.rs (/tmp/target/debug/deps/a-2)\ntest b ... ok\n" +
+		"thread 'c' (17) panicked at a.rs:2:1:\nunsafe precondition(s) violated: slice::from_raw_parts requires …\n" +
+		"thread caused non-unwinding panic. aborting.\n" +
+		"  process didn't exit successfully: `/tmp/target/debug/deps/a-2` (signal: 6, SIGABRT: process abort signal)\n" +
+		"     Running tests/b.rs (/tmp/target/debug/deps/b-3)\n" +
+		"thread 'deep::recursion' has overflowed its stack\nfatal runtime error: stack overflow, aborting\n" +
+		"  process didn't exit successfully: `/tmp/target/debug/deps/b-3` (signal: 6, SIGABRT: process abort signal)\n"
+	const another = "thread 'd' (18) panicked at a.rs:3:1:\n(signal: 6, SIGABRT: process abort signal)\n"
+	d := Draft{BaseScript: "#!/bin/bash\n" + project.CargoTest, Task: env.Task{
+		Labels: map[string]string{"mended": "addopts"},
+		Tests:  env.Tests{Script: project.CargoTest + " --no-run || features=; " + project.CargoTest + " $features\nstatus=$?\n"},
+	}}
+	if d.Retry("thread 'a' (15) panicked at a.rs:1:1:\ntest a ... FAILED") || !d.Retry(log) || d.Retry(log) || !d.Retry(another) {
+		t.Error("retried for another reason, not at all, or again for the same")
 	}
-	if want := []string{"CARGO_PROFILE_DEV_DEBUG_ASSERTIONS=false"}; !slices.Equal(task.Env, want) ||
-		task.Labels["mended"] != "addopts assertions" {
-		t.Errorf("%q, %v", task.Env, task.Labels)
+	const skip = " -- --exact --skip c --skip deep::recursion --skip d"
+	if want := project.CargoTest + " --no-run || features=; " + project.CargoTest + " $features" + skip +
+		"\nstatus=$?\n"; d.Task.Tests.Script != want {
+		t.Errorf("the script is\n%s", d.Task.Tests.Script)
+	}
+	if want := "#!/bin/bash\n" + project.CargoTest + skip; d.BaseScript != want || d.Task.Labels["mended"] != "addopts aborts" {
+		t.Errorf("%v, and the old tests' script is\n%s", d.Task.Labels, d.BaseScript)
 	}
 }
 

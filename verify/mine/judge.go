@@ -83,6 +83,16 @@ func (m *Miner) test(ctx context.Context, at checkedOut, task env.Task, patch st
 	return testRun{*cmp.Or(v.Tests, &testlog.Results{}), v.Status, testlog.Decode(v.Log), took}, nil
 }
 
+// first runs the tests with the change, and then without those that end their program.
+func (m *Miner) first(ctx context.Context, at checkedOut, d *history.Draft) (testRun, error) {
+	for {
+		r, err := m.test(ctx, at, d.Task, d.Task.Tests.GoldPatch)
+		if err != nil || !d.Retry(r.log) {
+			return r, err
+		}
+	}
+}
+
 // checkedOut starts sandboxes with a copy of a commit that is checked out once for all of them.
 type checkedOut struct {
 	env.Provider
@@ -123,17 +133,17 @@ func (m *Miner) judge(ctx context.Context, d history.Draft) (_ Judged, symptoms 
 	if err := repo.CheckOut(ctx, d.Task.Repository, d.Task.BaseCommit, at.dir); err != nil {
 		return Judged{}, nil, err
 	}
-	all := runs{changed: d.Changed}
+	first, err := m.first(ctx, at, &d)
+	if err != nil {
+		return Judged{}, nil, err
+	}
+	all := runs{changed: d.Changed, after: []testRun{first}}
 	once := func(to *[]testRun, patch string) {
 		if err == nil {
 			var r testRun
 			r, err = m.test(ctx, at, d.Task, patch)
 			*to = append(*to, r)
 		}
-	}
-	once(&all.after, d.Task.Tests.GoldPatch)
-	if err != nil {
-		return Judged{}, nil, err
 	}
 	if j := all.useless(); j.Reason != "" {
 		return j, nil, nil

@@ -245,9 +245,6 @@ func (m *Miner) attempt(ctx context.Context, c history.Candidate, in history.Ins
 		return Judged{Reason: Exposed, Detail: at, Again: true}, err
 	}
 	j, symptoms, err := m.judge(ctx, d)
-	if err == nil && j.Reason == NeverRuns && history.Retry(&d.Task, j.log) {
-		j, symptoms, err = m.judge(ctx, d)
-	}
 	if err != nil || j.Reason != "" {
 		return j, err
 	}
