@@ -30,11 +30,14 @@ type Candidate struct {
 	Inline map[string]string
 	// Labels say what kind of commit it is.
 	Labels map[string]string
+
+	readers []string // tests that may read the data, if only data of tests change
 }
 
-// TestFiles returns the files of tests that the commit adds or changes and that a runner would start.
+// TestFiles returns the files of tests that the commit adds or changes and that a runner would start; if it only changes
+// data of tests, those that may read them.
 func (c Candidate) TestFiles() []string {
-	var all []string
+	all := slices.Clone(c.readers)
 	for _, ch := range c.Changes {
 		if ch.Kind == Test && ch.Status != 'D' && runs(ch.Path) {
 			all = append(all, ch.Path)
@@ -144,8 +147,8 @@ func (c Commit) unfit(b Bounds, undone bool) Reason {
 		{revert().MatchString(c.Message) || undone, Reverted},
 		{c.Parents > 1 && forward().MatchString(c.Message), Forwarded},
 		{!has[Source], NoSources},
-		{!has[Test] && !c.mayInline(), NoTests},
-		{has[Test] && !c.addsTests() && !c.mayInline(), OnlyRemoved},
+		{!has[Test] && !c.mayInline() && len(c.data()) == 0, NoTests},
+		{has[Test] && !c.addsTests() && !c.mayInline() && len(c.data()) == 0, OnlyRemoved},
 		{files > cmp.Or(b.Files, 8) || lines > cmp.Or(b.Lines, 300) || lines == 0 && !moved, TooLarge},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Mode == "160000" }), Submodule},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Binary && ch.Kind == Source }), BinaryFix},
@@ -201,12 +204,15 @@ func (c Commit) candidate(
 	if err == nil && c.mayInline() {
 		err = found.takeApart(ctx, dir)
 	}
+	if err == nil && len(found.Inline) == 0 && !c.addsTests() {
+		err = found.findReaders(ctx, dir)
+	}
 	if err != nil {
 		return Candidate{}, "", fmt.Errorf("read commit %s: %w", c.Hash, err)
 	}
 	print := fingerprint(found.Sources)
 	switch {
-	case len(found.Inline) == 0 && !c.addsTests():
+	case len(found.Inline) == 0 && len(found.TestFiles()) == 0:
 		return Candidate{}, NoTests, nil
 	case found.Sources == "":
 		return Candidate{}, NoSources, nil
@@ -325,6 +331,9 @@ func (c Candidate) labels() map[string]string {
 	}
 	if len(c.Inline) > 0 {
 		labels["inline"] = "yes"
+	}
+	if len(c.readers) > 0 {
+		labels["tests"] = "data"
 	}
 	if len(paths(c.Changes, Environment)) > 0 {
 		labels["environment"] = "changed"

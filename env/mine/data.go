@@ -1,0 +1,86 @@
+package mine
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+	"deepswe/env/repo"
+)
+
+// Many tests read their cases from files: golden files, snapshots, pairs of a source and what a parser makes of it. A
+// commit that only adds or changes such data changes its tests, too.
+
+// aside matches files beside tests that are seldom data of theirs.
+var aside = env.Pattern(`(?i)(^|/)(readme[^/]*|cmakelists\.txt|makefile|dockerfile|\.[^/]*)$`)
+
+// data returns the files of tests' data to which the commit adds something.
+func (c Commit) data() (names []string) {
+	for _, ch := range c.Changes {
+		if ch.Kind == Data && ch.Status != 'D' && (ch.Added > 0 || ch.Binary) && !aside().MatchString(ch.Path) {
+			names = append(names, ch.Path)
+		}
+	}
+	return names
+}
+
+// findReaders finds the tests that may read the data that the commit changes, in the language of its sources: those that
+// a snapshot has its name from, and otherwise all below the nearest directory above the data that has some.
+func (c *Candidate) findReaders(ctx context.Context, dir string) error {
+	data := c.data()
+	if len(data) == 0 {
+		return nil
+	}
+	tree, err := repo.Read(ctx, dir, "ls-tree", "-r", "--name-only", "-z", c.Base)
+	if err != nil {
+		return err
+	}
+	var tests []string
+	for name := range strings.SplitSeq(string(tree), "\x00") {
+		if kindOf(name) == Test && runs(name) && runnerOf(languageOf(name)) == runnerOf(c.Language()) {
+			tests = append(tests, name)
+		}
+	}
+	for _, name := range data {
+		for _, test := range near(name, tests) {
+			if !slices.Contains(c.readers, test) {
+				c.readers = append(c.readers, test)
+			}
+		}
+	}
+	return nil
+}
+
+// runnerOf returns the language whose test runners also run tests in the language.
+func runnerOf(language string) string {
+	switch language {
+	case "typescript":
+		return "javascript"
+	case "c++":
+		return "c"
+	}
+	return language
+}
+
+// near returns those of the tests that are nearest to a file of data.
+func near(data string, tests []string) []string {
+	for at := path.Dir(data); ; at = path.Dir(at) {
+		var below, named []string
+		for _, test := range tests {
+			if at == "." || strings.HasPrefix(test, at+"/") {
+				below = append(below, test)
+				if strings.HasPrefix(path.Base(data), path.Base(test)) {
+					named = append(named, test)
+				}
+			}
+		}
+		switch {
+		case len(named) > 0:
+			return named
+		case len(below) > 0 || at == ".":
+			return below
+		}
+	}
+}
