@@ -541,6 +541,27 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// Ruby's YAML.load reads what it did before Ruby 3.1.
+func TestRetryYAML(t *testing.T) {
+	t.Parallel()
+	d := Draft{Task: env.Task{Env: []string{"A=1"}, Labels: map[string]string{}, Prepare: []string{"true"}}}
+	const log = "class_loader.rb:99:in `find': Tried to load unspecified class: Symbol (Psych::DisallowedClass)\n"
+	if d.Retry("a_test.rb:1: Psych::SyntaxError") || !d.Retry(log) || d.Retry(log) {
+		t.Fatal("retried for another reason, not at all, or twice")
+	}
+	if d.Task.Labels["mended"] != "yaml" || len(d.Task.Prepare) != 2 || len(d.Task.Tests.Prepare) != 1 {
+		t.Errorf("%+v", d.Task)
+	}
+	if _, err := exec.LookPath("ruby"); err != nil {
+		t.Skip("needs Ruby")
+	}
+	script := d.Task.Prepare[0] + "\nexport " + d.Task.Env[1] + "\nruby -ryaml -e 'p YAML.load(\":a\")'"
+	c := exec.CommandContext(t.Context(), "sh", "-ec", strings.ReplaceAll(script, "/tmp/", t.TempDir()+"/"))
+	if out, err := c.CombinedOutput(); err != nil || string(out) != ":a\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 // What is installed in the repository is shown, unless it comes from an image or an active environment.
 func TestShows(t *testing.T) {
 	t.Parallel()

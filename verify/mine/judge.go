@@ -298,6 +298,7 @@ var lacks = env.Patterns(
 	`(?:no required module provides|cannot find module providing|cannot find) package "?([\w./-]+)`,
 	`([\w./-]+@v[\w.+-]+): module lookup disabled`,
 	`Cannot find (?:module|package) '([\w@/-]+)'`,
+	`cannot load such file -- (\S+)`,                                           // Ruby
 	`request to https?://[^/\s]+/(\S+) failed: cache mode is 'only-if-cached'`, // npx
 	`No cached version of (\S+) available for offline mode`,                    // Gradle
 	`^SKIPPED \[\d+\] \S+ (.*\S)`,                                              // pytest, where that is all there is
@@ -306,7 +307,8 @@ var lacks = env.Patterns(
 
 // failure matches lines that say why a program or a compiler gave up.
 var failure = env.Pattern(`^(?:E\s+|not ok \d+ - )?((?:[\w.]*(?:Error|Exception)|(?:fatal )?error(?:\[\w+\])?): .*\S|` +
-	`\S+:\d+:\d+: .*\S)|^\[ERROR\] ((?:[^C]|C[^O]).*\S)`) // Maven's own, but COMPILATION ERROR
+	`\S+:\d+:\d+: .*\S)|^\[ERROR\] ((?:[^C]|C[^O]).*\S)|` + // Maven's own, but COMPILATION ERROR
+	`^\S+:\d+:in .*': (.*\S \([A-Z][\w:]*\))`) // Ruby
 
 // missing returns the name of what a log reports as not installed. If it reports nothing of the kind, missing returns
 // its first error, or else its last line.
@@ -322,7 +324,7 @@ func missing(log string) string {
 			last = text
 		}
 		if m := failure().FindStringSubmatch(line); m != nil && wrong == "" {
-			wrong = m[1] + m[2]
+			wrong = m[1] + m[2] + m[3]
 		}
 	}
 	return cmp.Or(wrong, last)

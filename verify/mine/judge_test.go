@@ -88,6 +88,9 @@ func TestMissing(t *testing.T) {
 		"not ok 1 - Error: ENOENT: no such file\n1..0\n# fail 1\n": "Error: ENOENT: no such file",
 		"[INFO] -----\n[ERROR] COMPILATION ERROR : \n[ERROR] Source option 6 is no longer supported. Use 7 or later.\n" +
 			"[ERROR] -> [Help 1]\n+ status=1\n": "Source option 6 is no longer supported. Use 7 or later.",
+		"<internal:/usr/lib/rubygems/kernel_require.rb>:85:in `require': cannot load such file -- rouge (LoadError)\n": "rouge",
+		"/usr/lib/psych/class_loader.rb:99:in `find': Tried to load unspecified class: A (Psych::DisallowedClass)\n" +
+			"\tfrom -e:1:in `<main>'\n": "Tried to load unspecified class: A (Psych::DisallowedClass)",
 		"one\n  the last \n\n": "the last",
 		"":                     "",
 	} {
