@@ -34,8 +34,8 @@ type Candidate struct {
 	readers []string // tests that may read the data, if only data of tests change
 }
 
-// TestFiles returns the files of tests that the commit adds or changes and that a runner would start; if it only changes
-// data of tests, those that may read them.
+// TestFiles returns the files of tests that the commit adds or changes and that a runner would start; if it only
+// changes data of tests, those that may read them.
 func (c Candidate) TestFiles() []string {
 	all := slices.Clone(c.readers)
 	for _, ch := range c.Changes {

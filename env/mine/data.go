@@ -26,8 +26,8 @@ func (c Commit) data() (names []string) {
 	return names
 }
 
-// findReaders finds the tests that may read the data that the commit changes, in the language of its sources: those that
-// a snapshot has its name from, and otherwise all below the nearest directory above the data that has some.
+// findReaders finds the tests that may read the data that the commit changes, in the language of its sources: those
+// that a snapshot has its name from, and otherwise all below the nearest directory above the data that has some.
 func (c *Candidate) findReaders(ctx context.Context, dir string) error {
 	data := c.data()
 	if len(data) == 0 {

@@ -173,8 +173,8 @@ func aborting(log string) (tests []string) {
 // Retry changes a draft whose tests have printed log, and reports whether they should run again.
 func (d *Draft) Retry(log string) bool { return d.skipAborting(log) || d.loadAnyYAML(log) }
 
-// skipAborting leaves out tests of Rust that abort their program, as today's Rust does for some unsafe code of old tests,
-// because they void the results of all others in it.
+// skipAborting leaves out tests of Rust that abort their program, as today's Rust does for some unsafe code of old
+// tests, because they void the results of all others in it.
 func (d *Draft) skipAborting(log string) bool {
 	n := len(d.aborting)
 	for _, name := range aborting(log) {
