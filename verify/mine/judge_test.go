@@ -1,13 +1,16 @@
 package mine
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"deepswe/agent/run"
 	"deepswe/env"
+	history "deepswe/env/mine"
 	"deepswe/verify"
 	"deepswe/verify/testlog"
 )
@@ -183,6 +186,28 @@ func TestCases(t *testing.T) {
 	} {
 		if got := cases(c.fail, c.changed); !slices.Equal(got, c.want) {
 			t.Errorf("%v with changes of %v: %v, want %v", c.fail, c.changed, got, c.want)
+		}
+	}
+}
+
+// Candidates that the same tests of the same sources judge are one task, unless their cases are in data.
+func TestSameTests(t *testing.T) {
+	t.Parallel()
+	for label, want := range map[string]int{"": 1, "data": 2} {
+		detail, err := json.Marshal(Judged{Task: env.Task{Tests: env.Tests{FailToPass: []string{"test_files"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[string]history.Candidate{}
+		var outcomes []run.Outcome
+		for _, name := range []string{"new", "old"} {
+			of[name] = history.Candidate{Tests: "+" + name, Labels: map[string]string{"tests": label}}
+			outcomes = append(outcomes, run.Outcome{Task: name, Detail: detail})
+		}
+		var all Mined
+		tasks := all.sort(outcomes, of, func(history.Candidate, *Judged) history.Reason { return "" })
+		if len(tasks) != want || len(all.Losses) != 2-want {
+			t.Errorf("%q: %d tasks, want %d; lost are %v", label, len(tasks), want, all.Losses)
 		}
 	}
 }

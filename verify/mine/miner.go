@@ -289,6 +289,9 @@ func (r *Mined) sort(
 			if c.Labels["synthetic"] != "" { // bugs of the same code that the same tests find
 				key += c.Sources
 			}
+			if c.Labels["tests"] == "data" { // one test may read many cases
+				key += c.Tests
+			}
 			if seen[key] {
 				j.Reason = SameTests
 			}
