@@ -202,7 +202,7 @@ func TestSameTests(t *testing.T) {
 		var outcomes []run.Outcome
 		for _, name := range []string{"new", "old"} {
 			of[name] = history.Candidate{Tests: "+" + name, Labels: map[string]string{"tests": label}}
-			outcomes = append(outcomes, run.Outcome{Task: name, Detail: detail})
+			outcomes = append(outcomes, run.Outcome{Job: run.Job{Task: name}, Result: run.Result{Detail: detail}})
 		}
 		var all Mined
 		tasks := all.sort(outcomes, of, func(history.Candidate, *Judged) history.Reason { return "" })
