@@ -38,18 +38,19 @@ func (c *Candidate) findReaders(ctx context.Context, dir string) error {
 		return err
 	}
 	var tests []string
+	runner := runnerOf(c.Language())
 	for name := range strings.SplitSeq(string(tree), "\x00") {
-		if kindOf(name) == Test && runs(name) && runnerOf(languageOf(name)) == runnerOf(c.Language()) {
+		if runnerOf(languageOf(name)) == runner && runs(name) && kindOf(name) == Test {
 			tests = append(tests, name)
 		}
 	}
+	reads := map[string]bool{}
 	for _, name := range data {
 		for _, test := range near(name, tests) {
-			if !slices.Contains(c.readers, test) {
-				c.readers = append(c.readers, test)
-			}
+			reads[test] = true
 		}
 	}
+	c.readers = slices.DeleteFunc(tests, func(test string) bool { return !reads[test] })
 	return nil
 }
 
