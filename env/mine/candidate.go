@@ -31,13 +31,16 @@ type Candidate struct {
 	// Labels say what kind of commit it is.
 	Labels map[string]string
 
-	readers []string // tests that may read the data, if only data of tests change
+	readers []string // the test files that may read the changed test data, if the commit adds to no tests
 }
 
-// TestFiles returns the files of tests that the commit adds or changes and that a runner would start; if it only
-// changes data of tests, those that may read them.
+// TestFiles returns the test files that the commit adds or changes and that a runner would start. If it adds only to
+// test data, they are the test files that may read the data.
 func (c Candidate) TestFiles() []string {
-	all := slices.Clone(c.readers)
+	if len(c.readers) > 0 {
+		return slices.Clone(c.readers)
+	}
+	var all []string
 	for _, ch := range c.Changes {
 		if ch.Kind == Test && ch.Status != 'D' && runs(ch.Path) {
 			all = append(all, ch.Path)
@@ -138,6 +141,7 @@ func (c Commit) unfit(b Bounds, undone bool) Reason {
 	for _, ch := range c.Changes {
 		has[ch.Kind] = true
 	}
+	elsewhere := c.mayInline() || len(c.data()) > 0
 	for _, check := range []struct {
 		unfit bool
 		why   Reason
@@ -147,8 +151,8 @@ func (c Commit) unfit(b Bounds, undone bool) Reason {
 		{revert().MatchString(c.Message) || undone, Reverted},
 		{c.Parents > 1 && forward().MatchString(c.Message), Forwarded},
 		{!has[Source], NoSources},
-		{!has[Test] && !c.mayInline() && len(c.data()) == 0, NoTests},
-		{has[Test] && !c.addsTests() && !c.mayInline() && len(c.data()) == 0, OnlyRemoved},
+		{!has[Test] && !elsewhere, NoTests},
+		{has[Test] && !c.addsTests() && !elsewhere, OnlyRemoved},
 		{files > cmp.Or(b.Files, 8) || lines > cmp.Or(b.Lines, 300) || lines == 0 && !moved, TooLarge},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Mode == "160000" }), Submodule},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Binary && ch.Kind == Source }), BinaryFix},
@@ -204,15 +208,17 @@ func (c Commit) candidate(
 	if err == nil && c.mayInline() {
 		err = found.takeApart(ctx, dir)
 	}
-	if err == nil && len(found.Inline) == 0 && !c.addsTests() {
+	tested := len(found.Inline) > 0 || c.addsTests()
+	if err == nil && !tested {
 		err = found.findReaders(ctx, dir)
+		tested = len(found.readers) > 0
 	}
 	if err != nil {
 		return Candidate{}, "", fmt.Errorf("read commit %s: %w", c.Hash, err)
 	}
 	print := fingerprint(found.Sources)
 	switch {
-	case len(found.Inline) == 0 && len(found.TestFiles()) == 0:
+	case !tested:
 		return Candidate{}, NoTests, nil
 	case found.Sources == "":
 		return Candidate{}, NoSources, nil

@@ -13,10 +13,10 @@ import (
 // Many tests read their cases from files: golden files, snapshots, pairs of a source and what a parser makes of it. A
 // commit that only adds or changes such data changes its tests, too.
 
-// aside matches files beside tests that are seldom data of theirs.
+// aside matches files beside tests that are seldom test data.
 var aside = env.Pattern(`(?i)(^|/)(readme[^/]*|cmakelists\.txt|makefile|dockerfile|\.[^/]*)$`)
 
-// data returns the files of tests' data to which the commit adds something.
+// data returns the files of test data that the commit adds to.
 func (c Commit) data() (names []string) {
 	for _, ch := range c.Changes {
 		if ch.Kind == Data && ch.Status != 'D' && (ch.Added > 0 || ch.Binary) && !aside().MatchString(ch.Path) {
@@ -26,8 +26,9 @@ func (c Commit) data() (names []string) {
 	return names
 }
 
-// findReaders finds the tests that may read the data that the commit changes, in the language of its sources: those
-// that a snapshot has its name from, and otherwise all below the nearest directory above the data that has some.
+// findReaders finds the test files that may read the data that the commit adds to. They are in the language of its
+// sources. A snapshot is read by the test file that it is named after, other data by all test files below the nearest
+// directory above the data that has any.
 func (c *Candidate) findReaders(ctx context.Context, dir string) error {
 	data := c.data()
 	if len(data) == 0 {
@@ -54,7 +55,7 @@ func (c *Candidate) findReaders(ctx context.Context, dir string) error {
 	return nil
 }
 
-// runnerOf returns the language whose test runners also run tests in the language.
+// runnerOf returns the language whose test runners also run tests in the given language.
 func runnerOf(language string) string {
 	switch language {
 	case "typescript":
@@ -65,7 +66,7 @@ func runnerOf(language string) string {
 	return language
 }
 
-// near returns those of the tests that are nearest to a file of data.
+// near returns the test files that are nearest to a file of test data.
 func near(data string, tests []string) []string {
 	for at := path.Dir(data); ; at = path.Dir(at) {
 		var below, named []string

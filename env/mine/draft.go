@@ -50,7 +50,7 @@ type Draft struct {
 	// Copies are patterns of paths at which packages are the project itself, as [project.Copies] returns them.
 	Copies []string
 
-	aborting []string // tests that are left out because they end their program
+	aborting []string // tests that are left out because they abort their program
 }
 
 // ID returns the id of a candidate's task.

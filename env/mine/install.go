@@ -158,7 +158,7 @@ func (b Builder) shows(dir, language, installed string) (names []string, err err
 func (b Builder) owns(name, language string) bool {
 	switch name {
 	case env.NodeModules:
-		return b.Image == "" && (language == "javascript" || language == "typescript")
+		return b.Image == "" && runnerOf(language) == "javascript"
 	case "vendor":
 		return b.Image == "" && language == "php"
 	case env.Caches:

@@ -151,13 +151,13 @@ func mendJava(dir string, t *env.Task) (build, mended []string) {
 const mostSkipped = 8
 
 var (
-	// cargoRun matches a line of a script that runs tests of Rust.
+	// cargoRun matches a line of a script that runs Rust tests.
 	cargoRun = env.Pattern(`(?m)^.*` + regexp.QuoteMeta(project.CargoTest) + `.*$`)
-	// rustThread matches what Rust prints of a thread that aborts its program. A thread has the name of its test.
+	// rustThread matches what Rust prints about a thread that aborts its program. Threads are named after their tests.
 	rustThread = env.Pattern(`(?m)^thread '([\w:]+)'.* (?:panicked at|has overflowed its stack)`)
 )
 
-// aborting returns the tests of Rust that have ended their programs, as the log says.
+// aborting returns the names of the Rust tests that have aborted their programs, according to the log.
 func aborting(log string) (tests []string) {
 	programs := strings.Split(log, "SIGABRT")
 	for _, printed := range programs[:len(programs)-1] {
@@ -173,8 +173,8 @@ func aborting(log string) (tests []string) {
 // Retry changes a draft whose tests have printed log, and reports whether they should run again.
 func (d *Draft) Retry(log string) bool { return d.skipAborting(log) || d.loadAnyYAML(log) }
 
-// skipAborting leaves out tests of Rust that abort their program, as today's Rust does for some unsafe code of old
-// tests, because they void the results of all others in it.
+// skipAborting leaves out Rust tests that abort their program, because the other tests in it then have no results.
+// Unsafe code in old tests makes current versions of Rust abort.
 func (d *Draft) skipAborting(log string) bool {
 	n := len(d.aborting)
 	for _, name := range aborting(log) {
@@ -202,7 +202,7 @@ func (d *Draft) skipAborting(log string) bool {
 // refusedYAML matches the errors of YAML.load, from Ruby 3.1 on, about what only YAML.unsafe_load reads since then.
 var refusedYAML = env.Pattern(`\bPsych::(?:DisallowedClass|BadAlias)\b`)
 
-// loadAnyYAML lets YAML.load read what it did before Ruby 3.1.
+// loadAnyYAML makes YAML.load read what it could read before Ruby 3.1.
 func (d *Draft) loadAnyYAML(log string) bool {
 	const preloaded = "/tmp/yaml.rb"
 	const line = `printf 'require "psych"\nPsych.singleton_class.alias_method :load, :unsafe_load\n' >` + preloaded

@@ -511,7 +511,7 @@ change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; 
 	}
 }
 
-// Tests of Rust run again without those that abort their programs: in each program, the last one named before that.
+// Rust tests run again without those that abort their programs. In each program, the last thread named is to blame.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	const log = "     Running unittests src/lib.rs (/tmp/target/debug/deps/a-1)\n" +
@@ -541,7 +541,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// Ruby's YAML.load reads what it did before Ruby 3.1.
+// YAML.load reads what it could read before Ruby 3.1.
 func TestRetryYAML(t *testing.T) {
 	t.Parallel()
 	d := Draft{Task: env.Task{Env: []string{"A=1"}, Labels: map[string]string{}, Prepare: []string{"true"}}}

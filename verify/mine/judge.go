@@ -83,7 +83,7 @@ func (m *Miner) test(ctx context.Context, at checkedOut, task env.Task, patch st
 	return testRun{*cmp.Or(v.Tests, &testlog.Results{}), v.Status, testlog.Decode(v.Log), took}, nil
 }
 
-// first runs the tests with the change, and then without those that end their program.
+// first runs the tests with the change, and again as long as their log shows how to mend the draft.
 func (m *Miner) first(ctx context.Context, at checkedOut, d *history.Draft) (testRun, error) {
 	for {
 		r, err := m.test(ctx, at, d.Task, d.Task.Tests.GoldPatch)

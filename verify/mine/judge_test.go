@@ -190,7 +190,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// Candidates that the same tests of the same sources judge are one task, unless their cases are in data.
+// Candidates with the same sources and the same failing tests become one task, unless their cases are in test data.
 func TestSameTests(t *testing.T) {
 	t.Parallel()
 	for label, want := range map[string]int{"": 1, "data": 2} {
