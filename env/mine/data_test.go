@@ -27,14 +27,7 @@ commit root; `
 		"change a.rb y; change tests/data/a.json y":                        nil,
 	} {
 		dir := history(t, tree+change+"; commit 'y is missing'")
-		commits, err := Walk(t.Context(), dir, "", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		candidates, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		candidates, unfit := candidatesOf(t, dir, 1)
 		var got []string
 		for _, c := range candidates {
 			got = c.TestFiles()

@@ -78,13 +78,9 @@ func TestNotUTF8(t *testing.T) {
 		`change a.py 1; change tests/cafe "$(printf '\351')"`: true,
 	} {
 		dir := history(t, "change b.py 1; commit root; "+script+"; change tests/test_a.py 'def test(): pass'; commit more")
-		commits, err := Walk(t.Context(), dir, "", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		candidates, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
-		if err != nil || len(candidates) == 1 != fits || unfit[NotUTF8] == 1 == fits {
-			t.Errorf("%s: %d candidates, %v, %v", script, len(candidates), unfit, err)
+		candidates, unfit := candidatesOf(t, dir, 1)
+		if len(candidates) == 1 != fits || unfit[NotUTF8] == 1 == fits {
+			t.Errorf("%s: %d candidates, %v", script, len(candidates), unfit)
 		}
 	}
 }
@@ -111,13 +107,9 @@ func TestMoved(t *testing.T) {
 	dir := history(t, `change many.py "$(seq 400)"; commit root
 mkdir lib; git mv many.py lib/numbers.py; sed -i 's/^7$/8/' lib/numbers.py; change tests/test_numbers.py 'def test(): pass'
 commit 'seven is eight'`)
-	commits, err := Walk(t.Context(), dir, "", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	candidates, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
-	if err != nil || len(candidates) != 1 {
-		t.Fatalf("%v, %v", unfit, err)
+	candidates, unfit := candidatesOf(t, dir, 1)
+	if len(candidates) != 1 {
+		t.Fatal(unfit)
 	}
 	c := candidates[0]
 	if c.Labels["files"] != "1" || c.Labels["lines"] != "2" || !strings.Contains(c.Sources, "deleted file") {
@@ -184,13 +176,9 @@ change calc.py 'b = 1'; commit 'fix(calc): the second number is lost' 'Closes #7
 change readme.md 'b'; commit 'docs: the second number'
 change calc.py 'c = 1'; change tests/test_calc.py 'def test_c(): pass'; commit 'Keep the third one, too'
 git checkout -q main; git merge -q --no-ff -m "Merge pull request #3 from a/dev" -m '`+message+`' dev`)
-		commits, err := Walk(t.Context(), dir, "", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		chosen, _, err := Choose(t.Context(), dir, commits, Bounds{})
-		if err != nil || len(chosen) != 1 {
-			t.Fatal(chosen, err)
+		chosen, _ := candidatesOf(t, dir, 0)
+		if len(chosen) != 1 {
+			t.Fatal(chosen)
 		}
 		want, issue := "Merge pull request #3 from a/dev", ""
 		if message != "" {

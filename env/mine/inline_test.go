@@ -47,13 +47,9 @@ func TestInlineTests(t *testing.T) {
 		write("2", "    fn odd() {}\n")+"git add -A; commit 'Halves are thirds'\n"+
 		write("2", "    fn odd() {}\n    fn zero() {}\n")+"git add -A; commit 'Only tests'\n"+
 		write("1", "    fn odd() {}\n    fn zero() {}\n")+"git add -A; commit 'No tests'")
-	commits, err := Walk(t.Context(), dir, "", 3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	candidates, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
-	if err != nil || len(candidates) != 1 || unfit[NoTests] != 1 || unfit[NoSources] != 1 {
-		t.Fatalf("%d candidates, %v, %v", len(candidates), unfit, err)
+	candidates, unfit := candidatesOf(t, dir, 3)
+	if len(candidates) != 1 || unfit[NoTests] != 1 || unfit[NoSources] != 1 {
+		t.Fatalf("%d candidates, %v", len(candidates), unfit)
 	}
 	c := candidates[0]
 	if !strings.Contains(c.Sources, "+    n / 2") || strings.Contains(c.Sources, "odd") ||

@@ -40,13 +40,9 @@ func TestSetUpParents(t *testing.T) {
 	dir := history(t, `change go.mod 'module a.org/calc'; change calc.go 'package calc'; commit root
 change calc.go '// Two'; change calc_test.go 'package calc'; change go.mod 'require x'; commit 'two is missing'
 change calc.go '// Three'; change calc_test.go '// Three'; commit 'three is missing'`)
-	commits, err := Walk(t.Context(), dir, "", 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, _, err := Choose(t.Context(), dir, commits, Bounds{})
-	if err != nil || len(all) != 2 {
-		t.Fatal(all, err)
+	all, _ := candidatesOf(t, dir, 2)
+	if len(all) != 2 {
+		t.Fatal(all)
 	}
 	eras, err := Eras(t.Context(), dir, []string{all[1].Hash})
 	if err != nil {

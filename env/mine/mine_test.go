@@ -32,6 +32,20 @@ func history(t *testing.T, script string) (dir string) {
 	return dir
 }
 
+// candidatesOf returns the candidates among the newest commits, 0 for all, and why the others are none.
+func candidatesOf(t *testing.T, dir string, newest int) ([]Candidate, map[Reason]int) {
+	t.Helper()
+	commits, err := Walk(t.Context(), dir, "", newest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	candidates, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return candidates, unfit
+}
+
 // Every commit is either a candidate or has a reason why not.
 func TestChoose(t *testing.T) {
 	t.Parallel()
@@ -91,13 +105,9 @@ func TestManyFixtures(t *testing.T) {
 { printf 'blob\nmark :1\ndata 2\nx\n\ncommit refs/heads/main\ncommitter a <a@localhost> 1 +0000\ndata 12\nb is missing\n'
 printf 'from refs/heads/main^0\nM 100644 :1 calc.py\nM 100644 :1 tests/test_calc.py\n'
 seq -f "M 100644 :1 tests/$(printf %0220d 0)/%g" 10000; } | git fast-import --quiet`)
-	commits, err := Walk(t.Context(), dir, "", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	candidates, _, err := Choose(t.Context(), dir, commits, Bounds{})
-	if err != nil || len(candidates) != 1 || strings.Count(candidates[0].Tests, "\ndiff --git ") != 10_000 {
-		t.Errorf("%d candidates, %v", len(candidates), err)
+	candidates, _ := candidatesOf(t, dir, 1)
+	if len(candidates) != 1 || strings.Count(candidates[0].Tests, "\ndiff --git ") != 10_000 {
+		t.Errorf("%d candidates", len(candidates))
 	}
 }
 
@@ -130,13 +140,9 @@ func TestOnlyLayout(t *testing.T) {
 	} {
 		dir := history(t, fmt.Sprintf("printf '%s' >m.py; git add -A; git commit -q --allow-empty -m a\n"+
 			"printf '%s' >m.py; change tests/test_m.py 'def test_m(): pass'; commit b", tc.before, tc.after))
-		commits, err := Walk(t.Context(), dir, "", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, unfit, err := Choose(t.Context(), dir, commits, Bounds{})
-		if got := unfit[Formatting] == 1; got != tc.want || err != nil {
-			t.Errorf("from %q to %q only the layout changes: %t, %v, %v", tc.before, tc.after, got, unfit, err)
+		_, unfit := candidatesOf(t, dir, 0)
+		if got := unfit[Formatting] == 1; got != tc.want {
+			t.Errorf("from %q to %q only the layout changes: %t, %v", tc.before, tc.after, got, unfit)
 		}
 	}
 }
