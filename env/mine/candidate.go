@@ -99,7 +99,7 @@ const (
 	Submodule   Reason = "changes a submodule"
 	BinaryFix   Reason = "changes a binary file"
 	NotUTF8     Reason = "its change, or the name of one of its files, is not UTF-8"
-	Formatting  Reason = "changes only the layout of sources"
+	Formatting  Reason = "changes only layout or comments of sources"
 	Repeated    Reason = "the same change as in a newer commit"
 )
 
@@ -222,7 +222,7 @@ func (c Commit) candidate(
 		return Candidate{}, NoTests, nil
 	case found.Sources == "":
 		return Candidate{}, NoSources, nil
-	case onlyLayout(whole):
+	case sameCode(whole):
 		return Candidate{}, Formatting, nil
 	case len(found.Sources) > cmp.Or(b.Bytes, 50_000):
 		return Candidate{}, TooLarge, nil
@@ -253,38 +253,6 @@ func difference(ctx context.Context, dir, from, to string, names []string, optio
 		patch = append(patch, part...)
 	}
 	return patch, nil
-}
-
-// lastComma matches the comma that formatters write after the last of several lines in brackets.
-var lastComma = env.Pattern(`,\s*\n\s*([)\]}])`)
-
-// onlyLayout reports whether a patch with whole files as its context changes nothing in them but white space and
-// commas before a bracket on the next line.
-func onlyLayout(patch string) bool {
-	for _, file := range strings.Split("\n"+patch, "\ndiff --git ") {
-		_, hunk, _ := strings.Cut(file, "\n@@ ")
-		_, lines, _ := strings.Cut(hunk, "\n")
-		var before, after strings.Builder
-		for line := range strings.Lines(lines) {
-			switch line[0] {
-			case '-':
-				before.WriteString(line[1:])
-			case '+':
-				after.WriteString(line[1:])
-			case ' ':
-				before.WriteString(line[1:])
-				after.WriteString(line[1:])
-			}
-		}
-		if bare(before.String()) != bare(after.String()) {
-			return false
-		}
-	}
-	return true
-}
-
-func bare(text string) string {
-	return strings.Join(strings.Fields(lastComma().ReplaceAllString(text, "$1")), "")
 }
 
 // fingerprint returns the same hash for patches that change the same lines, wherever they are.

@@ -38,8 +38,8 @@ change ufo.js '// Four'; change ufo.test.js '// Four'; commit 'four is missing'`
 func TestSetUpParents(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change go.mod 'module a.org/calc'; change calc.go 'package calc'; commit root
-change calc.go '// Two'; change calc_test.go 'package calc'; change go.mod 'require x'; commit 'two is missing'
-change calc.go '// Three'; change calc_test.go '// Three'; commit 'three is missing'`)
+change calc.go 'const two = 2'; change calc_test.go 'package calc'; change go.mod 'require x'; commit 'two is missing'
+change calc.go 'const three = 3'; change calc_test.go '// Three'; commit 'three is missing'`)
 	all, _ := candidatesOf(t, dir, 2)
 	if len(all) != 2 {
 		t.Fatal(all)

@@ -1,7 +1,6 @@
 package mine
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,29 +119,6 @@ func TestForward(t *testing.T) {
 	} {
 		if got := forward().MatchString(subject); got != want {
 			t.Errorf("%q: %v", subject, got)
-		}
-	}
-}
-
-// Changes of layout only are told from changes of meaning.
-func TestOnlyLayout(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		before, after string
-		want          bool
-	}{
-		{"f(a, b)\n", "f(\n    a,\n    b,\n)\n", true},
-		{"x = a && b\n    .c()\n", "x = a\n    && b.c()\n", true},
-		{"x = (1)\n", "x = (1,)\n", false},
-		{"a = 1\nb = 2\nc = 3\n", "b = 2\na = 1\nc = 3\n", false},
-		{"a = 1\n", "a = 1\nb = 2\n", false},
-		{"", "b = 2\n", false},
-	} {
-		dir := history(t, fmt.Sprintf("printf '%s' >m.py; git add -A; git commit -q --allow-empty -m a\n"+
-			"printf '%s' >m.py; change tests/test_m.py 'def test_m(): pass'; commit b", tc.before, tc.after))
-		_, unfit := candidatesOf(t, dir, 0)
-		if got := unfit[Formatting] == 1; got != tc.want {
-			t.Errorf("from %q to %q only the layout changes: %t, %v", tc.before, tc.after, got, unfit)
 		}
 	}
 }
@@ -391,7 +367,7 @@ func TestSetUpCommit(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ change, want string }{{"change a.txt x", "base"}, {"change go.mod 'require x'", "hash"}} {
 		dir := history(t, `change go.mod 'module a.org/calc'; change calc.go 'package calc'; commit root
-change calc.go '// Two'; change calc_test.go 'package calc'; `+tc.change+`; commit 'two is missing'`)
+change calc.go 'const two = 2'; change calc_test.go 'package calc'; `+tc.change+`; commit 'two is missing'`)
 		commits, err := Walk(t.Context(), dir, "", 1)
 		if err != nil {
 			t.Fatal(err)
@@ -461,7 +437,7 @@ git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
 func TestDraftBeforeModules(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change calc.go 'package calc'; change calc_test.go 'package calc'; commit root
-change calc.go '// Two'; change calc_test.go '// Two'; commit 'two is missing'
+change calc.go 'const two = 2'; change calc_test.go '// Two'; commit 'two is missing'
 change go.mod 'module a.org/calc'; change calc.go '// M'; commit modules`)
 	d, _ := drafted(t, dir)
 	if !slices.Equal(d.Task.Env, []string{"GOMODCACHE=/testbed/.deps/go"}) || d.Task.Labels["mended"] != "go.mod" ||
@@ -503,7 +479,7 @@ func TestDraftOldJava(t *testing.T) {
 	t.Parallel()
 	for change, after := range map[string]bool{"change src/main/java/B.java '//'": false, "change pom.xml '<!-- -->'": true} {
 		dir := history(t, `change pom.xml '<source>1.5</source>'; change src/main/java/A.java 'class A {}'; commit root
-change src/main/java/A.java '// Two'; change src/test/java/ATest.java '// Two'; `+change+`; commit 'two is missing'`)
+change src/main/java/A.java 'class Two {}'; change src/test/java/ATest.java '// Two'; `+change+`; commit 'two is missing'`)
 		d, newest := drafted(t, dir)
 		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: newest, Labels: d.Task.Labels})
 		if err != nil || len(d.Task.Prepare) != 1 || d.Task.Labels["mended"] != "java" {

@@ -224,14 +224,14 @@ const longestSignature = 20
 // bracket matches the end of arguments that stand in lines of their own.
 var bracket = env.Pattern(`,? \)`)
 
-// python matches definitions in which a colon ends the head, rust those in which an apostrophe is not a quote.
-var python, rust = env.Pattern(`^\s*(?:(?:async )?def|class) `), env.Pattern(`\bfn `)
+// pythonHead matches definitions in which a colon ends the head, rustHead those in which an apostrophe is not a quote.
+var pythonHead, rustHead = env.Pattern(`^\s*(?:(?:async )?def|class) `), env.Pattern(`\bfn `)
 
 // head returns the beginning of a definition's line: up to a brace, the colon of Python, an arrow, or else the first
 // sign that gives a value. open is set if the line ends within brackets.
 func head(line string) (text string, open bool) {
 	quotes, end := "\"'`", len(line)
-	if rust().MatchString(line) {
+	if rustHead().MatchString(line) {
 		quotes = `"`
 	}
 	depth, quote := 0, byte(0)
@@ -250,7 +250,7 @@ func head(line string) (text string, open bool) {
 		case c == ')' || c == ']':
 			depth--
 		case depth > 0:
-		case c == '{', c == ':' && python().MatchString(line), strings.HasPrefix(line[i:], "=>"):
+		case c == '{', c == ':' && pythonHead().MatchString(line), strings.HasPrefix(line[i:], "=>"):
 			return line[:i], false
 		case c == '=':
 			end = min(end, i)

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"deepswe/env"
-	"deepswe/verify/lexer"
+	"deepswe/env/lexer"
 )
 
 // The names of functions that can make a test fail: in all languages, in Java and PHP, and those of Rust's macros.

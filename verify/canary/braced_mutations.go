@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"deepswe/env"
-	"deepswe/verify/lexer"
+	"deepswe/env/lexer"
 )
 
 // bracedOpposites maps functions to functions that fail where they pass. Those of Rust's options and results are called

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"deepswe/env"
-	"deepswe/verify/lexer"
+	"deepswe/env/lexer"
 )
 
 // Comments may say what a test expects in any words: "3 times 12" for 36. No test needs them, so they are taken out of

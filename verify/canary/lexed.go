@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"deepswe/verify/lexer"
+	"deepswe/env/lexer"
 )
 
 // lexed is a source as tokens, with its brackets matched.

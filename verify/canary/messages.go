@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"deepswe/env"
-	"deepswe/verify/lexer"
+	"deepswe/env/lexer"
 )
 
 // What a check says when it fails may name what it expects in any words: "not 72/2" for 36, or 3*12. No test needs that

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"deepswe/verify/lexer"
+	"deepswe/env/lexer"
 )
 
 // ForParser returns the writer for the tests whose log a parser of package testlog reads, given the names of the files

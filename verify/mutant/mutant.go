@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"deepswe/verify/lexer"
+	"deepswe/env/lexer"
 )
 
 // Mutant is a solution with one changed line altered.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"deepswe/verify/lexer"
+	"deepswe/env/lexer"
 )
 
 // opposites are operators with those that replace them, in all languages that are read as tokens.

@@ -1,0 +1,122 @@
+package mine
+
+import (
+	"go/scanner"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+
+	"deepswe/env"
+	"deepswe/env/lexer"
+	"deepswe/env/python"
+)
+
+// sameCode reports whether a patch with whole files as its context changes nothing in them but layout and comments.
+// In files of a language that it can't read, it is only layout that may change.
+func sameCode(patch string) bool {
+	for _, file := range strings.Split("\n"+patch, "\ndiff --git ") {
+		head, hunk, _ := strings.Cut(file, "\n@@ ")
+		_, lines, _ := strings.Cut(hunk, "\n")
+		var before, after strings.Builder
+		for line := range strings.Lines(lines) {
+			switch line[0] {
+			case '-':
+				before.WriteString(line[1:])
+			case '+':
+				after.WriteString(line[1:])
+			case ' ':
+				before.WriteString(line[1:])
+				after.WriteString(line[1:])
+			}
+		}
+		name := strings.TrimRight(head, "\"\r\n") // in quotes if it has characters that git escapes
+		if !slices.Equal(code(name, before.String()), code(name, after.String())) {
+			return false
+		}
+	}
+	return true
+}
+
+// code returns the tokens of a source, without a comma before a bracket on the next line. Those of Python have the
+// depth of its blocks between them. Of a text that cannot be read, they are what is not white space.
+func code(name, text string) []string {
+	read := lexed
+	switch path.Ext(name) {
+	case ".go":
+		read = goCode
+	case ".py":
+		read = pythonCode
+	}
+	if tokens, ok := read(name, text); ok {
+		return tokens
+	}
+	return []string{strings.Join(strings.Fields(lastComma().ReplaceAllString(text, "$1")), "")}
+}
+
+// lastComma matches the comma that formatters write after the last of several lines in brackets.
+var lastComma = env.Pattern(`,\s*\n\s*([)\]}])`)
+
+// lexed returns the tokens of a text in one of the lexer's languages.
+func lexed(name, text string) (tokens []string, ok bool) {
+	language, ok := lexer.Of(name, []byte(text))
+	if !ok {
+		return nil, false
+	}
+	all, ok := language.Lex([]byte(text))
+	for i, t := range all {
+		if t.Text == "," && i+1 < len(all) && lastComma().MatchString(text[t.From:all[i+1].To]) {
+			continue
+		}
+		tokens = append(tokens, t.Text)
+	}
+	return tokens, ok
+}
+
+// pythonCode returns the tokens of Python, with the number of blocks that a logical line is in before it.
+func pythonCode(name, text string) (tokens []string, ok bool) {
+	lines, err := python.Lines([]byte(text))
+	if err != nil {
+		return nil, false
+	}
+	var blocks []int // the indentation of those that a line is in
+	for _, l := range lines {
+		for len(blocks) > 0 && blocks[len(blocks)-1] > l.Indent {
+			blocks = blocks[:len(blocks)-1]
+		}
+		if len(blocks) == 0 || blocks[len(blocks)-1] < l.Indent {
+			blocks = append(blocks, l.Indent)
+		}
+		some, ok := lexed(name, l.Text)
+		if !ok {
+			return nil, false
+		}
+		tokens = append(append(tokens, strings.Repeat(" ", len(blocks))), some...)
+	}
+	return tokens, true
+}
+
+// goCode returns the tokens of Go, and the comments that the compiler or cgo may read.
+func goCode(_, text string) (tokens []string, ok bool) {
+	var s scanner.Scanner
+	file := token.NewFileSet().AddFile("", -1, len(text))
+	s.Init(file, []byte(text), nil, scanner.ScanComments)
+	cgo := strings.Contains(text, `import "C"`)
+	for {
+		_, t, literal := s.Scan()
+		switch {
+		case t == token.EOF:
+			return tokens, s.ErrorCount == 0
+		case t == token.COMMENT && (cgo || strings.HasPrefix(literal, "//go:") || strings.HasPrefix(literal, "// +build")):
+			tokens = append(tokens, literal)
+		case t == token.COMMENT, t == token.SEMICOLON:
+		case t == token.COMMA:
+			tokens = append(tokens, ",")
+		default:
+			if (t == token.RPAREN || t == token.RBRACE || t == token.RBRACK) && len(tokens) > 0 && tokens[len(tokens)-1] == "," {
+				tokens = tokens[:len(tokens)-1]
+			}
+			tokens = append(tokens, t.String()+literal)
+		}
+	}
+}
