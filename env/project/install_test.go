@@ -61,7 +61,7 @@ func TestInstall(t *testing.T) {
 			"java", []string{"pom.xml", "<project/>"},
 			[]string{"mvn -B -Dmaven.test.failure.ignore=true -Dsurefire.timeout=60 test"},
 			[]string{"MAVEN_OPTS=-Dmaven.repo.local=/testbed/.deps/m2 -Drat.skip=true -Dlicense.skip=true " +
-				"-Dcheckstyle.skip=true -Dspotless.check.skip=true"}, nil,
+				"-Dcheckstyle.skip=true -Dspotless.check.skip=true -Danimal.sniffer.skip=true -XX:TieredStopAtLevel=1"}, nil,
 		},
 		"java, by gradle": {
 			"java", []string{"build.gradle.kts", "", "gradlew", ""},
