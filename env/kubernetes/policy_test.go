@@ -19,7 +19,15 @@ import (
 func TestNetworkByPolicy(t *testing.T) {
 	t.Parallel()
 	l := theLab(t)
-	for level, verdict := range map[string]string{"baseline": "DROP", "restricted": "REJECT"} {
+	for _, c := range []struct {
+		level string
+		rules []string
+	}{
+		{"baseline", []string{"-j DROP"}},
+		{"restricted", []string{"-j REJECT"}},
+		{"restricted", []string{"-p tcp -j REJECT --reject-with tcp-reset", "-p udp -j DROP"}},
+	} {
+		level := c.level
 		ns := l.namespace(map[string]string{"pod-security.kubernetes.io/enforce": level})
 		p := l.provider(ns, Pods{})
 		repository := t.TempDir()
@@ -39,11 +47,11 @@ func TestNetworkByPolicy(t *testing.T) {
 		if _, err := p.Start(t.Context(), spec); !errors.Is(err, env.ErrUnsupported) {
 			t.Errorf("%s, again: %v", level, err)
 		}
-		open := firewall(t, verdict)
+		open := firewall(t, c.rules)
 		closed := l.provider(ns, Pods{})
 		sandbox, err := closed.Start(t.Context(), spec)
 		if err != nil {
-			t.Errorf("%s, with a policy: %v", level, err)
+			t.Errorf("%s, with %q: %v", level, c.rules, err)
 		} else {
 			if out := must(t, sandbox, "cat f /opt/*/agent/f; touch new; id -u"); out != "xx1000\n" {
 				t.Errorf("%s: %q", level, out)
@@ -63,24 +71,26 @@ func TestNetworkByPolicy(t *testing.T) {
 	}
 }
 
-// firewall cuts the pods off from the network, with DROP or REJECT. The function that it returns reconnects them.
-func firewall(t *testing.T, verdict string) (open func()) {
+// firewall cuts the pods off from the network by rules of iptables. The function that it returns reconnects them.
+func firewall(t *testing.T, rules []string) (open func()) {
 	t.Helper()
 	const pods = "198.18.128.0/17"
-	rule := func(verb, chain string) {
-		c := exec.Command("iptables", "-w", verb, chain, "-s", pods, "-j", verdict)
-		if out, err := c.CombinedOutput(); err != nil {
-			t.Errorf("iptables: %v: %s", err, out)
+	each := func(verb string) {
+		for _, chain := range []string{"INPUT", "FORWARD"} {
+			for _, rule := range rules {
+				c := exec.Command("iptables", append([]string{"-w", verb, chain, "-s", pods}, strings.Fields(rule)...)...)
+				if out, err := c.CombinedOutput(); err != nil {
+					t.Errorf("iptables: %v: %s", err, out)
+				}
+			}
 		}
 	}
-	rule("-I", "INPUT")
-	rule("-I", "FORWARD")
+	each("-I")
 	done := false
 	open = func() {
 		if !done {
 			done = true
-			rule("-D", "INPUT")
-			rule("-D", "FORWARD")
+			each("-D")
 		}
 	}
 	t.Cleanup(open)

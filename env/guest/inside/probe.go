@@ -3,7 +3,6 @@
 package inside
 
 import (
-	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -40,25 +40,35 @@ func probeNetwork(patience time.Duration) error {
 	}
 }
 
-// probeTargets lists what a container with a network can usually reach, as "tcp address" or "udp address".
-func probeTargets() []string {
-	targets := []string{"tcp 1.1.1.1:443", "tcp 8.8.8.8:53", "tcp [2606:4700:4700::1111]:443"}
+// target is an address that a container with a network can usually reach.
+type target struct {
+	network, address string
+	// listens is set if something certainly accepts connections there.
+	listens bool
+}
+
+// probeTargets lists the addresses to try.
+func probeTargets() []target {
+	targets := []target{
+		{"tcp", "1.1.1.1:443", true}, {"tcp", "8.8.8.8:53", true}, {"tcp", "[2606:4700:4700::1111]:443", true},
+	}
 	if host := os.Getenv("KUBERNETES_SERVICE_HOST"); host != "" {
-		targets = append(targets, "tcp "+net.JoinHostPort(host, os.Getenv("KUBERNETES_SERVICE_PORT")))
+		targets = append(targets, target{"tcp", net.JoinHostPort(host, os.Getenv("KUBERNETES_SERVICE_PORT")), true})
 	}
 	for line := range fileLines("/proc/net/route") {
 		f := strings.Fields(line)
 		if len(f) > 2 && f[1] == "00000000" && f[2] != "00000000" {
 			if raw, err := hex.DecodeString(f[2]); err == nil && len(raw) == 4 {
 				gateway := net.IPv4(raw[3], raw[2], raw[1], raw[0]).String()
-				targets = append(targets, "tcp "+net.JoinHostPort(gateway, "53"), "tcp "+net.JoinHostPort(gateway, "10250"))
+				targets = append(targets, target{"tcp", net.JoinHostPort(gateway, "53"), false},
+					target{"tcp", net.JoinHostPort(gateway, "10250"), false})
 			}
 		}
 	}
 	for line := range fileLines("/etc/resolv.conf") {
 		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
 			at := net.JoinHostPort(f[1], "53")
-			targets = append(targets, "tcp "+at, "udp "+at)
+			targets = append(targets, target{"tcp", at, false}, target{"udp", at, false})
 		}
 	}
 	return targets
@@ -70,46 +80,67 @@ func fileLines(path string) iter.Seq[string] {
 	return strings.Lines(string(data))
 }
 
-// reach returns a target that answers, even if only to refuse the connection.
-func reach(targets []string) string {
-	answers := make(chan string, len(targets))
-	for _, t := range targets {
-		go func() {
-			if !answered(t) {
-				t = ""
-			}
-			answers <- t
-		}()
+// reach returns a target that answers, even if only to refuse the connection. Refusals mean nothing where a target
+// that listens refuses, too: then it is a network policy that refuses in the names of all.
+func reach(targets []target) string {
+	got := make([]answer, len(targets))
+	var done sync.WaitGroup
+	for i, t := range targets {
+		done.Go(func() { got[i] = t.try() })
 	}
-	reached := ""
-	for range targets {
-		reached = cmp.Or(<-answers, reached)
-	}
-	return reached
+	done.Wait()
+	return reached(targets, got)
 }
 
-// answered reports whether a target answers. A refusal by ICMP is no answer: network plugins such as kube-router's
+func reached(targets []target, got []answer) string {
+	policy, at := false, ""
+	for i, t := range targets {
+		policy = policy || t.listens && got[i] == refused
+	}
+	for i, t := range targets {
+		if got[i] == accepted || got[i] == refused && !policy {
+			at = t.network + " " + t.address
+		}
+	}
+	return at
+}
+
+// answer is what comes back from a target.
+type answer byte
+
+const (
+	nothing answer = iota
+	refused        // by a reset
+	accepted
+)
+
+// try returns what comes back from the target. A refusal by ICMP is no answer: network plugins such as kube-router's
 // enforce a policy with it, while a host's own refusal of a TCP connection is a reset.
-func answered(target string) bool {
+func (t target) try() answer {
 	const wait = 1500 * time.Millisecond
-	network, address, _ := strings.Cut(target, " ")
 	socket := -1
 	// The connection's own socket is closed when it fails. A duplicate still tells why it failed.
 	d := &net.Dialer{Timeout: wait, Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			socket, _ = syscall.Dup(int(fd)) // without one, a refusal counts as an answer
+			socket, _ = syscall.Dup(int(fd)) // without one, a refusal counts as a reset
 			keepICMP(socket)
 		})
 	}}
-	conn, err := d.Dial(network, address)
+	conn, err := d.Dial(t.network, t.address)
 	if socket >= 0 {
 		defer syscall.Close(socket)
 	}
 	if err != nil {
-		return network == "tcp" && errors.Is(err, syscall.ECONNREFUSED) && !gotICMP(socket)
+		if t.network == "tcp" && errors.Is(err, syscall.ECONNREFUSED) && !gotICMP(socket) {
+			return refused
+		}
+		return nothing
 	}
 	defer conn.Close()
-	return network == "tcp" || query(conn, wait) == nil
+	if t.network == "tcp" || query(conn, wait) == nil {
+		return accepted
+	}
+	return nothing
 }
 
 // keepICMP has the kernel keep the ICMP messages that a socket gets.

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// A host that refuses a connection has been reached. What the ICMP messages of a firewall say is in
-// TestNetworkByPolicy of env/kubernetes.
-func TestAnswered(t *testing.T) {
+// What the ICMP messages of a firewall say is in TestNetworkByPolicy of env/kubernetes.
+func TestTry(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -21,20 +20,41 @@ func TestAnswered(t *testing.T) {
 	}
 	defer silent.Close()
 	for name, c := range map[string]struct {
-		target string
-		want   bool
+		network, address string
+		want             answer
 	}{
-		"accepts":           {"tcp " + l.Addr().String(), true},
-		"says nothing":      {"udp " + silent.LocalAddr().String(), false},
-		"no address":        {"tcp nowhere", false},
-		"a closed UDP port": {"udp 127.0.0.1:1", false},
+		"accepts":           {"tcp", l.Addr().String(), accepted},
+		"says nothing":      {"udp", silent.LocalAddr().String(), nothing},
+		"no address":        {"tcp", "nowhere", nothing},
+		"a closed UDP port": {"udp", "127.0.0.1:1", nothing},
 	} {
-		if got := answered(c.target); got != c.want {
+		if got := (target{network: c.network, address: c.address}).try(); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 	l.Close()
-	if !answered("tcp " + l.Addr().String()) {
-		t.Error("a refused connection is no answer")
+	if got := (target{network: "tcp", address: l.Addr().String()}).try(); got != refused {
+		t.Errorf("a closed port: %v", got)
+	}
+}
+
+// A host that refuses a connection has been reached, unless those refuse, too, that listen.
+func TestReached(t *testing.T) {
+	t.Parallel()
+	targets := []target{{"tcp", "api:443", true}, {"tcp", "gateway:53", false}, {"udp", "dns:53", false}}
+	for _, c := range []struct {
+		api, gateway, dns answer
+		want              string
+	}{
+		{nothing, nothing, nothing, ""},
+		{nothing, refused, nothing, "tcp gateway:53"},
+		{refused, refused, nothing, ""},
+		{refused, refused, accepted, "udp dns:53"},
+		{refused, accepted, nothing, "tcp gateway:53"},
+		{accepted, nothing, nothing, "tcp api:443"},
+	} {
+		if got := reached(targets, []answer{c.api, c.gateway, c.dns}); got != c.want {
+			t.Errorf("%v, %v, %v: %q, want %q", c.api, c.gateway, c.dns, got, c.want)
+		}
 	}
 }
