@@ -51,7 +51,11 @@ type Draft struct {
 	Copies []string
 
 	aborting []string // tests that are left out because they abort their program
+	fromRoot *scripts // those that run the tests in the root of the project, if others do in their package
 }
+
+// scripts run tests: those of a commit, and those of them that exist before it.
+type scripts struct{ patched, parser, base string }
 
 // ID returns the id of a candidate's task.
 func (b Builder) ID(c Candidate) string { return Title(b.Name, b.Below) + "-" + c.Hash[:12] }
@@ -113,25 +117,47 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if err != nil {
 		return Draft{}, "", err
 	}
-	patched, base := project.TestCommandsOf(dir, b.Machine, nil, tests)
-	if patched == "" {
-		return Draft{}, NoRunner, nil
-	}
 	build = append(build, project.Build(dir, c.Language())...)
+	patched, base := project.TestCommandsOf(dir, b.Machine, nil, tests)
+	own, why := c.scripts(before, build, files, patched, base)
+	if why != "" {
+		return Draft{}, why, nil
+	}
+	d.use(own)
+	patched, base = project.TestCommandsFromRoot(dir, b.Machine, tests)
+	if root, why := c.scripts(before, build, files, patched, base); why == "" {
+		d.fromRoot = &root
+	}
+	return d, "", nil
+}
+
+// scripts returns the scripts with the given command lines for the tests, or the reason why there are none. before are
+// command lines that come ahead of those of the commit, build ahead of both.
+func (c Candidate) scripts(
+	before, build []string, files map[string]string, patched, base string,
+) (_ scripts, why Reason) {
+	if patched == "" {
+		return scripts{}, NoRunner
+	}
 	how, ok := readable(patched)
 	if !ok {
-		return Draft{}, NoReader, nil
+		return scripts{}, NoReader
 	}
 	run := how.command(patched)
 	if c.Language() == "rust" {
 		run = project.WithFeatures(run, c.features(files))
 	}
 	command := strings.Join(append(c.inline(files), run), "\n")
-	d.Task.Tests.Script, d.Task.Tests.Parser = dataset.Script(append(before, build...), command), how.parser
+	made := scripts{patched: dataset.Script(slices.Concat(before, build), command), parser: how.parser}
 	if base != "" {
-		d.BaseScript = dataset.Script(build, how.command(base))
+		made.base = dataset.Script(build, how.command(base))
 	}
-	return d, "", nil
+	return made, ""
+}
+
+// use makes the draft run its tests with the scripts.
+func (d *Draft) use(s scripts) {
+	d.Task.Tests.Script, d.Task.Tests.Parser, d.BaseScript = s.patched, s.parser, s.base
 }
 
 // runner is a test runner whose output can be read.
@@ -153,7 +179,7 @@ func (r runner) command(line string) string {
 		line, report = find+" -delete; "+line, find+" -exec "+junitLines+"{} +"
 	}
 	if report != "" {
-		line = "{ " + line + "; status=$?; " + report + "; (exit $status); }"
+		line = "{ " + line + "; status=$?; " + report + keepStatus + "; }"
 	}
 	return line
 }
@@ -169,13 +195,14 @@ const (
 	jestFile     = " --outputFile=/tmp/tests.json"
 	// jestLines prints the report in JSON of Jest or Vitest. What they print themselves lacks the suites (Jest), or may
 	// have the duration after a title, which may end with a number as well (Vitest). Of tests with the same name, one
-	// that fails comes last, and so is the one that counts.
+	// that fails comes last, and so is the one that counts. A file may fail without a test of its own that does.
 	jestLines = `node -e 'const { relative } = require("path"), { testResults } = require("/tmp/tests.json"); ` +
-		`for (const status of ["passed", "failed"]) for (const file of testResults) ` +
-		`for (const test of file.assertionResults) if (test.status === status) ` +
-		`console.log("[" + status.toUpperCase() + "] " + ` +
+		`for (const status of ["passed", "failed"]) for (const file of testResults) { ` +
+		`const tests = file.assertionResults.filter(test => test.status === status); ` +
+		`if (!tests.length && file.status === status && status === "failed") tests.push({ title: "" }); ` +
+		`for (const test of tests) console.log("[" + status.toUpperCase() + "] " + ` +
 		`[relative("", file.name), ...test.ancestorTitles || [], test.title]` +
-		`.filter(Boolean).join(" > ").replace(/\n/g, " "))'`
+		`.filter(Boolean).join(" > ").replace(/\n/g, " ")) }'`
 	// vitestUntyped turns type checks off, which write into Vitest's own package: that is read-only in sandboxes. Vitest 0
 	// knows no such option, and refuses to run with it.
 	vitestUntyped = `$(npx --no-install vitest --version | grep -q /0 || echo --typecheck.enabled=false)`

@@ -13,7 +13,7 @@ import (
 )
 
 // Tests with the same title in different suites are different tests, whatever their titles end with. Of those with the
-// same name, the one that fails comes last.
+// same name, the one that fails comes last. A file that fails without such a test is one.
 func TestReportOfJest(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {
@@ -27,11 +27,13 @@ func TestReportOfJest(t *testing.T) {
     {"ancestorTitles": ["sums", "of none"], "title": "in\ntwo lines", "status": "passed"},
     {"ancestorTitles": ["sums"], "title": "left out", "status": "pending"}
   ]},
-  {"name": "DIR/test/b.test.ts", "assertionResults": [
+  {"name": "DIR/test/b.test.ts", "status": "failed", "assertionResults": [
     {"title": "of 1 and 2", "status": "failed"},
     {"title": "of 1 and 2", "status": "passed"}
   ]},
-  {"name": "DIR/test/c.test.ts", "assertionResults": []}
+  {"name": "DIR/test/c.test.ts", "status": "failed", "assertionResults": []},
+  {"name": "DIR/test/d.test.ts", "status": "failed", "assertionResults": [{"title": "after", "status": "passed"}]},
+  {"name": "DIR/test/e.test.ts", "status": "passed", "assertionResults": []}
 ]}`, "DIR", dir))
 	for _, command := range []string{
 		"npx --no-install jest --verbose test/a.test.ts", "npx --no-install vitest run --reporter=verbose test/a.test.ts",
@@ -53,8 +55,11 @@ func TestReportOfJest(t *testing.T) {
 		want := `[PASSED] test/a.test.ts > sums > of 1 and 3
 [PASSED] test/a.test.ts > sums > of none > in two lines
 [PASSED] test/b.test.ts > of 1 and 2
+[PASSED] test/d.test.ts > after
 [FAILED] test/a.test.ts > sums > of 1 and 2
 [FAILED] test/b.test.ts > of 1 and 2
+[FAILED] test/c.test.ts
+[FAILED] test/d.test.ts
 `
 		if diff := cmp.Diff(want, string(out)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)

@@ -446,26 +446,33 @@ change go.mod 'module a.org/calc'; change calc.go '// M'; commit modules`)
 	}
 }
 
-// Current compilers reject Java versions before 8, so 8 takes their place. A change may add such a version.
-func TestNewerJava(t *testing.T) {
+// Current compilers reject Java versions before 8, so 8 takes their place, and have no place for Error Prone's old one.
+// A change may add these.
+func TestEditPoms(t *testing.T) {
 	t.Parallel()
 	const old = "<project><properties><version.jdk>1.6</version.jdk>\n<javax.inject.version>1</javax.inject.version>\n" +
 		"<java.ee.version>7</java.ee.version><version>1.5</version></properties>" +
-		"<source>${version.jdk}</source><target> 1.7 </target><maven.compiler.testRelease>5</maven.compiler.testRelease></project>"
+		"<source>${version.jdk}</source><target> 1.7 </target><maven.compiler.testRelease>5</maven.compiler.testRelease>" +
+		"<compilerId>javac-with-errorprone</compilerId></project>"
 	const young = "<project><source>1.8</source><version.jdk>11</version.jdk></project>"
 	dir := t.TempDir()
 	testkit.WriteFile(t, filepath.Join(dir, "pom.xml"), young)
-	if line := newerJava(dir); line != "" {
-		t.Errorf("nothing is old, but %s", line)
+	if line, mended := editPoms(dir); line != "" || mended != nil {
+		t.Errorf("nothing is old, but %s for %s", line, mended)
 	}
-	testkit.WriteFile(t, filepath.Join(dir, "a/b/pom.xml"), "<source>1.6</source>")
-	run := exec.CommandContext(t.Context(), "sh", "-ec", newerJava(dir))
+	testkit.WriteFile(t, filepath.Join(dir, "a/b/pom.xml"), "<source>1.6</source><compilerId>javac-with-errorprone</compilerId>")
+	line, mended := editPoms(dir)
+	if !slices.Equal(mended, []string{"java", "compiler"}) {
+		t.Error(mended)
+	}
+	run := exec.CommandContext(t.Context(), "sh", "-ec", line)
 	testkit.WriteFile(t, filepath.Join(dir, "a/b/pom.xml"), old)
 	run.Dir = dir
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	want := strings.NewReplacer("k>1.6<", "k>8<", "> 1.7 <", ">8<", "testRelease>5<", "testRelease>8<").Replace(old)
+	want := strings.NewReplacer("k>1.6<", "k>8<", "> 1.7 <", ">8<", "testRelease>5<", "testRelease>8<", "javac-with-errorprone", "javac").
+		Replace(old)
 	for name, want := range map[string]string{"pom.xml": young, "a/b/pom.xml": want} {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
 			t.Errorf("%s is %s, %v, want %s", name, got, err, want)
@@ -510,7 +517,8 @@ func TestRetry(t *testing.T) {
 		Labels: map[string]string{"mended": "addopts"},
 		Tests:  env.Tests{Script: project.CargoTest + " --no-run || features=; " + project.CargoTest + " $features\nstatus=$?\n"},
 	}}
-	if d.Retry("thread 'a' (15) panicked at a.rs:1:1:\ntest a ... FAILED") || !d.Retry(log) || d.Retry(log) || !d.Retry(another) {
+	if d.Retry("thread 'a' (15) panicked at a.rs:1:1:\ntest a ... FAILED", false) || !d.Retry(log, true) ||
+		d.Retry(log, true) || !d.Retry(another, true) {
 		t.Error("retried for another reason, not at all, or again for the same")
 	}
 	const skip = " -- --exact --skip c --skip deep::recursion --skip d"
@@ -523,12 +531,47 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// Where no test of a workspace's package passes in its directory, they run in the root of the workspace.
+func TestRetryFromRoot(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change package.json '{"scripts": {"test": "vitest run"}}'; change packages/a/package.json '{"scripts": {"test": "vitest run"}}'
+change packages/a/src/a.ts 'a()'; commit root
+change packages/a/src/a.ts 'b()'; change packages/a/src/a.test.ts 'test()'; commit 'b is missing'`)
+	d, _ := drafted(t, dir)
+	const inside, root = "cd 'packages/a' && ", "'packages/a/src/a.test.ts'"
+	if script := d.Task.Tests.Script; !strings.Contains(script, inside) || strings.Contains(script, root) {
+		t.Errorf("the script of the package is\n%s", script)
+	}
+	if d.Retry("", true) || !d.Retry("", false) || d.Retry("", false) {
+		t.Error("retried with tests that pass, not at all, or twice")
+	}
+	if script := d.Task.Tests.Script; strings.Contains(script, inside) || !strings.Contains(script, root) {
+		t.Errorf("the script of the root is\n%s", script)
+	}
+}
+
+// Where the report of a runner says that all tests pass, its status does not matter.
+func TestRetryStatus(t *testing.T) {
+	t.Parallel()
+	how, _ := readable("npx --no-install jest --verbose a.test.js")
+	script := how.command("npx --no-install jest --verbose a.test.js") + "\n"
+	d := Draft{Task: env.Task{Labels: map[string]string{}, Tests: env.Tests{Script: script}}, BaseScript: script}
+	const log = "Jest: coverage threshold is not met\n[PASSED] a.test.js > adds\n"
+	if d.Retry(log, true) || d.Retry("no tests", false) || !d.Retry(log, false) || d.Retry(log, false) {
+		t.Error("retried with tests that count, with none, not at all, or twice")
+	}
+	want := strings.Replace(script, "; (exit $status)", "", 1)
+	if d.Task.Tests.Script != want || d.BaseScript != want || d.Task.Labels["mended"] != "status" {
+		t.Errorf("%v, %s", d.Task.Labels, d.Task.Tests.Script)
+	}
+}
+
 // YAML.load reads what it could read before Ruby 3.1.
 func TestRetryYAML(t *testing.T) {
 	t.Parallel()
 	d := Draft{Task: env.Task{Env: []string{"A=1"}, Labels: map[string]string{}, Prepare: []string{"true"}}}
 	const log = "class_loader.rb:99:in `find': Tried to load unspecified class: Symbol (Psych::DisallowedClass)\n"
-	if d.Retry("a_test.rb:1: Psych::SyntaxError") || !d.Retry(log) || d.Retry(log) {
+	if d.Retry("a_test.rb:1: Psych::SyntaxError", false) || !d.Retry(log, true) || d.Retry(log, true) {
 		t.Fatal("retried for another reason, not at all, or twice")
 	}
 	if d.Task.Labels["mended"] != "yaml" || len(d.Task.Prepare) != 2 || len(d.Task.Tests.Prepare) != 1 {

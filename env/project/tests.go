@@ -35,15 +35,25 @@ func TestCommand(dir string, m Machine, installed []string) string {
 	return pythonTests(t, t.python(m, installed))
 }
 
-// cmakeTests matches options with which a project of CMake leaves out its tests.
-var cmakeTests = env.Pattern(`(?i)\boption\s*\(\s*(\w*TEST\w*)`)
+var (
+	// cmakeTests matches the options that a project of CMake has for its tests.
+	cmakeTests = env.Pattern(`(?i)\boption\s*\(\s*(\w*TEST\w*)`)
+	// withoutTests matches the names of those that leave out the tests, otherTests of those that say how they run.
+	withoutTests = env.Pattern(`(?i)(^|_)(WITHOUT|NO|DISABLE|SKIP|EXCLUDE)_`)
+	otherTests   = env.Pattern(`(?i)VALGRIND|COVERAGE|SANITI[SZ]|FUZZ|BENCH|PERF|INSTALL`)
+)
 
 // cmake returns the command line that builds a CMake project with its tests, outside of the directory, and runs them.
 // If a program does not compile, make goes on with the others, and CTest reports it as missing.
 func (t tree) cmake() string {
 	options := " -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5"
 	for _, m := range cmakeTests().FindAllSubmatch(t.read("CMakeLists.txt"), -1) {
-		options += " -D" + string(m[1]) + "=ON"
+		switch name := string(m[1]); {
+		case withoutTests().MatchString(name):
+			options += " -D" + name + "=OFF"
+		case !otherTests().MatchString(name):
+			options += " -D" + name + "=ON"
+		}
 	}
 	const build = "/tmp/build"
 	return "cmake -S . -B " + build + options + " && { cmake --build " + build + " -j 4 $([ -e " + build +

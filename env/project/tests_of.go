@@ -34,6 +34,15 @@ func TestCommandsOf(dir string, m Machine, installed, files []string) (patched, 
 	return tree(dir).anyPythonTestsOf(python, files), tree(dir).anyPythonTestsOf(python, there)
 }
 
+// TestCommandsFromRoot is [TestCommandsOf] for files of a package below the directory, run in the directory itself: its
+// configuration may work only there. Both are empty where the files are of no such package, or no runner is known.
+func TestCommandsFromRoot(dir string, m Machine, files []string) (patched, base string) {
+	if len(Homes(dir, files)) == 1 {
+		return "", ""
+	}
+	return tree(dir).testsOf(m, tree(dir).python(m, nil), files)
+}
+
 // Homes returns the directories below a directory that all of the files are in and that have a manifest of a package,
 // the nearest first, and the directory itself, ".", last.
 func Homes(dir string, files []string) (homes []string) {

@@ -230,11 +230,20 @@ func TestTestCommandsOf(t *testing.T) {
 			"tests/ATest.php", "phpunit --colors=never tests/ATest.php", "",
 		},
 		"ctest": {
-			[]string{"CMakeLists.txt", "option(A_TESTS \"\" OFF)"}, "tests/a.c",
+			[]string{"CMakeLists.txt", "option(A_TESTS \"\" OFF)\noption(A_TEST_WITH_VALGRIND \"\" OFF)"}, "tests/a.c",
 			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_TESTS=ON && { " +
 				"cmake --build /tmp/build -j 4 $([ -e /tmp/build/Makefile ] && echo -- -k); " +
 				"ctest --test-dir /tmp/build --output-on-failure; }",
 			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_TESTS=ON && { " +
+				"cmake --build /tmp/build -j 4 $([ -e /tmp/build/Makefile ] && echo -- -k); " +
+				"ctest --test-dir /tmp/build --output-on-failure; }",
+		},
+		"ctest, of a project that can leave out its tests": {
+			[]string{"CMakeLists.txt", "option(A_WITHOUT_TESTS \"\" ON)"}, "tests/a.c",
+			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_WITHOUT_TESTS=OFF && { " +
+				"cmake --build /tmp/build -j 4 $([ -e /tmp/build/Makefile ] && echo -- -k); " +
+				"ctest --test-dir /tmp/build --output-on-failure; }",
+			"cmake -S . -B /tmp/build -DBUILD_TESTING=ON -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DA_WITHOUT_TESTS=OFF && { " +
 				"cmake --build /tmp/build -j 4 $([ -e /tmp/build/Makefile ] && echo -- -k); " +
 				"ctest --test-dir /tmp/build --output-on-failure; }",
 		},

@@ -87,7 +87,7 @@ func (m *Miner) test(ctx context.Context, at checkedOut, task env.Task, patch st
 func (m *Miner) first(ctx context.Context, at checkedOut, d *history.Draft) (testRun, error) {
 	for {
 		r, err := m.test(ctx, at, d.Task, d.Task.Tests.GoldPatch)
-		if err != nil || !d.Retry(r.log) {
+		if err != nil || !d.Retry(r.log, r.anyPasses()) {
 			return r, err
 		}
 	}
