@@ -21,7 +21,7 @@ const (
 	Environment Kind = "environment" // manifests and lock files
 	Generated   Kind = "generated"   // or vendored
 	Docs        Kind = "docs"
-	Example     Kind = "example" // sample programs, which Cargo and Go compile with the tests
+	Example     Kind = "example" // sample programs and benchmarks, which Cargo and Go may compile with the tests
 	Other       Kind = "other"
 )
 
@@ -46,7 +46,7 @@ var (
 	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|generated)/|` +
 		`(^|/)(dist|build)/.*\.([cm]?js|css|d\.ts)$|` +
 		`(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
-	examples  = env.Pattern(`(?i)/examples?/`)
+	examples  = env.Pattern(`(?i)/(examples?|benchmarks|benches)/`)
 	docFolder = env.Pattern(`(?i)/(docs?|examples?|\.github|\.circleci)/`)
 	docName   = env.Pattern(`(?i)\.(md|rst|adoc|txt)$|` +
 		`(^|/)(changes|changelog|news|authors|license|copying|readme)[^/]*$`)

@@ -134,7 +134,7 @@ func TestKindOf(t *testing.T) {
 			"tap-snapshots/test/a.js.test.cjs"},
 		Environment: {"go.mod", "web/package-lock.json", "requirements/dev.txt", "pyproject.toml", "composer.json", "a.gemspec"},
 		Generated:   {"vendor/a/b.go", "api.pb.go", "x_pb2.py", "node_modules/a/index.js", "dist/index.mjs"},
-		Example:     {"examples/base64.rs", "example/a/main.go", "examples/a/src/main.rs"},
+		Example:     {"examples/base64.rs", "example/a/main.go", "examples/a/src/main.rs", "benches/a.rs"},
 		Docs:        {"README.md", "docs/conf.py", "docs/src/page.ts", "examples/a.yaml", "CHANGES", "LICENSE"},
 		Other:       {"Makefile", "logo.svg"},
 	} {
