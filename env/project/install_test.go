@@ -94,6 +94,9 @@ func TestBuild(t *testing.T) {
 		`{"scripts": {"pretest": "npm run build && npm run lint", "test": "mocha"}}`: {"npm run build >/dev/null 2>&1"},
 		`{"scripts": {"test": "yarn build:node && jest"}}`:                           {"npm run build:node >/dev/null 2>&1"},
 		`{"scripts": {"build": "tsc", "test": "jest"}}`:                              nil,
+		`{"scripts": {"pretest": "rimraf b && tsc -p t.json", "test": "c8 mocha b/*.js && tsc"}}`: {
+			`PATH="$PWD/node_modules/.bin:$PATH" tsc -p t.json >/dev/null 2>&1`},
+		`{"scripts": {"pretest": "tsc --noEmit", "test": "mocha -r babel-register"}}`: nil,
 	} {
 		dir := t.TempDir()
 		testkit.WriteFile(t, filepath.Join(dir, "package.json"), manifest)

@@ -176,21 +176,32 @@ func (t tree) mocha() string {
 	return "mocha"
 }
 
-// builds matches the part of a test script that builds the package.
-var builds = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)? (build[\w:.-]*)`)
+// builds matches a command that builds a package: one of its own scripts, or a compiler.
+var builds = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)? ((?:build|compile|transpile|bundle)[\w:.-]*)|` +
+	`\b(?:tsc|babel|rollup|webpack|esbuild|tsup|swc)(?:\s|$)`)
 
 // Build returns the commands that build a package before its tests run, with their output discarded; none if its test
 // scripts do not build it.
-func Build(dir, language string) []string {
+func Build(dir, language string) (lines []string) {
 	var manifest struct{ Scripts map[string]string }
 	_ = json.Unmarshal(tree(dir).read("package.json"), &manifest) // without one there are no scripts
 	for _, script := range []string{manifest.Scripts["pretest"], manifest.Scripts["test"]} {
-		m := builds().FindStringSubmatch(script)
-		if m != nil && (language == "javascript" || language == "typescript") {
-			return []string{"npm run " + m[1] + " >/dev/null 2>&1"}
+		for _, command := range commandEnd().Split(script, -1) {
+			if javaScriptRunners().MatchString(command) || language != "javascript" && language != "typescript" {
+				break
+			}
+			m := builds().FindStringSubmatch(command)
+			switch line := strings.TrimSpace(command); {
+			case m == nil, strings.Contains(line, "--noEmit"): // it only checks types
+				continue
+			case m[1] != "":
+				lines = append(lines, "npm run "+m[1]+" >/dev/null 2>&1")
+			default:
+				lines = append(lines, `PATH="$PWD/node_modules/.bin:$PATH" `+line+" >/dev/null 2>&1")
+			}
 		}
 	}
-	return nil
+	return lines
 }
 
 var (

@@ -35,6 +35,7 @@ var remedies = []struct {
 	{env.Pattern(`npm ci.* can only install`), "npm ci", "npm install"},
 	{env.Pattern(cannotBeHad), "npm ci", narrowedInstall},
 	{env.Pattern(cannotBeHad), unlockedInstall, narrowedInstall},
+	{env.Pattern(`(?m)^npm (?:error|ERR!) command failed$`), "", lenientScripts},
 	{env.Pattern(`ERR_PNPM_OUTDATED_LOCKFILE`), "--frozen-lockfile", "--no-frozen-lockfile"},
 	{env.Pattern(`lockfile needs to be updated`), " --frozen-lockfile", ""},
 	{env.Pattern(`engine "\w+" is incompatible with this module`), "", " --ignore-engines"}, // as other managers do anyway

@@ -57,6 +57,12 @@ fs.writeFileSync(at, text);
 process.exit(done ? 0 : 1);
 '`)
 
+// lenientScripts ends a command of npm: packages whose own scripts fail stay as they are. They download browsers, or
+// compile what tests may not need.
+const lenientScripts = ` --ignore-scripts && for f in $(grep -lE '"(pre|post)?install" *:' ` +
+	`node_modules/*/package.json node_modules/@*/*/package.json); do ` +
+	`npm rebuild "$(node -p "require('./$f').name")" || true; done`
+
 // oneLine joins the lines of a command, because commands are shown on one line.
 func oneLine(command string) string { return strings.Join(strings.Fields(command), " ") }
 

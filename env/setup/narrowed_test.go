@@ -1,12 +1,14 @@
 package setup
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 
+	"deepswe/env"
 	"deepswe/env/testkit"
 )
 
@@ -139,5 +141,31 @@ func TestGitOverHTTPS(t *testing.T) {
 		if got, err := run.Output(); err != nil || string(got) != want {
 			t.Errorf("%s: %q, %v, want %q", address, got, err, want)
 		}
+	}
+}
+
+// A package whose script fails does not end a set-up, and the scripts of others run.
+func TestLenientScripts(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		testkit.Skip(t, "node", err)
+	}
+	dir := t.TempDir()
+	for name, script := range map[string]string{"a": "postinstall", "b": "install", "@c/d": "preinstall", "e": "test"} {
+		testkit.WriteFile(t, filepath.Join(dir, "node_modules", name, "package.json"),
+			fmt.Sprintf(`{"name": %q, "scripts": {%q: "x"}}`, name, script))
+	}
+	npm := testkit.WriteFile(t, filepath.Join(dir, "bin", "npm"), "#!/bin/sh\necho \"$@\"; [ \"$2\" != a ]\n")
+	if err := os.Chmod(npm, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, next := Explain(&env.SetupError{Line: "npm ci", Result: env.Result{Stderr: env.Output{Head: []byte(
+		"npm error code 1\nnpm error path /x/node_modules/a\nnpm error command failed\nnpm error command sh -c node install.js\n")}}})
+	c := exec.CommandContext(t.Context(), "sh", "-c", next)
+	c.Dir, c.Env = dir, append(os.Environ(), "PATH="+filepath.Dir(npm)+":"+os.Getenv("PATH"))
+	out, err := c.CombinedOutput()
+	const want = "ci --ignore-scripts\nrebuild a\nrebuild b\nrebuild @c/d\n"
+	if err != nil || string(out) != want {
+		t.Errorf("%v, %s, want %s", err, out, want)
 	}
 }
