@@ -111,6 +111,9 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if len(d.Task.Shows) > 0 {
 		d.Task.Installed = cmp.Or(in.Dir, b.Packages)
 	}
+	if d.Task.Hides, err = b.otherVersions(ctx, c, in.Dir, d.Task.Shows, copies); err != nil {
+		return Draft{}, "", err
+	}
 	tests := slices.AppendSeq(c.TestFiles(), maps.Keys(c.Inline))
 	homes := project.Homes(dir, tests)
 	build, err := b.mend(ctx, dir, homes, &d.Task, c.Language())

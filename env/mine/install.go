@@ -30,8 +30,6 @@ type SetUp struct {
 	Before, Commands, After []string
 	// Variables are those of the commands and, later, of the tasks.
 	Variables []string
-	// Spared are the versions of the project itself that stay installed.
-	Spared []string
 	// Manifest is the project's package.json, if it has one.
 	Manifest []byte
 	// Spec describes the sandbox, except that it still has to show the directory for what is installed as [Kept].
@@ -45,8 +43,7 @@ const Kept = "/kept"
 const testbed = "/testbed"
 
 // SetUp returns how to install what a candidate's tests need, without commands if that is not known. What is kept has
-// no copy of the project itself, which could be a later one. Only one that the base commit's lock file pins is older
-// than the change, and the tools of the tests may need it.
+// no copy of the project itself, which could be a later one, except those of packages of Node, which tasks hide.
 func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	scratch, err := disk.MakeScratch("", "mine")
 	if err != nil {
@@ -67,11 +64,10 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	s.Manifest, _ = repo.Blob(ctx, b.Repository, c.Needs()+":package.json") // many projects have none
 	s.Commands, s.Variables = project.Install(dir, testbed, c.Language(), b.Machine)
 	s.Before = append(s.Before, mendManifests(dir, c.Language())...)
-	locks := b.locks(ctx, c.Base)
 	for _, copied := range project.Copies(dir) {
-		pinned := project.Pinned(locks, copied)
-		s.Spared = append(s.Spared, pinned...)
-		s.After = append(s.After, project.TakeOut(copied, pinned))
+		if line := project.TakeOut(copied); line != "" {
+			s.After = append(s.After, line)
+		}
 	}
 	for _, name := range env.Dependencies() {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil && name != env.Caches {
@@ -116,6 +112,35 @@ func (b Builder) AddParents(ctx context.Context, s *SetUp, language string, pare
 			" && rm -rf "+at+") || :")
 	}
 	return nil
+}
+
+// otherVersions returns the paths, in a sandbox, of the installed copies of the project itself that may be later than
+// a candidate's base commit. Those that the commit's lock file pins are not, nor those of versions that tags of the
+// commit or an earlier one name; the tools of the tests may need these.
+func (b Builder) otherVersions(ctx context.Context, c Candidate, installed string, names, patterns []string) (
+	hidden []string, err error,
+) {
+	if installed == "" {
+		return nil, nil
+	}
+	tags, err := repo.Read(ctx, b.Repository, "for-each-ref", "--merged="+c.Base, "--format=%(refname:strip=2)", "refs/tags")
+	if err != nil {
+		return nil, err
+	}
+	locks := b.locks(ctx, c.Base)
+	for _, pattern := range patterns {
+		versions := append(project.Pinned(locks, pattern), project.Tagged(string(tags), pattern)...)
+		for _, name := range names {
+			if path.Base(name) != env.NodeModules {
+				continue
+			}
+			at := path.Dir(name)
+			for _, one := range project.OtherCopies(filepath.Join(installed, at), pattern, versions) {
+				hidden = append(hidden, path.Join(testbed, at, one))
+			}
+		}
+	}
+	return hidden, nil
 }
 
 // locks returns what the lock files of Node in a commit say, one after the other.

@@ -1,6 +1,7 @@
 package mine
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,27 +10,35 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deepswe/env/project"
+	"deepswe/env/testkit"
 )
 
-// A copy of the project stays installed if the base commit pins it: the version that only the commit itself pins may
-// have its change.
-func TestSetUpSpares(t *testing.T) {
+// Tasks hide the installed copies of the project, except those of versions that the base commit pins or that were
+// tagged before it: the version that only the commit itself pins may have its change.
+func TestDraftHidesCopies(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change package.json '{"name": "ufo", "devDependencies": {"vitest": "1"}}'
-change pnpm-lock.yaml '  ufo@1.0.0: {}'; change ufo.js '//'; commit root
-change ufo.js '// Two'; change ufo.test.js '// Two'; commit 'two is missing'
-change ufo.js '// Three'; change ufo.test.js '// Three'; change pnpm-lock.yaml '  ufo@1.3.0: {}'; commit 'three'
-change ufo.js '// Four'; change ufo.test.js '// Four'; commit 'four is missing'`)
-	commits, err := Walk(t.Context(), dir, "", 3)
-	if err != nil {
-		t.Fatal(err)
+change pnpm-lock.yaml '  ufo@1.0.0: {}'; change ufo.js 'one()'; commit root; git tag v1.1.0
+change ufo.js 'two()'; change ufo.test.js 'two()'; commit 'two is missing'; git tag v1.2.0
+change ufo.js 'three()'; change ufo.test.js 'three()'; change pnpm-lock.yaml '  ufo@1.3.0: {}'; commit 'three'; git tag v1.4.0
+change ufo.js 'four()'; change ufo.test.js 'four()'; commit 'four is missing'`)
+	installed := t.TempDir()
+	for _, v := range []string{"1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"} {
+		manifest := fmt.Sprintf(`{"name": "ufo", "version": %q}`, v)
+		testkit.WriteFile(t, filepath.Join(installed, "node_modules", v, "node_modules/ufo/package.json"), manifest)
 	}
-	for i, want := range [][]string{{"1.0.0", "1.3.0"}, {"1.0.0"}, {"1.0.0"}} {
-		s, err := Builder{Repository: dir}.SetUp(t.Context(), Candidate{Commit: commits[i]})
-		if err != nil || !slices.Equal(s.Spared, want) ||
-			!slices.Contains(s.After, project.TakeOut("*/node_modules/ufo", want)) {
-			t.Errorf("%s: %q with %q, %v, want %q", commits[i].Hash, s.Spared, s.After, err, want)
+	all, _ := candidatesOf(t, dir, 3)
+	for i, want := range [][]string{nil, {"1.3.0", "1.4.0"}, {"1.2.0", "1.3.0", "1.4.0"}} {
+		d, why, err := Builder{Repository: dir, Name: "ufo"}.Draft(t.Context(), all[i], Installation{Dir: installed})
+		if err != nil || why != "" {
+			t.Fatal(why, err)
+		}
+		var hidden []string
+		for _, v := range want {
+			hidden = append(hidden, "/testbed/node_modules/"+v+"/node_modules/ufo")
+		}
+		if !slices.Equal(d.Task.Hides, hidden) {
+			t.Errorf("%s hides %q, want %q", all[i].Subject(), d.Task.Hides, hidden)
 		}
 	}
 }

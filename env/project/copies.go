@@ -2,7 +2,7 @@ package project
 
 import (
 	"encoding/json"
-	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -59,15 +59,64 @@ func Pinned(locks, pattern string) []string {
 	return slices.Compact(versions)
 }
 
-// TakeOut returns a command line that removes the copies that a pattern of [Copies] finds, except packages of Node with
-// one of the versions.
-func TakeOut(pattern string, versions []string) string {
-	spared := ""
-	if len(versions) > 0 {
-		list, _ := json.Marshal(versions) // strings always can be
-		spared = " ! -exec node -e " + env.ShellQuote(fmt.Sprintf(
-			`const { resolve } = require("path"), { version } = require(resolve(process.argv[1], "package.json")); `+
-				`process.exit(%s.includes(version) ? 0 : 1)`, list)) + ` {} \;`
+// Tagged returns the versions of the package whose copies a pattern of [Copies] finds that tags of its repository
+// name, one in a line.
+func Tagged(tags, pattern string) (versions []string) {
+	name, ok := strings.CutPrefix(pattern, inNodeModules)
+	if !ok {
+		return nil
 	}
-	return "find . -path " + env.ShellQuote(pattern) + " -prune" + spared + " -exec rm -rf {} +"
+	release := regexp.MustCompile(`^(?:(?:` + regexp.QuoteMeta(name) + `|` + regexp.QuoteMeta(path.Base(name)) +
+		`)[@/-])?v?(\d+\.\d+\.\d+(?:-[\w.-]+)?)$`)
+	for tag := range strings.FieldsSeq(tags) {
+		if m := release.FindStringSubmatch(tag); m != nil {
+			versions = append(versions, m[1])
+		}
+	}
+	return versions
+}
+
+// TakeOut returns a command line that removes the copies that a pattern of [Copies] finds; empty for packages of Node,
+// of which [OtherCopies] finds those that must not be there.
+func TakeOut(pattern string) string {
+	if strings.HasPrefix(pattern, inNodeModules) {
+		return ""
+	}
+	return "find . -path " + env.ShellQuote(pattern) + " -prune -exec rm -rf {} +"
+}
+
+// OtherCopies returns the paths of the copies that a pattern of [Copies] finds in node_modules of a directory, below
+// that directory, without those of the given versions. It follows no links.
+func OtherCopies(dir, pattern string, versions []string) (copies []string) {
+	name, ok := strings.CutPrefix(pattern, inNodeModules)
+	if !ok {
+		return nil
+	}
+	t := tree(dir)
+	var look func(at string)
+	look = func(at string) {
+		modules := path.Join(at, env.NodeModules)
+		if one := path.Join(modules, name); t.has(path.Join(one, "package.json")) && t.real(one) {
+			var manifest struct{ Version string }
+			_ = json.Unmarshal(t.read(path.Join(one, "package.json")), &manifest) // without a version, it is none of them
+			if !slices.Contains(versions, manifest.Version) {
+				copies = append(copies, one)
+			}
+		}
+		for _, below := range []string{"*", "@*/*", ".pnpm/*"} {
+			for _, one := range disk.Glob(t.path(modules), below+"/"+env.NodeModules) {
+				if within, err := filepath.Rel(dir, filepath.Dir(one)); err == nil && t.real(filepath.ToSlash(within)) {
+					look(filepath.ToSlash(within))
+				}
+			}
+		}
+	}
+	look(".")
+	return copies
+}
+
+// real reports whether a path below the directory is neither a link nor absent.
+func (t tree) real(name string) bool {
+	info, err := os.Lstat(t.path(name))
+	return err == nil && info.Mode()&os.ModeSymlink == 0
 }

@@ -1,7 +1,7 @@
 package project
 
 import (
-	"os/exec"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -45,31 +45,52 @@ func TestPinned(t *testing.T) {
 	}
 }
 
-// Links to a copy that goes go as well, and those to one that stays stay.
-func TestTakeOut(t *testing.T) {
+func TestTagged(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("node"); err != nil {
-		testkit.Skip(t, "node", err)
-	}
-	const places = `cd node_modules && find . -path '*/node_modules/a' -o -path ./a | sort | tr '\n' ' '`
-	for want, versions := range map[string][]string{
-		"": nil,
-		"./.pnpm/a@1.0.0/node_modules/a ./.pnpm/b/node_modules/a ": {"1.0.0", "3.0.0"},
-		"./a ": {"2.0.0"},
+	const tags = "v1.0.0\n2.0.0-rc.1\nufo@3.0.0\n@a/ufo@4.0.0\nufo-v5.0.0\nother@9.0.0\nv9\nlatest\n"
+	for pattern, want := range map[string][]string{
+		"*/node_modules/ufo":    {"1.0.0", "2.0.0-rc.1", "3.0.0", "5.0.0"},
+		"*/node_modules/@a/ufo": {"1.0.0", "2.0.0-rc.1", "3.0.0", "4.0.0", "5.0.0"},
+		"*/site-packages/ufo":   nil,
 	} {
-		dir := t.TempDir()
-		for place, manifest := range map[string]string{
-			"a": `{"version": "2.0.0"}`, ".pnpm/a@1.0.0/node_modules/a": `{"version": "1.0.0"}`,
-			"c/node_modules/a": `{}`, "d": `{"version": "9.0.0"}`,
-		} {
-			testkit.WriteFile(t, filepath.Join(dir, "node_modules", place, "package.json"), manifest)
+		if got := Tagged(tags, pattern); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", pattern, got, want)
 		}
-		c := exec.Command("sh", "-ec", "mkdir -p node_modules/.pnpm/b/node_modules\n"+
-			"ln -s ../../a@1.0.0/node_modules/a node_modules/.pnpm/b/node_modules/a\n"+
-			TakeOut("*/node_modules/a", versions)+"\n"+places)
-		c.Dir = dir
-		if got, err := c.Output(); err != nil || string(got) != want {
-			t.Errorf("with %q: %q, %v, want %q", versions, got, err, want)
+	}
+}
+
+// The copies that other packages depend on are found wherever managers of packages put them.
+func TestOtherCopies(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for place, manifest := range map[string]string{
+		"a": `{"version": "2.0.0"}`, ".pnpm/a@1.0.0/node_modules/a": `{"version": "1.0.0"}`,
+		"c/node_modules/a": `{}`, "@d/e/node_modules/f/node_modules/a": `{"version": "1.0.0"}`, "g": `{"version": "9.0.0"}`,
+	} {
+		testkit.WriteFile(t, filepath.Join(dir, "node_modules", place, "package.json"), manifest)
+	}
+	for _, at := range []string{".pnpm/b/node_modules", "h/node_modules"} {
+		link := filepath.Join(dir, "node_modules", at, "a")
+		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+			t.Fatal(err)
 		}
+		if err := os.Symlink(dir, link); err != nil { // also one to the project itself
+			t.Fatal(err)
+		}
+	}
+	const pnpm, nested = "node_modules/.pnpm/a@1.0.0/node_modules/a", "node_modules/@d/e/node_modules/f/node_modules/a"
+	for _, c := range []struct{ versions, want []string }{
+		{nil, []string{pnpm, nested, "node_modules/a", "node_modules/c/node_modules/a"}},
+		{[]string{"1.0.0", "3.0.0"}, []string{"node_modules/a", "node_modules/c/node_modules/a"}},
+		{[]string{"2.0.0"}, []string{pnpm, nested, "node_modules/c/node_modules/a"}},
+	} {
+		got := OtherCopies(dir, "*/node_modules/a", c.versions)
+		slices.Sort(got)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("without %q: %q, want %q", c.versions, got, c.want)
+		}
+	}
+	if got := OtherCopies(dir, "*/site-packages/a", nil); got != nil {
+		t.Errorf("of Python: %q", got)
 	}
 }

@@ -76,7 +76,7 @@ func archivedAt(file string, names []string) string {
 }
 
 // mostHidden is the maximum number of directories that a task hides.
-const mostHidden = 8
+const mostHidden = 16
 
 // hide adds the installed packages that contain a copy of the change to what the draft's task hides. It returns the
 // path of a file with a copy that cannot be hidden, or an empty string.
@@ -104,7 +104,7 @@ func (m *Miner) hide(ctx context.Context, c history.Candidate, d *history.Draft)
 		}
 		shown := func(name string) bool { return strings.HasPrefix(dir, path.Join(t.Dir, name)+"/") }
 		own := strings.HasPrefix(dir, t.Dir+"/") && !slices.ContainsFunc(t.Shows, shown)
-		if dir == "" || own || slices.Contains(t.Hides, dir) || len(t.Hides) == mostHidden {
+		if dir == "" || own || slices.Contains(t.Hides, dir) || len(t.Hides) >= mostHidden {
 			return file, nil
 		}
 		t.Hides = append(t.Hides, dir)

@@ -52,7 +52,7 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 	if len(s.Commands) == 0 || slices.Equal(m.Setup, []string{cli.SetupNone}) {
 		return in, "", nil
 	}
-	hash := sha256.Sum256(fmt.Append(nil, s.Commands, s.Variables, m.Builder.Image, s.Spared, strings.Join(parents, "")))
+	hash := sha256.Sum256(fmt.Append(nil, s.Commands, s.Variables, m.Builder.Image, strings.Join(parents, "")))
 	key := c.Labels["era"] + "-" + hex.EncodeToString(hash[:4])
 	known, _ := m.eras.LoadOrStore(key, &era{})
 	e := known.(*era)
