@@ -72,8 +72,9 @@ func (b Builder) mend(
 }
 
 // mendPython overrides a project's pytest options that may not be available, and writes the version that a build
-// would write.
+// would write. Sets always have the same order, in which some tests are numbered or named.
 func mendPython(dir string, t *env.Task) (mended []string) {
+	t.Env = append(t.Env, "PYTHONHASHSEED=0")
 	for _, name := range []string{"pyproject.toml", "setup.cfg", "setup.py", "pytest.ini", "tox.ini"} {
 		data, _ := os.ReadFile(filepath.Join(dir, name)) // what is missing has no options
 		if addopts().Match(data) && !slices.Contains(mended, "addopts") {

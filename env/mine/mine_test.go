@@ -423,7 +423,7 @@ git rm -q tests/old_test.py; git add -A; commit 'b is missing from it'`)
 			t.Errorf("%q is missing in\n%s", want, tests.Script)
 		}
 	}
-	if !slices.Equal(d.Task.Env, []string{"PYTEST_ADDOPTS=-o addopts="}) || d.Task.Labels["mended"] != "addopts version" ||
+	if !slices.Equal(d.Task.Env, []string{"PYTHONHASHSEED=0", "PYTEST_ADDOPTS=-o addopts="}) || d.Task.Labels["mended"] != "addopts version" ||
 		len(d.Task.Prepare) != 1 || !strings.HasPrefix(d.Task.Prepare[0], "test -e 'calc/_version.py' || printf '") ||
 		!strings.Contains(d.BaseScript, "'tests/test_calc.py'") || strings.Contains(d.BaseScript, "old_test") {
 		t.Errorf("%v %v\n%s", d.Task.Env, d.Task.Labels, d.BaseScript)

@@ -45,6 +45,10 @@ func TestInstall(t *testing.T) {
 			"python", []string{"pyproject.toml", "[build-system]\n[dependency-groups]\ntest = [\"x\"]\n\n[tool.x]\n"},
 			[]string{venv + " -e '.' --group test pytest"}, nil, nil,
 		},
+		"groups": {
+			"python", []string{"pyproject.toml", "[project]\n[dependency-groups]\ntests = [\"x\"]\ndev = [{include-group = \"tests\"}, \"rich\"]\n"},
+			[]string{venv + " -e '.' --group tests --group dev pytest || .venv/bin/pip install -e '.' --group tests pytest"}, nil, nil,
+		},
 		"requirements": {
 			"python", []string{"requirements.txt", "x\n", "tests/test_a.py", "", "setup.cfg", ""},
 			[]string{"python3 -m venv .venv && .venv/bin/pip install -r requirements.txt pytest"}, nil, nil,

@@ -9,8 +9,8 @@ import (
 )
 
 // pip returns the command that installs a Python package that has neither a lock file nor requirements: in editable
-// mode, with the extras for its tests. The extras for its features, without which tests are skipped, are installed if
-// possible.
+// mode, with the extras for its tests. The extras for its features and the group for its developers, without which tests
+// are skipped, are installed if possible.
 func (t tree) pip() string {
 	if !t.has("setup.py") && !t.has("pyproject.toml") && !t.has("setup.cfg") {
 		return ""
@@ -21,12 +21,15 @@ func (t tree) pip() string {
 		grouped, _, _ = strings.Cut(after, "\n[")
 		manifest = strings.Replace(manifest, grouped, "", 1)
 	}
-	groups, extra := "", forTests(manifest+"\n"+string(t.read("setup.py"))+"\n"+string(t.read("setup.cfg")))
+	groups, developers, extra := "", "", forTests(manifest+"\n"+string(t.read("setup.py"))+"\n"+string(t.read("setup.cfg")))
 	if group := forTests(grouped); group != "" {
 		groups = " --group " + group
+		if forDevelopers().MatchString(grouped) && group != "dev" {
+			developers = " --group dev"
+		}
 	}
 	itself := t.has("setup.py") || strings.Contains(manifest, "[project]") || strings.Contains(manifest, "[build-system]")
-	install := func(extras []string) string {
+	install := func(extras []string, groups string) string {
 		command := ".venv/bin/pip install"
 		switch {
 		case itself && len(extras) > 0:
@@ -41,11 +44,18 @@ func (t tree) pip() string {
 		extras = []string{extra}
 	}
 	command := "python3 -m venv .venv && .venv/bin/pip install -q -U pip && "
-	if features := t.features(); itself && len(features) > 0 {
-		command += install(slices.Concat(extras, features)) + " || "
+	features := t.features()
+	if !itself {
+		features = nil
 	}
-	return command + install(extras)
+	if len(features) > 0 || developers != "" {
+		command += install(slices.Concat(extras, features), groups+developers) + " || "
+	}
+	return command + install(extras, groups)
 }
+
+// forDevelopers matches the definition of the group with all that a project's developers use.
+var forDevelopers = env.Pattern(`(?m)^dev\s*=`)
 
 // forTests returns the name of the extra or group for tests that manifests define; empty if there is none.
 func forTests(manifests string) string {
