@@ -51,6 +51,7 @@ type Draft struct {
 	Copies []string
 
 	aborting []string // tests that are left out because they abort their program
+	ownBuild string   // builds the package, if its tests do not; empty if nothing is known to
 	fromRoot *scripts // those that run the tests in the root of the project, if others do in their package
 }
 
@@ -120,7 +121,11 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 	if err != nil {
 		return Draft{}, "", err
 	}
-	build = append(build, project.Build(dir, c.Language())...)
+	if lines := project.Build(dir, c.Language()); len(lines) > 0 {
+		build = append(build, lines...)
+	} else {
+		d.ownBuild = project.OwnBuild(dir)
+	}
 	patched, base := project.TestCommandsOf(dir, b.Machine, nil, tests)
 	own, why := c.scripts(before, build, files, patched, base)
 	if why != "" {

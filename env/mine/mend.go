@@ -177,7 +177,7 @@ func aborting(log string) (tests []string) {
 // Retry changes a draft whose tests have printed log, and reports whether they should run again. passes reports
 // whether any test passes.
 func (d *Draft) Retry(log string, passes bool) bool {
-	return d.skipAborting(log) || d.loadAnyYAML(log) || !passes && (d.ignoreStatus(log) || d.runFromRoot())
+	return d.skipAborting(log) || d.loadAnyYAML(log) || !passes && (d.ignoreStatus(log) || d.buildFirst(log) || d.runFromRoot())
 }
 
 // keepStatus ends the command of a runner whose results come from a report: with the runner's own status.
@@ -192,6 +192,23 @@ func (d *Draft) ignoreStatus(log string) bool {
 	}
 	d.Task.Tests.Script, d.BaseScript = strings.ReplaceAll(script, keepStatus, ""), strings.ReplaceAll(d.BaseScript, keepStatus, "")
 	d.mended("status")
+	return true
+}
+
+// unbuilt matches errors of Node about a module that a build of the package writes.
+var unbuilt = env.Pattern(`Cannot find (?:module|package) '(?:/testbed|\.{1,2})/(?:[^']*/)?(?:dist|build|lib|out|cjs|esm)\b`)
+
+// buildFirst builds the package before its tests run.
+func (d *Draft) buildFirst(log string) bool {
+	if d.ownBuild == "" || !unbuilt().MatchString(log) {
+		return false
+	}
+	const options = "pipefail\n" // ends the line of a script that comes first
+	for _, script := range []*string{&d.Task.Tests.Script, &d.BaseScript} {
+		*script = strings.Replace(*script, options, options+d.ownBuild+"\n", 1)
+	}
+	d.ownBuild = ""
+	d.mended("build")
 	return true
 }
 

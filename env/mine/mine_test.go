@@ -550,6 +550,22 @@ change packages/a/src/a.ts 'b()'; change packages/a/src/a.test.ts 'test()'; comm
 	}
 }
 
+// What the tests import from a build is built, if the package has a script for that.
+func TestRetryBuild(t *testing.T) {
+	t.Parallel()
+	dir := history(t, `change package.json '{"scripts": {"test": "mocha", "build": "tsup"}}'; change src/a.js 'a()'; commit root
+change src/a.js 'b()'; change test/a.js 'test()'; commit 'b is missing'`)
+	d, _ := drafted(t, dir)
+	const log = "Error [ERR_MODULE_NOT_FOUND]: Cannot find module '/testbed/dist/esm/index.js' imported from /testbed/test/a.js"
+	if d.Retry(log, true) || d.Retry("Cannot find module 'chai'", false) || !d.Retry(log, false) || d.Retry(log, false) {
+		t.Error("retried with tests that pass, for another reason, not at all, or twice")
+	}
+	const begin = "#!/bin/bash\nset -uxo pipefail\nnpm run build >/dev/null 2>&1\n"
+	if script := d.Task.Tests.Script; !strings.HasPrefix(script, begin) || d.Task.Labels["mended"] != "build" {
+		t.Errorf("%v, %s", d.Task.Labels, script)
+	}
+}
+
 // Where the report of a runner says that all tests pass, its status does not matter.
 func TestRetryStatus(t *testing.T) {
 	t.Parallel()

@@ -177,15 +177,36 @@ func (t tree) mocha() string {
 }
 
 // builds matches a command that builds a package: one of its own scripts, or a compiler.
-var builds = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)? ((?:build|compile|transpile|bundle)[\w:.-]*)|` +
-	`\b(?:tsc|babel|rollup|webpack|esbuild|tsup|swc)(?:\s|$)`)
+var builds = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)? ((?:build|compile|transpile|bundle|generate|prepa|prepublish)[\w:.-]*)|` +
+	`\b(?:tsc|tshy|tsup|tsdown|unbuild|babel|rollup|webpack|esbuild|swc|gulp|grunt)(?:\s|$)`)
+
+// OwnBuild returns the command that builds a package of Node, with its output discarded; empty if it has no script for
+// that.
+func OwnBuild(dir string) string {
+	scripts := tree(dir).scripts()
+	for _, name := range []string{"build", "compile", "prepare"} {
+		if scripts[name] != "" {
+			return "npm run " + name + discarded
+		}
+	}
+	return ""
+}
+
+// discarded ends a command whose output does not matter.
+const discarded = " >/dev/null 2>&1"
+
+// scripts returns those of the package.json, by name; none without one.
+func (t tree) scripts() map[string]string {
+	var manifest struct{ Scripts map[string]string }
+	_ = json.Unmarshal(t.read("package.json"), &manifest) // without one there are no scripts
+	return manifest.Scripts
+}
 
 // Build returns the commands that build a package before its tests run, with their output discarded; none if its test
 // scripts do not build it.
 func Build(dir, language string) (lines []string) {
-	var manifest struct{ Scripts map[string]string }
-	_ = json.Unmarshal(tree(dir).read("package.json"), &manifest) // without one there are no scripts
-	for _, script := range []string{manifest.Scripts["pretest"], manifest.Scripts["test"]} {
+	scripts := tree(dir).scripts()
+	for _, script := range []string{scripts["pretest"], scripts["test"]} {
 		for _, command := range commandEnd().Split(script, -1) {
 			if javaScriptRunners().MatchString(command) || language != "javascript" && language != "typescript" {
 				break
@@ -195,9 +216,9 @@ func Build(dir, language string) (lines []string) {
 			case m == nil, strings.Contains(line, "--noEmit"): // it only checks types
 				continue
 			case m[1] != "":
-				lines = append(lines, "npm run "+m[1]+" >/dev/null 2>&1")
+				lines = append(lines, "npm run "+m[1]+discarded)
 			default:
-				lines = append(lines, `PATH="$PWD/node_modules/.bin:$PATH" `+line+" >/dev/null 2>&1")
+				lines = append(lines, `PATH="$PWD/node_modules/.bin:$PATH" `+line+discarded)
 			}
 		}
 	}
