@@ -123,7 +123,8 @@ func (b Builder) otherVersions(ctx context.Context, c Candidate, installed strin
 	if installed == "" {
 		return nil, nil
 	}
-	tags, err := repo.Read(ctx, b.Repository, "for-each-ref", "--merged="+c.Base, "--format=%(refname:strip=2)", "refs/tags")
+	tags, err := repo.Read(ctx, b.Repository, "for-each-ref", "--merged="+c.Base, "--format=%(refname:strip=2)",
+		"refs/tags")
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,8 @@ func aborting(log string) (tests []string) {
 // Retry changes a draft whose tests have printed log, and reports whether they should run again. passes reports
 // whether any test passes.
 func (d *Draft) Retry(log string, passes bool) bool {
-	return d.skipAborting(log) || d.loadAnyYAML(log) || !passes && (d.ignoreStatus(log) || d.buildFirst(log) || d.runFromRoot())
+	return d.skipAborting(log) || d.loadAnyYAML(log) ||
+		!passes && (d.ignoreStatus(log) || d.buildFirst(log) || d.runFromRoot())
 }
 
 // keepStatus ends the command of a runner whose results come from a report: with the runner's own status.
@@ -186,17 +187,17 @@ const keepStatus = "; (exit $status)"
 // ignoreStatus lets the report decide alone, where the runner fails although its tests pass: for its coverage, or
 // because it cannot check types.
 func (d *Draft) ignoreStatus(log string) bool {
-	script := d.Task.Tests.Script
-	if !strings.Contains(log, "\n[PASSED] ") || !strings.Contains(script, keepStatus) {
+	if !strings.Contains(log, "\n[PASSED] ") || !strings.Contains(d.Task.Tests.Script, keepStatus) {
 		return false
 	}
-	d.Task.Tests.Script, d.BaseScript = strings.ReplaceAll(script, keepStatus, ""), strings.ReplaceAll(d.BaseScript, keepStatus, "")
+	d.edit(func(script string) string { return strings.ReplaceAll(script, keepStatus, "") })
 	d.mended("status")
 	return true
 }
 
 // unbuilt matches errors of Node about a module that a build of the package writes.
-var unbuilt = env.Pattern(`Cannot find (?:module|package) '(?:/testbed|\.{1,2})/(?:[^']*/)?(?:dist|build|lib|out|cjs|esm)\b`)
+var unbuilt = env.Pattern(
+	`Cannot find (?:module|package) '(?:/testbed|\.{1,2})/(?:[^']*/)?(?:dist|build|lib|out|cjs|esm)\b`)
 
 // buildFirst builds the package before its tests run.
 func (d *Draft) buildFirst(log string) bool {
@@ -204,9 +205,7 @@ func (d *Draft) buildFirst(log string) bool {
 		return false
 	}
 	const options = "pipefail\n" // ends the line of a script that comes first
-	for _, script := range []*string{&d.Task.Tests.Script, &d.BaseScript} {
-		*script = strings.Replace(*script, options, options+d.ownBuild+"\n", 1)
-	}
+	d.edit(func(script string) string { return strings.Replace(script, options, options+d.ownBuild+"\n", 1) })
 	d.ownBuild = ""
 	d.mended("build")
 	return true
@@ -235,13 +234,12 @@ func (d *Draft) skipAborting(log string) bool {
 		return false
 	}
 	const options = " -- --exact"
-	skip := func(script string) string {
+	d.edit(func(script string) string {
 		return cargoRun().ReplaceAllStringFunc(script, func(line string) string {
 			line, _, _ = strings.Cut(line, options)
 			return line + options + " --skip " + strings.Join(d.aborting, " --skip ")
 		})
-	}
-	d.Task.Tests.Script, d.BaseScript = skip(d.Task.Tests.Script), skip(d.BaseScript)
+	})
 	if n == 0 {
 		d.mended("aborts")
 	}
@@ -264,6 +262,11 @@ func (d *Draft) loadAnyYAML(log string) bool {
 	t.Env = append(slices.Clip(t.Env), "RUBYOPT=-r"+preloaded)
 	d.mended("yaml")
 	return true
+}
+
+// edit changes both scripts of the draft.
+func (d *Draft) edit(change func(script string) string) {
+	d.Task.Tests.Script, d.BaseScript = change(d.Task.Tests.Script), change(d.BaseScript)
 }
 
 // mended adds to the label that says what was done to a task.

@@ -177,8 +177,9 @@ func (t tree) mocha() string {
 }
 
 // builds matches a command that builds a package: one of its own scripts, or a compiler.
-var builds = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)? ((?:build|compile|transpile|bundle|generate|prepa|prepublish)[\w:.-]*)|` +
-	`\b(?:tsc|tshy|tsup|tsdown|unbuild|babel|rollup|webpack|esbuild|swc|gulp|grunt)(?:\s|$)`)
+var builds = env.Pattern(
+	`\b(?:npm|yarn|pnpm)(?: run)? ((?:build|compile|transpile|bundle|generate|prepa|prepublish)[\w:.-]*)|` +
+		`\b(?:tsc|tshy|tsup|tsdown|unbuild|babel|rollup|webpack|esbuild|swc|gulp|grunt)(?:\s|$)`)
 
 // OwnBuild returns the command that builds a package of Node, with its output discarded; empty if it has no script for
 // that.

@@ -9,8 +9,8 @@ import (
 )
 
 // pip returns the command that installs a Python package that has neither a lock file nor requirements: in editable
-// mode, with the extras for its tests. The extras for its features and the group for its developers, without which tests
-// are skipped, are installed if possible.
+// mode, with the extras for its tests. The extras for its features and the group for its developers, without which
+// tests are skipped, are installed if possible.
 func (t tree) pip() string {
 	if !t.has("setup.py") && !t.has("pyproject.toml") && !t.has("setup.cfg") {
 		return ""
@@ -21,7 +21,8 @@ func (t tree) pip() string {
 		grouped, _, _ = strings.Cut(after, "\n[")
 		manifest = strings.Replace(manifest, grouped, "", 1)
 	}
-	groups, developers, extra := "", "", forTests(manifest+"\n"+string(t.read("setup.py"))+"\n"+string(t.read("setup.cfg")))
+	groups, developers := "", ""
+	extra := forTests(manifest + "\n" + string(t.read("setup.py")) + "\n" + string(t.read("setup.cfg")))
 	if group := forTests(grouped); group != "" {
 		groups = " --group " + group
 		if forDevelopers().MatchString(grouped) && group != "dev" {
