@@ -264,9 +264,12 @@ func (d *Draft) loadAnyYAML(log string) bool {
 	return true
 }
 
-// edit changes both scripts of the draft.
+// edit changes the scripts of the draft.
 func (d *Draft) edit(change func(script string) string) {
 	d.Task.Tests.Script, d.BaseScript = change(d.Task.Tests.Script), change(d.BaseScript)
+	if d.fromRoot != nil {
+		d.fromRoot.patched, d.fromRoot.base = change(d.fromRoot.patched), change(d.fromRoot.base)
+	}
 }
 
 // mended adds to the label that says what was done to a task.

@@ -534,7 +534,7 @@ func TestRetry(t *testing.T) {
 // Where no test of a workspace's package passes in its directory, they run in the root of the workspace.
 func TestRetryFromRoot(t *testing.T) {
 	t.Parallel()
-	dir := history(t, `change package.json '{"scripts": {"test": "vitest run"}}'; change packages/a/package.json '{"scripts": {"test": "vitest run"}}'
+	dir := history(t, `change package.json '{"scripts": {"test": "vitest run", "build": "tsc"}}'; change packages/a/package.json '{"scripts": {"test": "vitest run"}}'
 change packages/a/src/a.ts 'a()'; commit root
 change packages/a/src/a.ts 'b()'; change packages/a/src/a.test.ts 'test()'; commit 'b is missing'`)
 	d, _ := drafted(t, dir)
@@ -542,10 +542,11 @@ change packages/a/src/a.ts 'b()'; change packages/a/src/a.test.ts 'test()'; comm
 	if script := d.Task.Tests.Script; !strings.Contains(script, inside) || strings.Contains(script, root) {
 		t.Errorf("the script of the package is\n%s", script)
 	}
-	if d.Retry("", true) || !d.Retry("", false) || d.Retry("", false) {
-		t.Error("retried with tests that pass, not at all, or twice")
+	if d.Retry("", true) || !d.Retry("Cannot find module '../dist/a.js'", false) || !d.Retry("", false) || d.Retry("", false) {
+		t.Error("retried with tests that pass, not at all, or too often")
 	}
-	if script := d.Task.Tests.Script; strings.Contains(script, inside) || !strings.Contains(script, root) {
+	if script := d.Task.Tests.Script; strings.Contains(script, inside) || !strings.Contains(script, root) ||
+		!strings.Contains(script, "\nnpm run build ") {
 		t.Errorf("the script of the root is\n%s", script)
 	}
 }
