@@ -100,6 +100,8 @@ func TestBuild(t *testing.T) {
 		`{"scripts": {"build": "tsc", "test": "jest"}}`:                              nil,
 		`{"scripts": {"pretest": "rimraf b && tsc -p t.json", "test": "c8 mocha b/*.js && tsc"}}`: {
 			`PATH="$PWD/node_modules/.bin:$PATH" tsc -p t.json >/dev/null 2>&1`},
+		`{"scripts": {"pretest": "rimraf b && cross-env NODE_ENV=test npm run build"}}`: {
+			"NODE_ENV=test npm run build >/dev/null 2>&1"},
 		`{"scripts": {"prepare": "tshy", "pretest": "npm run prepare"}}`:              {"npm run prepare >/dev/null 2>&1"},
 		`{"scripts": {"pretest": "tsc --noEmit", "test": "mocha -r babel-register"}}`: nil,
 	} {

@@ -212,12 +212,12 @@ func Build(dir, language string) (lines []string) {
 			if javaScriptRunners().MatchString(command) || language != "javascript" && language != "typescript" {
 				break
 			}
-			m := builds().FindStringSubmatch(command)
+			at := builds().FindStringSubmatchIndex(command)
 			switch line := strings.TrimSpace(command); {
-			case m == nil, strings.Contains(line, "--noEmit"): // it only checks types
+			case at == nil, strings.Contains(line, "--noEmit"): // it only checks types
 				continue
-			case m[1] != "":
-				lines = append(lines, "npm run "+m[1]+discarded)
+			case at[2] >= 0:
+				lines = append(lines, assigned(command[:at[0]])+"npm run "+command[at[2]:at[3]]+discarded)
 			default:
 				lines = append(lines, `PATH="$PWD/node_modules/.bin:$PATH" `+line+discarded)
 			}
