@@ -64,6 +64,8 @@ func TestDue(t *testing.T) {
 		"pip":               {files: []string{"requirements.txt", "a-lib==1\n"}, want: "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt"},
 		"pip, a project": {files: []string{"requirements.txt", "a-lib==1\n", "requirements/dev.txt", "x\n", "setup.py", "", "tests/test_a.py", ""},
 			want: "python3 -m venv .venv && .venv/bin/pip install -r requirements.txt -r requirements/dev.txt -e . pytest"},
+		"pip, for developers and tests": {files: []string{"requirements/dev.txt", "pytest\n", "requirements/tests.txt", "pytest\n", "setup.py", ""},
+			want: "python3 -m venv .venv && .venv/bin/pip install -r requirements/dev.txt -e . || .venv/bin/pip install -r requirements/tests.txt -e ."},
 		"pip, for developers": {files: []string{"dev.requirements.txt", "pytest-of-nobody~=8\n", "pyproject.toml", "[build-system]", "tests/test_a.py", ""},
 			want: "python3 -m venv .venv && .venv/bin/pip install -r dev.requirements.txt -e ."},
 		"pip, in another venv": {files: []string{"requirements.txt", "a-lib==1\n", ".env3/pyvenv.cfg", ""}},

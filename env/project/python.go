@@ -42,42 +42,57 @@ func (m Machine) bring(program string) string {
 		dir + "/bin/pip install -q " + program + "; } && "
 }
 
-// requirements is for projects whose dependencies pip installs from files of the usual names.
+// requirements is for projects whose dependencies pip installs from files of the usual names. If those for developers
+// cannot be had, those for tests may be.
 func requirements(t tree, m Machine) (Step, bool) {
-	var files []string
-	if t.has("requirements.txt") {
-		files = append(files, "requirements.txt")
-	}
-	for _, name := range []string{
-		"requirements-dev.txt", "requirements_dev.txt", "dev-requirements.txt", "dev_requirements.txt",
-		"dev.requirements.txt", "requirements-test.txt", "requirements-tests.txt", "requirements_test.txt",
-		"test-requirements.txt", "test_requirements.txt", "requirements/dev.txt", "requirements/test.txt",
-		"requirements/tests.txt", "requirements/testing.txt",
-	} {
-		if t.has(name) {
-			files = append(files, name)
-			break
+	named := func(names ...string) []string {
+		for _, name := range names {
+			if t.has(name) {
+				return []string{name}
+			}
 		}
+		return nil
 	}
-	if len(files) == 0 {
+	files := named("requirements.txt")
+	developers := named("requirements-dev.txt", "requirements_dev.txt", "dev-requirements.txt", "dev_requirements.txt",
+		"dev.requirements.txt", "requirements/dev.txt")
+	tests := named("requirements-test.txt", "requirements-tests.txt", "requirements_test.txt", "test-requirements.txt",
+		"test_requirements.txt", "requirements/test.txt", "requirements/tests.txt", "requirements/testing.txt")
+	choices := [][]string{slices.Concat(files, developers)}
+	switch {
+	case developers == nil:
+		choices = [][]string{slices.Concat(files, tests)}
+	case tests != nil:
+		choices = append(choices, slices.Concat(files, tests))
+	}
+	if len(choices[0]) == 0 {
 		return Step{}, false
 	}
-	var content []byte
-	command := "python3 -m venv .venv && .venv/bin/pip install"
-	for _, name := range files {
-		command += " -r " + name
-		content = append(append(content, t.read(name)...), '\n')
-	}
+	content := t.contents(choices[0])
 	if m.hasAll(content) {
 		return Step{}, false
 	}
+	rest := ""
 	if t.has("setup.py") || t.has("pyproject.toml") && bytes.Contains(t.read("pyproject.toml"), []byte("[build-system]")) {
-		command += " -e ."
+		rest += " -e ."
 	}
 	if strings.HasSuffix(pythonTests(t, ""), "pytest") && !bytes.Contains(content, []byte("pytest")) {
-		command += " pytest"
+		rest += " pytest"
 	}
-	return Step{Command: command, Lock: files[0], Missing: ".venv"}, true
+	var installs []string
+	for _, choice := range choices {
+		installs = append(installs, ".venv/bin/pip install -r "+strings.Join(choice, " -r ")+rest)
+	}
+	command := "python3 -m venv .venv && " + strings.Join(installs, " || ")
+	return Step{Command: command, Lock: choices[0][0], Missing: ".venv"}, true
+}
+
+// contents returns those of some files, one after the other.
+func (t tree) contents(names []string) (all []byte) {
+	for _, name := range names {
+		all = append(append(all, t.read(name)...), '\n')
+	}
+	return all
 }
 
 // demanded matches a requirement without conditions; one with a semicolon applies to some machines only.

@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"deepswe/agent/cli"
 	"deepswe/env"
 	"deepswe/env/disk"
 	history "deepswe/env/mine"
+	"deepswe/env/project"
 	"deepswe/env/setup"
 )
 
@@ -38,9 +40,12 @@ func (m *Miner) given() bool {
 	return len(m.Setup) > 0 && m.Setup[0] != cli.SetupAuto && m.Setup[0] != cli.SetupNone
 }
 
-// install installs what the candidate's tests need, unless that was done for another candidate of its era. why says why
-// that failed. If it is not known what to install, nothing is installed and why is empty.
-func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.Installation, why string, err error) {
+// install installs what the candidate's tests need, unless that was done for another candidate of its era. If at is not
+// zero, nothing that was published after it is installed. why says why that failed. If it is not known what to install,
+// nothing is installed and why is empty.
+func (m *Miner) install(
+	ctx context.Context, c history.Candidate, at time.Time,
+) (in history.Installation, why string, err error) {
 	s, err := m.Builder.SetUp(ctx, c)
 	if err != nil {
 		return in, "", err
@@ -52,6 +57,12 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 	if len(s.Commands) == 0 || slices.Equal(m.Setup, []string{cli.SetupNone}) {
 		return in, "", nil
 	}
+	if !at.IsZero() {
+		var dated bool
+		if s.Commands, dated = project.AsOf(s.Commands, at); !dated || m.given() {
+			return in, "", nil
+		}
+	}
 	hash := sha256.Sum256(fmt.Append(nil, s.Commands, s.Variables, m.Builder.Image, strings.Join(parents, "")))
 	key := c.Labels["era"] + "-" + hex.EncodeToString(hash[:4])
 	known, _ := m.eras.LoadOrStore(key, &era{})
@@ -61,11 +72,11 @@ func (m *Miner) install(ctx context.Context, c history.Candidate) (in history.In
 	if e.why != "" {
 		return in, e.why, nil
 	}
-	at, err := filepath.Abs(filepath.Join(m.Dir.Path(), erasDir))
+	eras, err := filepath.Abs(filepath.Join(m.Dir.Path(), erasDir))
 	if err != nil {
 		return in, "", err
 	}
-	store := setup.Store{Dir: at, Lasting: true}
+	store := setup.Store{Dir: eras, Lasting: true}
 	kept, _, err := store.Get(ctx, key, func(dir string) (env.Installed, error) {
 		m.Note("setting up %s, and others with the same manifests: %s", m.Builder.ID(c), strings.Join(s.Commands, "; "))
 		scratch, err := disk.MakeScratch("", "mine")

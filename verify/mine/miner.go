@@ -1,6 +1,7 @@
 package mine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"deepswe/agent"
 	"deepswe/agent/run"
@@ -57,6 +59,7 @@ type Miner struct {
 
 	eras     sync.Map               // of *era, the set-ups of this process
 	parents  map[[2]string][]string // what [history.Builder.Parents] returns
+	newest   map[string]time.Time   // the time of the newest candidate of each era
 	changed  []string               // the names of the source files that the candidates change, without their directories
 	outsides sync.Map               // of *outside, by environment
 	// downloads is the directory with what npm downloads for the set-ups of this process; empty if they share nothing.
@@ -133,6 +136,12 @@ func (m *Miner) Mine(ctx context.Context, candidates []history.Candidate, w swe.
 	defer func() { err = errors.Join(err, forget()) }()
 	if m.parents, err = m.Builder.Parents(ctx, candidates); err != nil {
 		return nil, err
+	}
+	m.newest = map[string]time.Time{}
+	for _, c := range candidates {
+		if era := c.Labels["era"]; c.Time.After(m.newest[era]) {
+			m.newest[era] = c.Time
+		}
 	}
 	mined, err := m.mine(ctx, "candidates", candidates, w)
 	if err != nil || len(m.Synthetic) == 0 {
@@ -212,17 +221,33 @@ func (m *Miner) keep(name, log string) error {
 	return disk.WriteFile(m.Dir.Path(LogsDir, name), []byte(log))
 }
 
-// installed judges a candidate with the set-up of its era. Without one, it returns the earlier judgement, with the
-// reason.
+// installed judges a candidate with the set-up of its era and, if its tests do not run with that, with one of packages
+// that are as old. Without a set-up, it returns the earlier judgement, with the reason.
 func (m *Miner) installed(ctx context.Context, c history.Candidate, before Judged) (Judged, error) {
-	in, why, err := m.install(ctx, c)
-	if err != nil {
-		return Judged{}, err
+	times := []time.Time{{}}
+	if at, known := m.newest[c.Labels["era"]]; known {
+		times = append(times, at)
 	}
-	if in.Dir != "" {
-		return m.attempt(ctx, c, in)
+	why, ran := "", false
+	for _, at := range times {
+		in, failure, err := m.install(ctx, c, at)
+		if err != nil {
+			return Judged{}, err
+		}
+		why = cmp.Or(why, failure)
+		if in.Dir == "" {
+			continue
+		}
+		j, err := m.attempt(ctx, c, in)
+		if err != nil || j.Reason != NeverRuns {
+			return j.installedAsOf(at), err
+		}
+		if !ran {
+			before, ran = j, true
+		}
 	}
 	switch {
+	case ran:
 	case before.Reason == "":
 		return Judged{Reason: NeverRuns, Detail: why}, nil
 	case why == "":

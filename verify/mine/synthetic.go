@@ -57,7 +57,7 @@ func (m *Miner) synthesize(ctx context.Context, mined *Mined, candidates []histo
 	}
 	of := &Miner{
 		Builder: m.Builder, Provider: m.Provider, Dir: m.Dir, Workers: m.Workers, Setup: m.Setup, Note: m.Note,
-		Issues: m.Issues, Again: m.Again, parents: m.parents, // which the names of set-ups depend on
+		Issues: m.Issues, Again: m.Again, parents: m.parents, newest: m.newest, // which the names of set-ups depend on
 	}
 	of.Builder.Repository, of.Builder.Packages = dir, m.Builder.Repository
 	mined.Made = len(made)
