@@ -10,26 +10,33 @@ import (
 const (
 	npmUnlocked = "npm install --no-package-lock"
 	pipBegins   = "python3 -m venv .venv && "
-	pipUpgrade  = ".venv/bin/pip install -q -U pip && "
+	pipInstall  = ".venv/bin/pip install "
+	newestPip   = ".venv/bin/python -m pip install -q -U pip && "
 )
 
-// pytestRuns ends a command of pip: if this Python is too new for the project's pytest, it gets the latest one.
+// olderPackages ends a command of pip that has installed the latest packages: each of them becomes the latest version
+// at a time, if there is one that this Python can install. What the project is built with stays.
+const olderPackages = `for one in $(.venv/bin/python -m pip list --format=freeze --exclude-editable | ` +
+	`sed 's/[ =@].*//' | grep -vxE 'pip|setuptools|wheel'); do ` +
+	`.venv/bin/python -m pip install -q --uploaded-prior-to TIME --no-deps --force-reinstall "$one" || :; done`
+
+// pytestRuns ends a command of pip: if this Python is too new for the project's pytest, it gets the latest one, and the
+// latest of what old versions of it are made with.
 const pytestRuns = ` && mkdir -p /tmp/pytest && echo 'def test(): assert 1 == 1' >/tmp/pytest/test_1.py && ` +
 	`{ .venv/bin/python -m pytest -q -c /dev/null --rootdir /tmp/pytest /tmp/pytest || ` +
-	`env -u PIP_UPLOADED_PRIOR_TO .venv/bin/pip install -U pytest; }`
+	`.venv/bin/python -m pip install -U pytest py; }`
 
-// AsOf returns the commands of [Install] that install nothing that was published after a time. ok is false if their
-// tools do not offer that, or install what a lock file pins anyway.
+// AsOf returns the commands of [Install] that install nothing that was published after a time, as far as that works. ok
+// is false if their tools do not offer that, or install what a lock file pins anyway.
 func AsOf(commands []string, at time.Time) (dated []string, ok bool) {
 	date := at.UTC().Format(time.RFC3339)
 	for _, line := range commands {
-		rest, pip := strings.CutPrefix(line, pipBegins)
 		switch {
 		case strings.HasPrefix(line, npmUnlocked):
 			line, ok = "export npm_config_before="+date+" && "+line, true
-		case pip:
-			rest = strings.TrimPrefix(rest, pipUpgrade)
-			line, ok = pipBegins+pipUpgrade+"export PIP_UPLOADED_PRIOR_TO="+date+" && { "+rest+"; }"+pytestRuns, true
+		case strings.HasPrefix(line, pipBegins):
+			line = "{ " + line + "; } && " + newestPip + strings.Replace(olderPackages, "TIME", date, 1) + pytestRuns
+			ok = true
 		}
 		dated = append(dated, line)
 	}

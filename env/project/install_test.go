@@ -14,7 +14,7 @@ import (
 // Dependencies are installed below the project, or in caches that move with it. Installed copies of the project itself
 // are recognised by their paths.
 func TestInstall(t *testing.T) {
-	const venv = "python3 -m venv .venv && .venv/bin/pip install -q -U pip && .venv/bin/pip install"
+	const venv = "python3 -m venv .venv && .venv/bin/python -m pip install -q -U pip && .venv/bin/pip install"
 	for name, c := range map[string]struct {
 		language                    string
 		repo                        []string // names and contents

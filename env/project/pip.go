@@ -31,12 +31,12 @@ func (t tree) pip() string {
 	}
 	itself := t.has("setup.py") || strings.Contains(manifest, "[project]") || strings.Contains(manifest, "[build-system]")
 	install := func(extras []string, groups string) string {
-		command := ".venv/bin/pip install"
+		command := pipInstall
 		switch {
 		case itself && len(extras) > 0:
-			command += " -e " + env.ShellQuote(".["+strings.Join(extras, ",")+"]")
+			command += "-e " + env.ShellQuote(".["+strings.Join(extras, ",")+"]")
 		case itself:
-			command += " -e " + env.ShellQuote(".")
+			command += "-e " + env.ShellQuote(".")
 		}
 		return command + groups + " pytest"
 	}
@@ -44,7 +44,7 @@ func (t tree) pip() string {
 	if extra != "" {
 		extras = []string{extra}
 	}
-	command := "python3 -m venv .venv && .venv/bin/pip install -q -U pip && "
+	command := pipBegins + newestPip
 	features := t.features()
 	if !itself {
 		features = nil

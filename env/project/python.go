@@ -81,9 +81,9 @@ func requirements(t tree, m Machine) (Step, bool) {
 	}
 	var installs []string
 	for _, choice := range choices {
-		installs = append(installs, ".venv/bin/pip install -r "+strings.Join(choice, " -r ")+rest)
+		installs = append(installs, pipInstall+"-r "+strings.Join(choice, " -r ")+rest)
 	}
-	command := "python3 -m venv .venv && " + strings.Join(installs, " || ")
+	command := pipBegins + strings.Join(installs, " || ")
 	return Step{Command: command, Lock: choices[0][0], Missing: ".venv"}, true
 }
 

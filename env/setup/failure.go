@@ -62,6 +62,7 @@ var remedies = []struct {
 		"", " --ignore-platform-req=php+ --ignore-platform-req='ext-*'"},
 	{env.Pattern(`blocked by your allow-plugins config`), "", " --no-plugins"},
 	{env.Pattern(`(?i)please run .?composer update`), "composer install", "composer update"},
+	{env.Pattern(pinFails), pipInstall, loosenedInstall},
 	{env.Pattern(`pyproject\.toml changed significantly`), "poetry install", "poetry lock && poetry install"},
 }
 

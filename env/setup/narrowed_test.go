@@ -169,3 +169,38 @@ func TestLenientScripts(t *testing.T) {
 		t.Errorf("%v, %s, want %s", err, out, want)
 	}
 }
+
+// A requirement that cannot be built is installed in another version, and the others in their own.
+func TestLoosenedInstall(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := testkit.WriteFile(t, filepath.Join(dir, "requirements/dev.txt"), "a==1\nold-one==1.1 ; x\nold-one-more==1\nb==2\nCollected==3\n")
+	// This pip cannot build two of the requirements, of which it names one, and says what it was asked for.
+	pip := testkit.WriteFile(t, filepath.Join(dir, ".venv/bin/pip"), `#!/bin/sh
+echo "$@" >>asked
+case "$*" in *--only-binary*) exit 0;; esac
+if grep -q '^old-one=' requirements/dev.txt; then echo "ERROR: Failed to build 'old-one' when getting requirements"; exit 1; fi
+if grep -q '^Coll' requirements/dev.txt; then echo "Collecting b"; echo "Collecting collected==3"; exit 1; fi
+`)
+	if err := os.Chmod(pip, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	line := "true && " + pipInstall + "-r requirements/dev.txt -e ."
+	_, line = Explain(&env.SetupError{Line: line, Result: env.Result{Stderr: env.Output{
+		Head: []byte("Collecting old-one==1.1\nerror: subprocess-exited-with-error\n"),
+	}}})
+	c := exec.CommandContext(t.Context(), "sh", "-ec", line)
+	c.Dir = dir
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
+	const want = "install -r requirements/dev.txt -e .\ninstall -r requirements/dev.txt -e .\n" +
+		"install -r requirements/dev.txt -e .\ninstall --only-binary :all: old-one\ninstall --only-binary :all: collected\n"
+	if err != nil || string(asked) != want {
+		t.Errorf("%v, asked for\n%s", err, asked)
+	}
+	if left, err := os.ReadFile(file); err != nil || string(left) != "a==1\nold-one-more==1\nb==2\n" {
+		t.Errorf("%v, left\n%s", err, left)
+	}
+}
