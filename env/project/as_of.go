@@ -20,11 +20,11 @@ const olderPackages = `for one in $(.venv/bin/python -m pip list --format=freeze
 	`sed 's/[ =@].*//' | grep -vxE 'pip|setuptools|wheel'); do ` +
 	`.venv/bin/python -m pip install -q --uploaded-prior-to TIME --no-deps --force-reinstall "$one" || :; done`
 
-// pytestRuns ends a command of pip: if this Python is too new for the project's pytest, it gets the latest one, and the
-// latest of what old versions of it are made with.
+// pytestRuns ends a command of pip: if this Python is too new for the project's pytest, it gets the next newer ones.
 const pytestRuns = ` && mkdir -p /tmp/pytest && echo 'def test(): assert 1 == 1' >/tmp/pytest/test_1.py && ` +
-	`{ .venv/bin/python -m pytest -q -c /dev/null --rootdir /tmp/pytest /tmp/pytest || ` +
-	`.venv/bin/python -m pip install -U pytest py; }`
+	`for one in py 'pytest<7' 'pytest<8' pytest; do ` +
+	`.venv/bin/python -m pytest -q -c /dev/null --rootdir /tmp/pytest /tmp/pytest && break; ` +
+	`.venv/bin/python -m pip install -q -U "$one"; done`
 
 // AsOf returns the commands of [Install] that install nothing that was published after a time, as far as that works. ok
 // is false if their tools do not offer that, or install what a lock file pins anyway.
