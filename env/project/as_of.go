@@ -15,10 +15,13 @@ const (
 )
 
 // olderPackages ends a command of pip that has installed the latest packages: each of them becomes the latest version
-// at a time, if there is one that this Python can install. What the project is built with stays.
-const olderPackages = `for one in $(.venv/bin/python -m pip list --format=freeze --exclude-editable | ` +
-	`sed 's/[ =@].*//' | grep -vxE 'pip|setuptools|wheel'); do ` +
-	`.venv/bin/python -m pip install -q --uploaded-prior-to TIME --no-deps --force-reinstall "$one" || :; done`
+// at a time, if there is one that this Python can install, and what these need is added. What the project is built with
+// stays.
+const olderPackages = `older=".venv/bin/python -m pip install -q --uploaded-prior-to TIME" && ` +
+	`all=$(.venv/bin/python -m pip list --format=freeze --exclude-editable | sed 's/[ =@].*//' | ` +
+	`grep -vxE 'pip|setuptools|wheel') && { $older --no-deps --force-reinstall $all || ` +
+	`for one in $all; do $older --no-deps --force-reinstall "$one" || :; done; } && ` +
+	`{ $older $(.venv/bin/python -m pip check | sed -n 's/.* requires \(.*\), which is not installed\.$/\1/p') || :; }`
 
 // pytestRuns ends a command of pip: if this Python is too new for the project's pytest, it gets the next newer ones.
 const pytestRuns = ` && mkdir -p /tmp/pytest && echo 'def test(): assert 1 == 1' >/tmp/pytest/test_1.py && ` +
