@@ -36,7 +36,8 @@ func AsOf(commands []string, at time.Time) (dated []string, ok bool) {
 	for _, line := range commands {
 		switch {
 		case strings.HasPrefix(line, npmUnlocked):
-			line, ok = "export npm_config_before="+date+" && "+line, true
+			// Remedies for a command that asks for the latest versions, which other set-ups learn from, are none for this.
+			line, ok = "npm install --before="+date+strings.TrimPrefix(line, "npm install"), true
 		case strings.HasPrefix(line, pipBegins):
 			line = "{ " + line + "; } && " + newestPip + strings.Replace(olderPackages, "TIME", date, 1) + pytestRuns
 			ok = true

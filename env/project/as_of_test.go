@@ -13,7 +13,7 @@ func TestAsOf(t *testing.T) {
 	older := newestPip + strings.Replace(olderPackages, "TIME", "2021-03-04T05:06:07Z", 1) + pytestRuns
 	const requirements = "python3 -m venv .venv && .venv/bin/pip install -r a.txt || .venv/bin/pip install -r b.txt"
 	for line, want := range map[string]string{
-		"npm install --no-package-lock": "export npm_config_before=2021-03-04T05:06:07Z && npm install --no-package-lock",
+		"npm install --no-package-lock": "npm install --before=2021-03-04T05:06:07Z --no-package-lock",
 		requirements:                    "{ " + requirements + "; } && " + older,
 		"npm ci":                        "",
 		"go mod download":               "",
