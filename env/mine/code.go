@@ -13,7 +13,7 @@ import (
 )
 
 // sameCode reports whether a patch with whole files as its context changes nothing in them but layout and comments.
-// In files of a language that it can't read, it is only layout that may change.
+// In languages that it cannot read, a changed comment is a change.
 func sameCode(patch string) bool {
 	for _, file := range strings.Split("\n"+patch, "\ndiff --git ") {
 		head, hunk, _ := strings.Cut(file, "\n@@ ")

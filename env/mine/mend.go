@@ -184,8 +184,8 @@ func (d *Draft) Retry(log string, passes bool) bool {
 // keepStatus ends the command of a runner whose results come from a report: with the runner's own status.
 const keepStatus = "; (exit $status)"
 
-// ignoreStatus lets the report decide alone, where the runner fails although its tests pass: for its coverage, or
-// because it cannot check types.
+// ignoreStatus ignores the exit status of a runner that fails although all its tests pass, because of the coverage, for
+// example, or because it cannot check types. Then only its report counts.
 func (d *Draft) ignoreStatus(log string) bool {
 	if !strings.Contains(log, "\n[PASSED] ") || !strings.Contains(d.Task.Tests.Script, keepStatus) {
 		return false

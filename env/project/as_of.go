@@ -5,13 +5,16 @@ import (
 	"time"
 )
 
-// The beginnings of the commands that install what a package without a lock file needs, in whatever version is the
-// latest that its manifest allows.
+// The commands with which npm and pip install the latest versions that a manifest allows, where no lock file pins them.
 const (
-	npmUnlocked = "npm install --no-package-lock"
-	pipBegins   = "python3 -m venv .venv && "
-	pipInstall  = ".venv/bin/pip install "
-	newestPip   = ".venv/bin/python -m pip install -q -U pip && "
+	NpmInstall = "npm install --no-package-lock"
+	PipInstall = ".venv/bin/pip install "
+)
+
+const (
+	// pipBegins creates the environment into which pip installs, and newestPip updates pip there.
+	pipBegins = "python3 -m venv .venv && "
+	newestPip = ".venv/bin/python -m pip install -q -U pip && "
 )
 
 // olderPackages ends a command of pip that has installed the latest packages: each of them becomes the latest version
@@ -35,7 +38,7 @@ func AsOf(commands []string, at time.Time) (dated []string, ok bool) {
 	date := at.UTC().Format(time.RFC3339)
 	for _, line := range commands {
 		switch {
-		case strings.HasPrefix(line, npmUnlocked):
+		case strings.HasPrefix(line, NpmInstall):
 			// Remedies for a command that asks for the latest versions, which other set-ups learn from, are none for this.
 			line, ok = "npm install --before="+date+strings.TrimPrefix(line, "npm install"), true
 		case strings.HasPrefix(line, pipBegins):

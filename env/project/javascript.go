@@ -50,7 +50,7 @@ func (t tree) unlocked(m Machine, missing string) (Step, bool) {
 	}
 	program, _, _ := strings.Cut(cmp.Or(manifest.PackageManager, "npm"), "@")
 	arguments, ok := map[string]string{
-		"npm": "install --no-package-lock", "pnpm": "install --no-lockfile", "yarn": "install --no-lockfile",
+		"npm": strings.TrimPrefix(NpmInstall, "npm "), "pnpm": "install --no-lockfile", "yarn": "install --no-lockfile",
 	}[program]
 	if program == "yarn" && t.modernYarn() {
 		arguments = "install"
@@ -142,9 +142,7 @@ func (t tree) zipped(dir string) bool {
 
 // javaScriptTests returns the command line that runs a package's tests; empty where it names none.
 func javaScriptTests(t tree) string {
-	var manifest struct{ Scripts map[string]string }
-	_ = json.Unmarshal(t.read("package.json"), &manifest) // without one there are no scripts
-	switch test := manifest.Scripts["test"]; {
+	switch test := t.scripts()["test"]; {
 	case test == "" || strings.Contains(test, "no test specified"):
 		return ""
 	case t.plugAndPlay(): // npm does not find the programs of packages

@@ -206,10 +206,13 @@ func (t tree) scripts() map[string]string {
 // Build returns the commands that build a package before its tests run, with their output discarded; none if its test
 // scripts do not build it.
 func Build(dir, language string) (lines []string) {
+	if language != "javascript" && language != "typescript" {
+		return nil
+	}
 	scripts := tree(dir).scripts()
 	for _, script := range []string{scripts["pretest"], scripts["test"]} {
 		for _, command := range commandEnd().Split(script, -1) {
-			if javaScriptRunners().MatchString(command) || language != "javascript" && language != "typescript" {
+			if javaScriptRunners().MatchString(command) {
 				break
 			}
 			at := builds().FindStringSubmatchIndex(command)

@@ -31,7 +31,7 @@ func (t tree) pip() string {
 	}
 	itself := t.has("setup.py") || strings.Contains(manifest, "[project]") || strings.Contains(manifest, "[build-system]")
 	install := func(extras []string, groups string) string {
-		command := pipInstall
+		command := PipInstall
 		switch {
 		case itself && len(extras) > 0:
 			command += "-e " + env.ShellQuote(".["+strings.Join(extras, ",")+"]")

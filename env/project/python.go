@@ -42,31 +42,33 @@ func (m Machine) bring(program string) string {
 		dir + "/bin/pip install -q " + program + "; } && "
 }
 
-// requirements is for projects whose dependencies pip installs from files of the usual names. If those for developers
-// cannot be had, those for tests may be.
+// requirements installs what is in files of the usual names. If the requirements for developers cannot be installed,
+// those for tests may be.
 func requirements(t tree, m Machine) (Step, bool) {
-	named := func(names ...string) []string {
-		for _, name := range names {
-			if t.has(name) {
-				return []string{name}
-			}
+	var common []string
+	if t.has("requirements.txt") {
+		common = []string{"requirements.txt"}
+	}
+	var choices [][]string
+	for _, names := range [][]string{
+		{
+			"requirements-dev.txt", "requirements_dev.txt", "dev-requirements.txt", "dev_requirements.txt",
+			"dev.requirements.txt", "requirements/dev.txt",
+		},
+		{
+			"requirements-test.txt", "requirements-tests.txt", "requirements_test.txt", "test-requirements.txt",
+			"test_requirements.txt", "requirements/test.txt", "requirements/tests.txt", "requirements/testing.txt",
+		},
+	} {
+		if i := slices.IndexFunc(names, t.has); i >= 0 {
+			choices = append(choices, append(slices.Clone(common), names[i]))
 		}
-		return nil
 	}
-	files := named("requirements.txt")
-	developers := named("requirements-dev.txt", "requirements_dev.txt", "dev-requirements.txt", "dev_requirements.txt",
-		"dev.requirements.txt", "requirements/dev.txt")
-	tests := named("requirements-test.txt", "requirements-tests.txt", "requirements_test.txt", "test-requirements.txt",
-		"test_requirements.txt", "requirements/test.txt", "requirements/tests.txt", "requirements/testing.txt")
-	choices := [][]string{slices.Concat(files, developers)}
 	switch {
-	case developers == nil:
-		choices = [][]string{slices.Concat(files, tests)}
-	case tests != nil:
-		choices = append(choices, slices.Concat(files, tests))
-	}
-	if len(choices[0]) == 0 {
+	case len(choices) == 0 && common == nil:
 		return Step{}, false
+	case len(choices) == 0:
+		choices = [][]string{common}
 	}
 	content := t.contents(choices[0])
 	if m.hasAll(content) {
@@ -81,7 +83,7 @@ func requirements(t tree, m Machine) (Step, bool) {
 	}
 	var installs []string
 	for _, choice := range choices {
-		installs = append(installs, pipInstall+"-r "+strings.Join(choice, " -r ")+rest)
+		installs = append(installs, PipInstall+"-r "+strings.Join(choice, " -r ")+rest)
 	}
 	command := pipBegins + strings.Join(installs, " || ")
 	return Step{Command: command, Lock: choices[0][0], Missing: ".venv"}, true

@@ -34,7 +34,7 @@ var remedies = []struct {
 	{env.Pattern(`--legacy-peer-deps`), "", " --legacy-peer-deps"},
 	{env.Pattern(`npm ci.* can only install`), "npm ci", "npm install"},
 	{env.Pattern(cannotBeHad), "npm ci", narrowedInstall},
-	{env.Pattern(cannotBeHad), unlockedInstall, narrowedInstall},
+	{env.Pattern(cannotBeHad), project.NpmInstall, narrowedInstall},
 	{env.Pattern(`(?m)^npm (?:error|ERR!) command failed$`), "", lenientScripts},
 	{env.Pattern(`ERR_PNPM_OUTDATED_LOCKFILE`), "--frozen-lockfile", "--no-frozen-lockfile"},
 	{env.Pattern(`lockfile needs to be updated`), " --frozen-lockfile", ""},
@@ -62,7 +62,7 @@ var remedies = []struct {
 		"", " --ignore-platform-req=php+ --ignore-platform-req='ext-*'"},
 	{env.Pattern(`blocked by your allow-plugins config`), "", " --no-plugins"},
 	{env.Pattern(`(?i)please run .?composer update`), "composer install", "composer update"},
-	{env.Pattern(pinFails), pipInstall, loosenedInstall},
+	{env.Pattern(pinFails), project.PipInstall, loosenedInstall},
 	{env.Pattern(`pyproject\.toml changed significantly`), "poetry install", "poetry lock && poetry install"},
 }
 

@@ -9,14 +9,11 @@ import (
 	"strings"
 
 	"deepswe/env/disk"
+	"deepswe/env/project"
 )
 
-// unlockedInstall begins npm's command for a project without a lock file, and leftOut is the name of the file in npm's
-// cache that lists what could not be had.
-const (
-	unlockedInstall = "npm install --no-package-lock"
-	leftOut         = "left-out"
-)
+// leftOut is the name of the file in npm's cache that lists what could not be had.
+const leftOut = "left-out"
 
 // narrowedInstall installs what a project of npm needs without those of its development dependencies that npm cannot
 // get: linters, bundlers and tools for releases need repositories and versions that are gone, and tests rarely need
@@ -77,7 +74,7 @@ func Foreseen(command string, manifest []byte, cache string) string {
 	known := readLeftOut(filepath.Join(cache, leftOut))
 	for name, version := range wanted.DevDependencies {
 		if slices.Contains(known, fmt.Sprint(name, "@", version)) {
-			return strings.Replace(command, unlockedInstall, narrowedInstall, 1)
+			return strings.Replace(command, project.NpmInstall, narrowedInstall, 1)
 		}
 	}
 	return command

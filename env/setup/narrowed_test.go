@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"deepswe/env"
+	"deepswe/env/project"
 	"deepswe/env/testkit"
 )
 
@@ -185,7 +186,7 @@ if grep -q '^Coll' requirements/dev.txt; then echo "Collecting b"; echo "Collect
 	if err := os.Chmod(pip, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	line := "true && " + pipInstall + "-r requirements/dev.txt -e ."
+	line := "true && " + project.PipInstall + "-r requirements/dev.txt -e ."
 	_, line = Explain(&env.SetupError{Line: line, Result: env.Result{Stderr: env.Output{
 		Head: []byte("Collecting old-one==1.1\nerror: subprocess-exited-with-error\n"),
 	}}})

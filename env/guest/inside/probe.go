@@ -43,7 +43,7 @@ func probeNetwork(patience time.Duration) error {
 // target is an address that a container with a network can usually reach.
 type target struct {
 	network, address string
-	// listens is set if something certainly accepts connections there.
+	// listens is set if a server is known to accept connections there.
 	listens bool
 }
 
