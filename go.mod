@@ -3,7 +3,7 @@ module deepswe
 go 1.26.0
 
 require (
-	github.com/BurntSushi/toml v1.6.0 // Harbor's task.toml
+	github.com/BurntSushi/toml v1.6.0 // pyproject.toml, Harbor's task.toml
 	github.com/charmbracelet/lipgloss v1.1.0 // colours and tables for people
 	github.com/charmbracelet/x/ansi v0.8.0 // widths of what lipgloss prints
 	github.com/coder/websocket v1.8.15 // streams into a cluster's pods

@@ -90,6 +90,24 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	return s, nil
 }
 
+// Lacking returns the packages that the tests of a candidate lack, which have printed log after a set-up, although the
+// project names them somewhere.
+func (b Builder) Lacking(ctx context.Context, c Candidate, log string) ([]string, error) {
+	if c.Language() != "python" { // the manifests of the others are complete
+		return nil, nil
+	}
+	scratch, err := disk.MakeScratch("", "mine")
+	if err != nil {
+		return nil, err
+	}
+	defer disk.RemoveScratch(scratch)
+	dir := filepath.Join(scratch, "repo")
+	if err := repo.CheckOut(ctx, b.Repository, c.Needs(), dir); err != nil {
+		return nil, fmt.Errorf("find what the tests of %s lack: %w", c.Hash, err)
+	}
+	return project.Lacking(dir, log), nil
+}
+
 // AddParents lets a set-up download what the manifests of other commits ask for, too, as far as that works. It checks
 // these commits out below the directory scratch, which must last until the set-up has run.
 func (b Builder) AddParents(ctx context.Context, s *SetUp, language string, parents []string, scratch string) error {

@@ -29,6 +29,10 @@ func TestInstall(t *testing.T) {
 				"src/a/__init__.py", ""},
 			[]string{venv + " -e '.[tests]' pytest"}, nil, []string{"*/site-packages/a"},
 		},
+		"an extra, with a dotted key": {
+			"python", []string{"pyproject.toml", "[project]\nname = 'a'\noptional-dependencies.tests = [\n  \"x\",\n]\n[tool.x]\ndev = []\n"},
+			[]string{venv + " -e '.[tests]' pytest"}, nil, nil,
+		},
 		"an extra of setup.py": {
 			"python", []string{"setup.py", "EXTRAS = {\n    'dev': ['a'],\n}"}, []string{venv + " -e '.[dev]' pytest"}, nil, nil,
 		},

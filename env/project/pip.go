@@ -1,9 +1,11 @@
 package project
 
 import (
-	"regexp"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/BurntSushi/toml"
 
 	"deepswe/env"
 )
@@ -15,21 +17,16 @@ func (t tree) pip() string {
 	if !t.has("setup.py") && !t.has("pyproject.toml") && !t.has("setup.cfg") {
 		return ""
 	}
-	manifest := string(t.read("pyproject.toml"))
-	grouped := ""
-	if _, after, found := strings.Cut(manifest, "[dependency-groups]"); found {
-		grouped, _, _ = strings.Cut(after, "\n[")
-		manifest = strings.Replace(manifest, grouped, "", 1)
-	}
+	p := t.pyproject()
+	defined := slices.Concat(slices.Sorted(maps.Keys(p.Project.Extras)), t.extras())
 	groups, developers := "", ""
-	extra := forTests(manifest + "\n" + string(t.read("setup.py")) + "\n" + string(t.read("setup.cfg")))
-	if group := forTests(grouped); group != "" {
+	if group := forTests(slices.Collect(maps.Keys(p.Groups))); group != "" {
 		groups = " --group " + group
-		if forDevelopers().MatchString(grouped) && group != "dev" {
-			developers = " --group dev"
+		if _, ok := p.Groups[allDevelopers]; ok && group != allDevelopers {
+			developers = " --group " + allDevelopers
 		}
 	}
-	itself := t.has("setup.py") || strings.Contains(manifest, "[project]") || strings.Contains(manifest, "[build-system]")
+	itself := t.has("setup.py") || p.described
 	install := func(extras []string, groups string) string {
 		command := PipInstall
 		switch {
@@ -41,11 +38,11 @@ func (t tree) pip() string {
 		return command + groups + " pytest"
 	}
 	var extras []string
-	if extra != "" {
+	if extra := forTests(defined); extra != "" {
 		extras = []string{extra}
 	}
 	command := pipBegins + newestPip
-	features := t.features()
+	features := featuresOf(defined)
 	if !itself {
 		features = nil
 	}
@@ -55,46 +52,75 @@ func (t tree) pip() string {
 	return command + install(extras, groups)
 }
 
-// forDevelopers matches the definition of the group with all that a project's developers use.
-var forDevelopers = env.Pattern(`(?m)^dev\s*=`)
+// allDevelopers is the usual name of the group with all that a project's developers use.
+const allDevelopers = "dev"
 
-// forTests returns the name of the extra or group for tests that manifests define; empty if there is none.
-func forTests(manifests string) string {
-	for _, name := range []string{"test", "tests", "testing", "dev", "develop"} { // the best first
-		defined := regexp.MustCompile(`(?m)^\s*(?:extras_require\s*=\s*\{\s*)?["']?` + name +
-			`["']?\s*[=:]\s*(?:[\[(]|$|EXTRA)`)
-		if defined.MatchString(manifests) {
+// forTests returns the best of the names of extras or groups that are for tests; empty if none is.
+func forTests(names []string) string {
+	for _, name := range []string{"test", "tests", "testing", allDevelopers, "develop"} {
+		if slices.Contains(names, name) {
 			return name
 		}
 	}
 	return ""
 }
 
+// pyproject is the part of a pyproject.toml that says what to install.
+type pyproject struct {
+	Project struct {
+		Extras map[string]any `toml:"optional-dependencies"`
+	} `toml:"project"`
+	Groups map[string]any `toml:"dependency-groups"`
+
+	described bool // whether it describes a package
+}
+
+// pyproject returns the one of the project; an empty one if it has none that can be read.
+func (t tree) pyproject() (p pyproject) {
+	meta, err := toml.Decode(string(t.read("pyproject.toml")), &p)
+	if err != nil {
+		return pyproject{}
+	}
+	p.described = meta.IsDefined("project") || meta.IsDefined("build-system")
+	return p
+}
+
 var (
-	optional  = env.Pattern(`(?m)^\[(?:project\.optional-dependencies|options\.extras_require)\]\s*\n`)
-	extraName = env.Pattern(`(?m)^["']?([\w-]+)["']?\s*=`)
+	// extrasSection matches the head of setup.cfg's section of extras, and extraName the name of one.
+	extrasSection = env.Pattern(`(?m)^\[options\.extras_require\]\s*\n`)
+	extraName     = env.Pattern(`(?m)^([\w-]+)\s*=`)
+	// extraArgument matches an extra for tests in a setup.py.
+	extraArgument = env.Pattern(`(?m)^\s*(?:extras_require\s*=\s*\{\s*)?["']?(tests?|testing|dev|develop)["']?` +
+		`\s*[=:]\s*(?:[\[(]|$|EXTRA)`)
 	// forOthers matches the names of extras for a project's developers, and of extras that include all others.
 	forOthers = env.Pattern(`^(tests?|testing|ci|cov(erage)?|dev|devel(op(ment)?)?|docs?|documentation|examples?|` +
 		`lint(ing|ers?)?|format(ting)?|style|check|types?|typing|mypy|build|release|publish|bench(marks?)?|benchmarking|` +
 		`profil(e|ing)|pre-commit|tools|all|full|complete|gpu|cuda\d*)$`)
 )
 
+// extras returns the names of the extras that setup.cfg and setup.py define, of the latter those for tests.
+func (t tree) extras() (names []string) {
+	config := string(t.read("setup.cfg"))
+	if at := extrasSection().FindStringIndex(config); at != nil {
+		section, _, _ := strings.Cut(config[at[1]:], "\n[")
+		for _, m := range extraName().FindAllStringSubmatch(section, -1) {
+			names = append(names, m[1])
+		}
+	}
+	for _, m := range extraArgument().FindAllSubmatch(t.read("setup.py"), -1) {
+		names = append(names, string(m[1]))
+	}
+	return names
+}
+
 // mostFeatures is the largest number of extras that are installed; a project with more depends on too much.
 const mostFeatures = 4
 
-// features returns the names of the extras for what a package can do, or none if there are more than mostFeatures.
-func (t tree) features() (names []string) {
-	for _, manifest := range []string{"pyproject.toml", "setup.cfg"} {
-		text := string(t.read(manifest))
-		at := optional().FindStringIndex(text)
-		if at == nil {
-			continue
-		}
-		section, _, _ := strings.Cut(text[at[1]:], "\n[")
-		for _, m := range extraName().FindAllStringSubmatch(section, -1) {
-			if !forOthers().MatchString(m[1]) && !slices.Contains(names, m[1]) {
-				names = append(names, m[1])
-			}
+// featuresOf returns those extras that are for what a package can do, or none if there are more than mostFeatures.
+func featuresOf(extras []string) (names []string) {
+	for _, name := range extras {
+		if !forOthers().MatchString(name) && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	if len(names) > mostFeatures {

@@ -22,8 +22,10 @@ var telling = env.Patterns(
 	`(?m)^--- ERROR REPORT TEMPLATE -+\s+`+"```"+`\w*\s+(\S.*)$`,                                    // Bundler
 )
 
-// cannotBeHad matches npm's output if a repository, a package or a version of it is gone.
-const cannotBeHad = `(?m)^npm (?:error|ERR!) code (?:128|E404|ETARGET|ENOVERSIONS|EUNSUPPORTEDPROTOCOL)$`
+// cannotBeHad matches npm's output if a repository, a package or a version of it is gone, or where a host of
+// repositories does not answer.
+const cannotBeHad = `(?m)^npm (?:error|ERR!) (?:code (?:128|E404|ETARGET|ENOVERSIONS|EUNSUPPORTEDPROTOCOL)$|` +
+	`.*(?:- GET|request to) https://(?:\w+\.)?(?:github|gitlab|bitbucket)\.)`
 
 // remedies are what helps after a tool has failed: what the tool says, the part of the command to replace, and its
 // replacement. If there is no part, the replacement is appended.

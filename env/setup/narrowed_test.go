@@ -205,3 +205,22 @@ if grep -q '^Coll' requirements/dev.txt; then echo "Collecting b"; echo "Collect
 		t.Errorf("%v, left\n%s", err, left)
 	}
 }
+
+// What a host of repositories does not deliver is left out. An outage of the registry is none of a package's.
+func TestNarrowedAfter(t *testing.T) {
+	t.Parallel()
+	for printed, want := range map[string]bool{
+		"npm error code E404\nnpm error 404 Not Found - GET https://registry.npmjs.org/x\n":                            true,
+		"npm ERR! code 128\nnpm ERR! An unknown git error occurred\n":                                                  true,
+		"npm error code E502\nnpm error 502 Bad Gateway - GET https://github.com/a/b/tarball/v1\n":                     true,
+		"npm error code ENOTFOUND\nnpm error network request to https://codeload.github.com/a/b/tar.gz/1 failed\n":     true,
+		"npm error code E502\nnpm error 502 Bad Gateway - GET https://registry.npmjs.org/x\n":                          false,
+		"npm error code ENOTFOUND\nnpm error network request to https://registry.npmjs.org/x failed\n":                 false,
+		"npm warn deprecated x: see https://github.com/a/b\nnpm error code EUSAGE\nnpm error npm ci needs a lock file": false,
+	} {
+		_, next := Explain(&env.SetupError{Line: "npm ci", Result: env.Result{Stderr: env.Output{Head: []byte(printed)}}})
+		if got := next == narrowedInstall; got != want {
+			t.Errorf("%s: %t, want %t", printed, got, want)
+		}
+	}
+}

@@ -40,11 +40,39 @@ func (m *Miner) given() bool {
 	return len(m.Setup) > 0 && m.Setup[0] != cli.SetupAuto && m.Setup[0] != cli.SetupNone
 }
 
-// install installs what the candidate's tests need, unless that was done for another candidate of its era. If at is not
-// zero, nothing that was published after it is installed. why says why that failed. If it is not known what to install,
-// nothing is installed and why is empty.
+// variant says how a set-up differs from what the manifests say.
+type variant struct {
+	also []string  // packages that are installed as well
+	at   time.Time // nothing that was published later is installed, unless it is zero
+}
+
+// label notes the variant in a judgement that is based on it.
+func (v variant) label(j Judged) Judged {
+	if j.Task.Labels != nil && len(v.also) > 0 {
+		j.Task.Labels["added"] = strings.Join(v.also, " ")
+	}
+	if j.Task.Labels != nil && !v.at.IsZero() {
+		j.Task.Labels["packages"] = v.at.UTC().Format(time.DateOnly)
+	}
+	return j
+}
+
+// commands returns those of a set-up. ok is false if its tools do not offer the variant.
+func (v variant) commands(usual []string) (commands []string, ok bool) {
+	commands, ok = usual, true
+	if len(v.also) > 0 {
+		commands, ok = project.With(commands, v.also)
+	}
+	if ok && !v.at.IsZero() {
+		commands, ok = project.AsOf(commands, v.at)
+	}
+	return commands, ok
+}
+
+// install installs what the candidate's tests need, unless that was done for another candidate of its era. why says why
+// that failed. If it is not known what to install, nothing is installed and why is empty.
 func (m *Miner) install(
-	ctx context.Context, c history.Candidate, at time.Time,
+	ctx context.Context, c history.Candidate, v variant,
 ) (in history.Installation, why string, err error) {
 	s, err := m.Builder.SetUp(ctx, c)
 	if err != nil {
@@ -54,14 +82,9 @@ func (m *Miner) install(
 	if m.given() {
 		s.Commands, parents = m.Setup, nil
 	}
-	if len(s.Commands) == 0 || slices.Equal(m.Setup, []string{cli.SetupNone}) {
+	var ok bool
+	if s.Commands, ok = v.commands(s.Commands); !ok || len(s.Commands) == 0 || slices.Equal(m.Setup, []string{cli.SetupNone}) {
 		return in, "", nil
-	}
-	if !at.IsZero() {
-		var dated bool
-		if s.Commands, dated = project.AsOf(s.Commands, at); !dated || m.given() {
-			return in, "", nil
-		}
 	}
 	hash := sha256.Sum256(fmt.Append(nil, s.Commands, s.Variables, m.Builder.Image, strings.Join(parents, "")))
 	key := c.Labels["era"] + "-" + hex.EncodeToString(hash[:4])

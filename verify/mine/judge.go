@@ -118,14 +118,6 @@ const (
 	afterRuns  = 3
 )
 
-// installedAsOf notes the time of the latest packages that the judgement is based on.
-func (j Judged) installedAsOf(at time.Time) Judged {
-	if j.Task.Labels != nil && !at.IsZero() {
-		j.Task.Labels["packages"] = at.UTC().Format(time.DateOnly)
-	}
-	return j
-}
-
 // quick is the time limit of tests that take at most a tenth of it with the change.
 const quick = 2 * time.Minute
 

@@ -221,42 +221,60 @@ func (m *Miner) keep(name, log string) error {
 	return disk.WriteFile(m.Dir.Path(LogsDir, name), []byte(log))
 }
 
-// installed judges a candidate with the set-up of its era and, if its tests do not run with that, with one of packages
-// that are as old. Without a set-up, it returns the earlier judgement, with the reason.
+// installed judges a candidate with the set-up of its era and, if its tests do not run with that, with what they lack
+// as well, then with packages that are as old as the candidate. Without a set-up, it returns the earlier judgement, with
+// the reason.
 func (m *Miner) installed(ctx context.Context, c history.Candidate, before Judged) (Judged, error) {
-	times := []time.Time{{}}
-	if at, known := m.newest[c.Labels["era"]]; known {
-		times = append(times, at)
-	}
 	why, ran := "", false
-	for _, at := range times {
-		in, failure, err := m.install(ctx, c, at)
+	newest := m.newest[c.Labels["era"]]
+	if m.given() {
+		newest = time.Time{}
+	}
+	for v := (variant{}); ; {
+		in, failure, err := m.install(ctx, c, v)
 		if err != nil {
 			return Judged{}, err
 		}
 		why = cmp.Or(why, failure)
-		if in.Dir == "" {
-			continue
+		var lacking []string
+		if in.Dir != "" {
+			j, err := m.attempt(ctx, c, in)
+			if err != nil || j.Reason != NeverRuns {
+				return v.label(j), err
+			}
+			if !ran {
+				before, ran = j, true
+			}
+			if lacking, err = m.Builder.Lacking(ctx, c, j.log); err != nil {
+				return Judged{}, err
+			}
+			lacking = slices.DeleteFunc(lacking, func(name string) bool { return slices.Contains(v.also, name) })
 		}
-		j, err := m.attempt(ctx, c, in)
-		if err != nil || j.Reason != NeverRuns {
-			return j.installedAsOf(at), err
-		}
-		if !ran {
-			before, ran = j, true
+		switch {
+		case len(lacking) > 0 && !m.given():
+			v.also = append(v.also, lacking...)
+		case v.at.IsZero() && !newest.IsZero():
+			v.at = newest
+		case ran:
+			return before, nil
+		default:
+			return unset(before, why), nil
 		}
 	}
+}
+
+// unset is the judgement of a candidate, before, that has no set-up, for a reason that may be known.
+func unset(before Judged, why string) Judged {
 	switch {
-	case ran:
 	case before.Reason == "":
-		return Judged{Reason: NeverRuns, Detail: why}, nil
+		return Judged{Reason: NeverRuns, Detail: why}
 	case why == "":
 	case before.Reason == NeverRuns:
 		before.Detail = why
 	default:
 		before.Detail = strings.TrimPrefix(before.Detail+"; "+why, "; ")
 	}
-	return before, nil
+	return before
 }
 
 // attempt judges a candidate once.
