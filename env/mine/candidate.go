@@ -152,7 +152,7 @@ func (c Commit) unfit(b Bounds, undone bool) Reason {
 		{c.Parents > 1 && forward().MatchString(c.Message), Forwarded},
 		{!has[Source], NoSources},
 		{!has[Test] && !elsewhere, NoTests},
-		{has[Test] && !c.addsTests() && !elsewhere, OnlyRemoved},
+		{has[Test] && len(c.testsAddedTo()) == 0 && !elsewhere, OnlyRemoved},
 		{files > cmp.Or(b.Files, 8) || lines > cmp.Or(b.Lines, 300) || lines == 0 && !moved, TooLarge},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Mode == "160000" }), Submodule},
 		{slices.ContainsFunc(c.Changes, func(ch Change) bool { return ch.Binary && ch.Kind == Source }), BinaryFix},
@@ -164,11 +164,14 @@ func (c Commit) unfit(b Bounds, undone bool) Reason {
 	return ""
 }
 
-// addsTests reports whether the commit adds lines to files of tests.
-func (c Commit) addsTests() bool {
-	return slices.ContainsFunc(c.Changes, func(ch Change) bool {
-		return ch.Kind == Test && ch.Status != 'D' && runs(ch.Path) && ch.Added > 0
-	})
+// testsAddedTo returns the test files that the commit adds lines to and that a runner would start.
+func (c Commit) testsAddedTo() (names []string) {
+	for _, ch := range c.Changes {
+		if ch.Kind == Test && ch.Status != 'D' && runs(ch.Path) && ch.Added > 0 {
+			names = append(names, ch.Path)
+		}
+	}
+	return names
 }
 
 // size counts the sources that the commit changes, and their changed lines. moved is set if it moves one of them.
@@ -208,10 +211,10 @@ func (c Commit) candidate(
 	if err == nil && c.mayInline() {
 		err = found.takeApart(ctx, dir)
 	}
-	tested := len(found.Inline) > 0 || c.addsTests()
-	if err == nil && !tested {
+	tested := len(found.Inline) > 0 || len(c.testsAddedTo()) > 0
+	if err == nil && len(found.Inline) == 0 {
 		err = found.findReaders(ctx, dir)
-		tested = len(found.readers) > 0
+		tested = tested || len(found.readers) > 0
 	}
 	if err != nil {
 		return Candidate{}, "", fmt.Errorf("read commit %s: %w", c.Hash, err)

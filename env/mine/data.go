@@ -28,31 +28,56 @@ func (c Commit) data() (names []string) {
 
 // findReaders finds the test files that may read the data that the commit adds to. They are in the language of its
 // sources. A snapshot is read by the test file that it is named after, other data by all test files below the nearest
-// directory above the data that has any.
+// directory above the data that has any. Where the commit also adds to tests that are none of their data, it finds none.
 func (c *Candidate) findReaders(ctx context.Context, dir string) error {
-	data := c.data()
-	if len(data) == 0 {
+	data, changed := c.data(), c.testsAddedTo()
+	if len(data)+len(changed) == 0 {
 		return nil
 	}
-	tree, err := repo.Read(ctx, dir, "ls-tree", "-r", "--name-only", "-z", c.Base)
+	out, err := repo.Read(ctx, dir, "ls-tree", "-r", "--name-only", "-z", c.Base)
 	if err != nil {
 		return err
 	}
+	tree := strings.Split(string(out), "\x00")
+	for _, name := range changed {
+		if !isCase(name, tree) {
+			return nil
+		}
+	}
 	var tests []string
 	runner := runnerOf(c.Language())
-	for name := range strings.SplitSeq(string(tree), "\x00") {
+	for _, name := range tree {
 		if runnerOf(languageOf(name)) == runner && runs(name) && kindOf(name) == Test {
 			tests = append(tests, name)
 		}
 	}
 	reads := map[string]bool{}
-	for _, name := range data {
+	for _, name := range append(data, changed...) {
 		for _, test := range near(name, tests) {
 			reads[test] = true
 		}
 	}
 	c.readers = slices.DeleteFunc(tests, func(test string) bool { return !reads[test] })
 	return nil
+}
+
+// isCase reports whether a script that only its folder makes a test is rather one of a test's cases: most files beside
+// it are no scripts, but other cases.
+func isCase(name string, tree []string) bool {
+	if !byFolder(name) {
+		return false
+	}
+	scripts, others := 0, 0
+	for _, beside := range tree {
+		switch {
+		case path.Dir(beside) != path.Dir(name):
+		case runnerOf(languageOf(beside)) == "javascript":
+			scripts++
+		default:
+			others++
+		}
+	}
+	return others > scripts
 }
 
 // runnerOf returns the language whose test runners also run tests in the given language.
@@ -66,13 +91,23 @@ func runnerOf(language string) string {
 	return language
 }
 
-// near returns the test files that are nearest to a file of test data.
+// near returns the test files that are nearest to a file of test data, those with a test's name if there are any above
+// it: a test folder may also have other scripts, and scripts among its data.
 func near(data string, tests []string) []string {
+	if named := below(data, slices.DeleteFunc(slices.Clone(tests), byFolder)); len(named) > 0 {
+		return named
+	}
+	return below(data, tests)
+}
+
+// below returns the test files below the nearest directory above a file of test data that has any, of these only those
+// that the data are named after if there are some.
+func below(data string, tests []string) []string {
 	for at := path.Dir(data); ; at = path.Dir(at) {
-		var below, named []string
+		var all, named []string
 		for _, test := range tests {
 			if at == "." || strings.HasPrefix(test, at+"/") {
-				below = append(below, test)
+				all = append(all, test)
 				if strings.HasPrefix(path.Base(data), path.Base(test)) {
 					named = append(named, test)
 				}
@@ -81,8 +116,8 @@ func near(data string, tests []string) []string {
 		switch {
 		case len(named) > 0:
 			return named
-		case len(below) > 0 || at == ".":
-			return below
+		case len(all) > 0 || at == ".":
+			return all
 		}
 	}
 }

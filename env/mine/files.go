@@ -41,7 +41,7 @@ var (
 	testFolder = env.Pattern(`(^|/)(tests?|__tests__|specs?|testing|unittests?|integration[-_]tests?|e2e)/`)
 	dataFolder = env.Pattern(
 		`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|(tap-)?snapshots|golden)/|\.snap$`)
-	testName = env.Pattern(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](test|spec)|.*_spec|` +
+	testName = env.Pattern(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](tests?|specs?)|.*_spec|` +
 		`spec_.*|Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
 	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|generated)/|` +
 		`(^|/)(dist|build)/.*\.([cm]?js|css|d\.ts)$|` +
@@ -90,6 +90,11 @@ func runs(name string) bool {
 		return path.Ext(name) != ".h" && path.Ext(name) != ".hpp"
 	}
 	return testName().MatchString(base) && base != "conftest" || project.InTestFolder(name)
+}
+
+// byFolder reports whether a file of JavaScript that runs is a test only because of its folder.
+func byFolder(name string) bool {
+	return !testName().MatchString(strings.TrimSuffix(path.Base(name), path.Ext(name))) && project.InTestFolder(name)
 }
 
 // paths returns the paths of the changes of some kinds.
