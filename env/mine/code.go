@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"deepswe/env"
+	"deepswe/env/diff"
 	"deepswe/env/lexer"
 	"deepswe/env/python"
 )
@@ -15,27 +16,18 @@ import (
 // sameCode reports whether a patch with whole files as its context changes nothing in them but layout and comments.
 // In languages that it cannot read, a changed comment is a change.
 func sameCode(patch string) bool {
-	for _, file := range strings.Split("\n"+patch, "\ndiff --git ") {
-		head, hunk, _ := strings.Cut(file, "\n@@ ")
-		_, lines, _ := strings.Cut(hunk, "\n")
+	return !slices.ContainsFunc(diff.Files(patch), func(f diff.File) bool {
 		var before, after strings.Builder
-		for line := range strings.Lines(lines) {
-			switch line[0] {
-			case '-':
-				before.WriteString(line[1:])
-			case '+':
-				after.WriteString(line[1:])
-			case ' ':
-				before.WriteString(line[1:])
-				after.WriteString(line[1:])
+		for l := range diff.Lines(f.Text) {
+			if l.Kind == diff.Removed || l.Kind == diff.Context {
+				before.WriteString(l.Text[1:])
+			}
+			if l.Kind == diff.Added || l.Kind == diff.Context {
+				after.WriteString(l.Text[1:])
 			}
 		}
-		name := strings.TrimRight(head, "\"\r\n") // in quotes if it has characters that git escapes
-		if !slices.Equal(code(name, before.String()), code(name, after.String())) {
-			return false
-		}
-	}
-	return true
+		return f.Binary || !slices.Equal(code(f.Name(), before.String()), code(f.Name(), after.String()))
+	})
 }
 
 // code returns the tokens of a source, without a comma before a bracket on the next line. Those of Python have the
