@@ -107,6 +107,7 @@ func TestBuild(t *testing.T) {
 		`{"scripts": {"pretest": "rimraf b && cross-env NODE_ENV=test npm run build"}}`: {
 			"NODE_ENV=test npm run build >/dev/null 2>&1"},
 		`{"scripts": {"prepare": "tshy", "pretest": "npm run prepare"}}`:              {"npm run prepare >/dev/null 2>&1"},
+		`{"scripts": {"compile": "tsc", "test": "mocha 'out/**/*.spec.js' -s 0"}}`:    {"npm run compile >/dev/null 2>&1"},
 		`{"scripts": {"pretest": "tsc --noEmit", "test": "mocha -r babel-register"}}`: nil,
 	} {
 		dir := t.TempDir()

@@ -27,6 +27,8 @@ var (
 	assignments = env.Pattern(`(?:^|\s)([A-Za-z_]\w*=(?:'[^']*'|"[^"]*"|[^\s'"]+))`)
 	// calls matches a command that runs another script of the package.
 	calls = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)?(?: -\S+)* ([\w:.-]+)`)
+	// outputs matches the argument of a test runner that names tests which a build has written, and their directory.
+	outputs = env.Pattern(`\s["']?(?:\./)?((?:out|dist|build|lib|cjs|esm|compiled)(?:[-_]\w+)?)/[^\s"']*`)
 	// commandEnd matches what ends a command on a line of several.
 	commandEnd = env.Pattern(`&&|[;|]`)
 )
@@ -38,6 +40,8 @@ type javaScriptRunner struct {
 	// variables and options are the command's assignments and those options on which results depend, each followed by a
 	// space.
 	variables, options string
+	// output is the directory of the tests that it runs, where a build writes them; empty if it runs their sources.
+	output string
 }
 
 // deepestScript limits how far the scripts of a package are followed that run each other.
@@ -55,6 +59,9 @@ func (t tree) javaScriptTestsOf(files []string) string {
 		return ""
 	}
 	r := t.javaScriptRunner()
+	if r.output != "" && !t.has(r.output) {
+		words = built(r.output, files)
+	}
 	arguments := r.options + words
 	npx := r.variables + "npx --no-install "
 	switch {
@@ -76,6 +83,21 @@ func (t tree) javaScriptTestsOf(files []string) string {
 		return r.variables + "node --test " + arguments
 	}
 	return ""
+}
+
+// built returns a part of a command line that names those files which a compiler writes to a directory for tests: with
+// the paths of these, or without the first directory of that.
+func built(output string, files []string) string {
+	var names []string
+	for _, name := range files {
+		ending := path.Ext(name)
+		written := strings.TrimSuffix(name, ending) + strings.NewReplacer("t", "j", "x", "").Replace(ending)
+		names = append(names, path.Join(output, written))
+		if _, below, found := strings.Cut(written, "/"); found {
+			names = append(names, path.Join(output, below))
+		}
+	}
+	return "$(ls " + env.ShellQuote(names...) + " 2>/dev/null)"
 }
 
 // javaScriptRunner returns the test runner of a package.
@@ -138,8 +160,12 @@ func startedBy(line, name string, at int) javaScriptRunner {
 			r.options += option + " "
 		}
 	}
-	for _, option := range settings().FindAllString(commandEnd().Split(line[at:], 2)[0], -1) {
+	after := commandEnd().Split(line[at:], 2)[0]
+	for _, option := range settings().FindAllString(after, -1) {
 		r.options += option + " "
+	}
+	if m := outputs().FindStringSubmatch(after); m != nil {
+		r.output = m[1]
 	}
 	return r
 }
@@ -181,16 +207,22 @@ var builds = env.Pattern(
 	`\b(?:npm|yarn|pnpm)(?: run)? ((?:build|compile|transpile|bundle|generate|prepa|prepublish)[\w:.-]*)|` +
 		`\b(?:tsc|tshy|tsup|tsdown|unbuild|babel|rollup|webpack|esbuild|swc|gulp|grunt)(?:\s|$)`)
 
+// checks matches a script that checks a package, too.
+var checks = env.Pattern(`\b(?:test|lint|xo|eslint)\b`)
+
 // OwnBuild returns the command that builds a package of Node, with its output discarded; empty if it has no script for
-// that.
+// that. If it has several, one that checks nothing comes first.
 func OwnBuild(dir string) string {
 	scripts := tree(dir).scripts()
+	first := ""
 	for _, name := range []string{"build", "compile", "prepare"} {
-		if scripts[name] != "" {
+		if line := scripts[name]; line != "" && !checks().MatchString(line) {
 			return "npm run " + name + discarded
+		} else if line != "" && first == "" {
+			first = "npm run " + name + discarded
 		}
 	}
-	return ""
+	return first
 }
 
 // discarded ends a command whose output does not matter.
@@ -204,7 +236,7 @@ func (t tree) scripts() map[string]string {
 }
 
 // Build returns the commands that build a package before its tests run, with their output discarded; none if its test
-// scripts do not build it.
+// scripts do not build it, and do not run what a build has written.
 func Build(dir, language string) (lines []string) {
 	if language != "javascript" && language != "typescript" {
 		return nil
@@ -224,6 +256,11 @@ func Build(dir, language string) (lines []string) {
 			default:
 				lines = append(lines, `PATH="$PWD/node_modules/.bin:$PATH" `+line+discarded)
 			}
+		}
+	}
+	if r := tree(dir).javaScriptRunner(); len(lines) == 0 && r.output != "" && !tree(dir).has(r.output) {
+		if own := OwnBuild(dir); own != "" {
+			lines = []string{own}
 		}
 	}
 	return lines

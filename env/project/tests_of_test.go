@@ -89,6 +89,10 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"package.json", `{"scripts": {"test": "nyc mocha --require x test"}}`}, "test/a.test.js lib/test.txt",
 			"npx --no-install mocha --require x test/a.test.js", "",
 		},
+		"mocha, of compiled tests": {
+			[]string{"package.json", `{"scripts": {"test": "mocha \"out/**/*.spec.js\" -s 0"}}`}, "src/a.spec.ts src/b/c.spec.ts",
+			"npx --no-install mocha $(ls out/src/a.spec.js out/a.spec.js out/src/b/c.spec.js out/b/c.spec.js 2>/dev/null)", "",
+		},
 		"mocha 1": {
 			[]string{"package.json", `{"scripts": {"test": "mocha"}}`, "node_modules/mocha/bin/mocha", "{ customFds: [0,1,2] }"},
 			"test/a.test.js", "npx --no-install _mocha test/a.test.js", "",
