@@ -43,6 +43,8 @@ var (
 		`(^|/)(testdata|test[-_]data|fixtures?|__fixtures__|__snapshots__|(tap-)?snapshots|golden)/|\.snap$`)
 	testName = env.Pattern(`^(test_.*|.*_test|.*_tests|tests|conftest|.*[.-](tests?|specs?)|.*_spec|` +
 		`spec_.*|Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
+	// testProgram matches the usual names of the programs that test a library in C, which are often one word.
+	testProgram = env.Pattern(`^test\w*$|(unit|[^adeost])tests?$`)
 	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|generated)/|` +
 		`(^|/)(dist|build)/.*\.([cm]?js|css|d\.ts)$|` +
 		`(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
@@ -55,7 +57,6 @@ var (
 // kindOf returns what a file is for.
 func kindOf(name string) Kind {
 	language := languageOf(name)
-	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
 	folder := "/" + path.Dir(name) + "/"
 	above, below, _ := strings.Cut(folder, "/src/")
 	above += "/" // below src, a folder is a package, as in src/main/java/com/example
@@ -68,7 +69,7 @@ func kindOf(name string) Kind {
 		return Environment
 	case language != "" && strings.HasPrefix(below, "main/"): // the layout of Maven and Gradle
 		return Source
-	case language != "" && (testName().MatchString(base) || testFolder().MatchString(name)):
+	case language != "" && (namedTest(name) || testFolder().MatchString(name)):
 		return Test
 	case testFolder().MatchString(name):
 		return Data
@@ -82,19 +83,24 @@ func kindOf(name string) Kind {
 	return Other
 }
 
+// namedTest reports whether a source has a name of tests.
+func namedTest(name string) bool {
+	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
+	return testName().MatchString(base) || runnerOf(languageOf(name)) == "c" && testProgram().MatchString(base)
+}
+
 // runs reports whether a test runner would start a file, and not only load it.
 func runs(name string) bool {
-	base := strings.TrimSuffix(path.Base(name), path.Ext(name))
 	switch languageOf(name) {
 	case "c", "c++", "rust": // each is a program, or a part of one
 		return path.Ext(name) != ".h" && path.Ext(name) != ".hpp"
 	}
-	return testName().MatchString(base) && base != "conftest" || project.InTestFolder(name)
+	return namedTest(name) && path.Base(name) != "conftest.py" || project.InTestFolder(name)
 }
 
 // byFolder reports whether a file of JavaScript that runs is a test only because of its folder.
 func byFolder(name string) bool {
-	return !testName().MatchString(strings.TrimSuffix(path.Base(name), path.Ext(name))) && project.InTestFolder(name)
+	return !namedTest(name) && project.InTestFolder(name)
 }
 
 // paths returns the paths of the changes of some kinds.

@@ -127,9 +127,10 @@ func TestKindOf(t *testing.T) {
 	t.Parallel()
 	for kind, names := range map[Kind][]string{
 		Source: {"a.py", "src/x/main.rs", "lib/contest.js", "testimony.go", "pkg/latest.ts",
-			"src/main/java/com/example/test/ATest.java", "src/docs/page.ts", "src/build/__init__.py"},
+			"src/main/java/com/example/test/ATest.java", "src/docs/page.ts", "src/build/__init__.py",
+			"src/latest.c", "fastest.cpp", "xmltest.js"},
 		Test: {"a_test.go", "tests/helper.py", "src/a.test.tsx", "spec/a_spec.rb", "src/test/java/ATest.java",
-			"FooTests.java", "conftest.py"},
+			"FooTests.java", "conftest.py", "xmltest.cpp", "unittest.c", "test1.cc", "src/testlib.h"},
 		Data: {"testdata/a.go", "tests/a.json", "x/__snapshots__/a.js", "ui.test.snap",
 			"tap-snapshots/test/a.js.test.cjs"},
 		Environment: {"go.mod", "web/package-lock.json", "requirements/dev.txt", "pyproject.toml", "composer.json", "a.gemspec"},
