@@ -204,7 +204,8 @@ const (
 	// jestLines prints the report in JSON of Jest or Vitest. What they print themselves lacks the suites (Jest), or may
 	// have the duration after a title, which may end with a number as well (Vitest). Of tests with the same name, one
 	// that fails comes last, and so is the one that counts. A file may fail without a test of its own that does.
-	jestLines = `node -e 'const { relative } = require("path"), { testResults } = require("/tmp/tests.json"); ` +
+	jestLines = `test ! -e /tmp/tests.json || ` +
+		`node -e 'const { relative } = require("path"), { testResults } = require("/tmp/tests.json"); ` +
 		`for (const status of ["passed", "failed"]) for (const file of testResults) { ` +
 		`const tests = file.assertionResults.filter(test => test.status === status); ` +
 		`if (!tests.length && file.status === status && status === "failed") tests.push({ title: "" }); ` +

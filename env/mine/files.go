@@ -45,7 +45,7 @@ var (
 		`spec_.*|Test[A-Z].*|.*Tests?|.*IT|.*TestCase|.*Spec)$`)
 	// testProgram matches the usual names of the programs that test a library in C, which are often one word.
 	testProgram = env.Pattern(`^test\w*$|(unit|[^adeost])tests?$`)
-	generated = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|generated)/|` +
+	generated   = env.Pattern(`(^|/)(vendor|node_modules|third[-_]party|generated)/|` +
 		`(^|/)(dist|build)/.*\.([cm]?js|css|d\.ts)$|` +
 		`(\.pb\.go|_pb2(_grpc)?\.py|\.min\.(js|css)|[._-]generated\.\w+|\.gen\.go|_gen\.go)$`)
 	examples  = env.Pattern(`(?i)/(examples?|benchmarks|benches)/`)
@@ -95,7 +95,7 @@ func runs(name string) bool {
 	case "c", "c++", "rust": // each is a program, or a part of one
 		return path.Ext(name) != ".h" && path.Ext(name) != ".hpp"
 	}
-	return namedTest(name) && path.Base(name) != "conftest.py" || project.InTestFolder(name)
+	return namedTest(name) && path.Base(name) != "conftest.py" && !project.OfTypes(name) || project.InTestFolder(name)
 }
 
 // byFolder reports whether a file of JavaScript that runs is a test only because of its folder.

@@ -274,8 +274,12 @@ var (
 	// mayHelp matches those of them that are also common names of what is tested.
 	mayHelp = env.Pattern(`(?i)^(util|common)s?$`)
 	// ofTypes matches the names of files that are compiled, and not run.
-	ofTypes = env.Pattern(`[.-]d\.[cm]?ts$`)
+	ofTypes = env.Pattern(`[.-]d\.[cm]?ts$|(^|[/._-])type-?(check[-_])?tests?\.[cm]?tsx?$|\.tst\.tsx?$|` +
+		`(^|/)(test-d|type-tests?)/`)
 )
+
+// OfTypes reports whether a file of TypeScript only tests types: it is compiled, and not run.
+func OfTypes(name string) bool { return ofTypes().MatchString(name) }
 
 // InTestFolder reports whether a file of JavaScript is a test because of its folder.
 func InTestFolder(name string) bool {

@@ -277,6 +277,7 @@ func TestInTestFolder(t *testing.T) {
 		"test/parse.js": true, "test/functions/inc.mjs": true, "packages/a/__tests__/b/c.tsx": true, "test/utils.js": true,
 		"test/common.js": true, "test/helper.js": false, "test/support/env.js": false, "test/test-utils.js": false,
 		"test/index.test-d.ts": false, "test/types.d.ts": false, "test/data.json": false, "lib/parse.js": false,
+		"tests/typecheck-tests.ts": false, "test/type-tests/a.ts": false, "test/type-check.test.ts": true,
 	} {
 		if got := InTestFolder(name); got != want {
 			t.Errorf("%s: %t, want %t", name, got, want)

@@ -94,6 +94,7 @@ func TestMissing(t *testing.T) {
 		"<internal:/usr/lib/rubygems/kernel_require.rb>:85:in `require': cannot load such file -- rouge (LoadError)\n": "rouge",
 		"/usr/lib/psych/class_loader.rb:99:in `find': Tried to load unspecified class: A (Psych::DisallowedClass)\n" +
 			"\tfrom -e:1:in `<main>'\n": "Tried to load unspecified class: A (Psych::DisallowedClass)",
+		"No tests found, exiting with code 1\nPattern: tests/a.ts - 0 matches\n": "No tests found, exiting with code 1",
 		"one\n  the last \n\n": "the last",
 		"":                     "",
 	} {
