@@ -28,7 +28,7 @@ func (c Commit) data() (names []string) {
 
 // findReaders finds the test files that may read the data that the commit adds to. They are in the language of its
 // sources. A snapshot is read by the test file that it is named after, other data by all test files below the nearest
-// directory above the data that has any. Where the commit also adds to tests that are none of their data, it finds none.
+// directory above the data that has any. If the commit also adds to tests that are not data, it finds none.
 func (c *Candidate) findReaders(ctx context.Context, dir string) error {
 	data, changed := c.data(), c.testsAddedTo()
 	if len(data)+len(changed) == 0 {

@@ -18,8 +18,8 @@ var (
 	pluginName  = env.Pattern(`^pytest[-_][a-z][\w-]*$`)
 )
 
-// pythonSettings returns patterns of the files in which Python projects say what their tests need: besides the manifests that
-// [Install] reads, these are the settings of what starts the tests.
+// pythonSettings returns patterns of the files in which Python projects say what their tests need: besides the
+// manifests that [Install] reads, these are the settings of what starts the tests.
 func pythonSettings() []string {
 	return []string{
 		"pyproject.toml", "setup.py", "setup.cfg", "Pipfile", "environment*.yml", "hatch.toml", "tox.ini", "noxfile.py",

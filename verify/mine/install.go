@@ -82,10 +82,11 @@ func (m *Miner) install(
 	if m.given() {
 		s.Commands, parents = m.Setup, nil
 	}
-	var ok bool
-	if s.Commands, ok = v.commands(s.Commands); !ok || len(s.Commands) == 0 || slices.Equal(m.Setup, []string{cli.SetupNone}) {
+	commands, ok := v.commands(s.Commands)
+	if !ok || len(commands) == 0 || slices.Equal(m.Setup, []string{cli.SetupNone}) {
 		return in, "", nil
 	}
+	s.Commands = commands
 	hash := sha256.Sum256(fmt.Append(nil, s.Commands, s.Variables, m.Builder.Image, strings.Join(parents, "")))
 	key := c.Labels["era"] + "-" + hex.EncodeToString(hash[:4])
 	known, _ := m.eras.LoadOrStore(key, &era{})

@@ -307,7 +307,8 @@ var lacks = env.Patterns(
 
 // failure matches lines that say why a program or a compiler gave up.
 var failure = env.Pattern(`^(?:E\s+|not ok \d+ - )?((?:[\w.]*(?:Error|Exception)|(?:fatal )?error(?:\[\w+\])?): .*\S|` +
-	`\S+:\d+:\d+: .*\S|No tests? (?:files )?found\b.*)|^\[ERROR\] ((?:[^C]|C[^O]).*\S)|` + // Maven's own, but COMPILATION ERROR
+	`\S+:\d+:\d+: .*\S|No tests? (?:files )?found\b.*)|` +
+	`^\[ERROR\] ((?:[^C]|C[^O]).*\S)|` + // Maven's own, but COMPILATION ERROR
 	`^\S+:\d+:in .*': (.*\S \([A-Z][\w:]*\))`) // Ruby
 
 // missing returns the name of what a log reports as not installed. If it reports nothing of the kind, missing returns

@@ -222,8 +222,8 @@ func (m *Miner) keep(name, log string) error {
 }
 
 // installed judges a candidate with the set-up of its era and, if its tests do not run with that, with what they lack
-// as well, then with packages that are as old as the candidate. Without a set-up, it returns the earlier judgement, with
-// the reason.
+// as well, and then with packages that are as old as the candidate. Without a set-up, it returns the earlier judgement,
+// with the reason.
 func (m *Miner) installed(ctx context.Context, c history.Candidate, before Judged) (Judged, error) {
 	why, ran := "", false
 	newest := m.newest[c.Labels["era"]]
