@@ -67,7 +67,7 @@ func TestInstall(t *testing.T) {
 		},
 		"java": {
 			"java", []string{"pom.xml", "<project/>"},
-			[]string{"mvn -B -Dmaven.test.failure.ignore=true -Dsurefire.timeout=60 test"},
+			[]string{"mvn -B -Denforcer.skip=true -Dmaven.test.failure.ignore=true -Dsurefire.timeout=60 test"},
 			[]string{"MAVEN_OPTS=-Dmaven.repo.local=/testbed/.deps/m2 -Drat.skip=true -Dlicense.skip=true " +
 				"-Dcheckstyle.skip=true -Dspotless.check.skip=true -Danimal.sniffer.skip=true -XX:TieredStopAtLevel=1"}, nil,
 		},

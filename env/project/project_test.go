@@ -17,7 +17,7 @@ func TestDue(t *testing.T) {
 	const gomod = "module m\n\ngo 1.22\n\nrequire github.com/BurntSushi/toml v1.4.0\n\nrequire (\n\tgithub.com/only/windows v1.0.0\n\tgolang.org/x/sys v0.1.0 // indirect\n)\n"
 	const cargo = "[[package]]\nname = \"itoa\"\nversion = \"1.0.11\"\nsource = \"registry+https://x\"\n"
 	const gems = "GEM\n  remote: https://rubygems.org/\n  specs:\n    rake (99.0)\n      dep (~> 1)\n\nPLATFORMS\n  ruby\n"
-	const mvn = "mvn -B -Dmaven.test.failure.ignore=true -Dsurefire.timeout=60 test"
+	const mvn = "mvn -B -Denforcer.skip=true -Dmaven.test.failure.ignore=true -Dsurefire.timeout=60 test"
 	const pom = `<project><parent><groupId>org.x</groupId><artifactId>parent</artifactId><version>3</version></parent>
 		<groupId>org.y</groupId><version>0.9</version>
 		<properties><b.version>1.2</b.version></properties>

@@ -51,8 +51,8 @@ func Homes(dir string, files []string) (homes []string) {
 		// Modules of Maven and Gradle are left to the project that they are modules of.
 		if !outside && slices.ContainsFunc([]string{
 			"go.mod", "package.json", "pyproject.toml", "setup.py", "setup.cfg", "manage.py", "Cargo.toml", "composer.json",
-			"Gemfile",
-		}, func(manifest string) bool { return tree(dir).has(at + "/" + manifest) }) {
+			"Gemfile", "*.gemspec",
+		}, func(manifest string) bool { return len(disk.Glob(tree(dir).path(at), manifest)) > 0 }) {
 			homes = append(homes, at)
 		}
 	}
@@ -154,7 +154,7 @@ func (t tree) testUnit(files []string) bool {
 // rubyTestsOf returns the command line for some files of RSpec or, in the folder test, of Minitest or test-unit.
 func (t tree) rubyTestsOf(files []string) string {
 	prefix := ""
-	if t.has("Gemfile") {
+	if t.has("Gemfile") || len(disk.Glob(string(t), "*.gemspec")) > 0 { // whose Gemfile may be in a directory above
 		prefix = bundled
 	}
 	if words := named(files, "_spec.rb"); words != "" && t.has("spec") {

@@ -162,6 +162,10 @@ func TestTestCommandsOf(t *testing.T) {
 			[]string{"Gemfile", "", "spec/x", ""}, "spec/a_spec.rb",
 			"$(bundle check >/dev/null 2>&1 && echo bundle exec) rspec spec/a_spec.rb", "",
 		},
+		"rspec, in one gem of several": {
+			[]string{"Gemfile", "", "b/b.gemspec", "", "b/spec/x", ""}, "b/spec/a_spec.rb",
+			"(cd b && $(bundle check >/dev/null 2>&1 && echo bundle exec) rspec spec/a_spec.rb)", "",
+		},
 		"test-unit": {
 			[]string{"test/helper.rb", `require "test/unit"`}, "test/csv/test_a.rb",
 			"ruby -Ilib -Itest -e ARGV.grep(/rb$/) { |f| require \"./\" + f } test/csv/test_a.rb --verbose=verbose", "",

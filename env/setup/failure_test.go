@@ -65,11 +65,12 @@ func TestExplain(t *testing.T) {
 			line: "pip install x", stderr: "ERROR: Could not find a version that satisfies the requirement x\nERROR: No matching\n",
 			reason: "Could not find a version that satisfies the requirement x",
 		},
-		"maven": {
+		"maven, a test that ends its JVM": {
 			line: "mvn -B test", stdout: "\x1b[0m\x1b[0m[ERROR] Failed to execute goal org.apache.maven.plugins:" +
-				"maven-enforcer-plugin:3.6.3:enforce (x) on project a: \n[ERROR] Rule 0: RequireMavenVersion\n\x1b[0m\x1b[0m\n",
-			reason: "Failed to execute goal org.apache.maven.plugins:maven-enforcer-plugin:3.6.3:enforce (x) on project a:",
-			next:   "mvn -B test -Denforcer.skip=true",
+				"maven-surefire-plugin:3.5.6:test (x) on project a: \n[ERROR] The forked VM terminated without properly saying " +
+				"goodbye. VM crash or System.exit called?\n\x1b[0m\x1b[0m\n",
+			reason: "Failed to execute goal org.apache.maven.plugins:maven-surefire-plugin:3.5.6:test (x) on project a:",
+			next:   "mvn -B test || find . -path '*/surefire-reports/*.xml' | grep -q .",
 		},
 		"maven, too old": {
 			line: "mvn -B test", stdout: "[INFO] --- maven-enforcer-plugin:3.6:enforce (c) @ d ---\n" +
