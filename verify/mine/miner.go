@@ -328,11 +328,12 @@ func (r *Mined) sort(
 			j.Reason = state(c, &j)
 		}
 		if j.Reason == "" {
-			key := fmt.Sprint(j.Task.Tests.FailToPass, c.SourceFiles(), cases(j.Task.Tests.FailToPass, c.ChangedTests()))
+			fail := j.Task.Tests.FailToPass
+			key := fmt.Sprint(fail, c.SourceFiles())
 			if c.Labels["synthetic"] != "" { // bugs of the same code that the same tests find
 				key += c.Sources
 			}
-			if c.Labels["tests"] == "data" { // one test may read many cases
+			if c.Labels["tests"] == "data" || ofMany(fail, c.ChangedTests()) { // only the cases tell tasks apart
 				key += c.Tests
 			}
 			if seen[key] {
@@ -349,13 +350,10 @@ func (r *Mined) sort(
 	return tasks
 }
 
-// cases returns the changed functions, unless a failing test is named after one of them. Where none is, as with CTest,
-// a test is a whole program, and only these functions tell what it checks.
-func cases(fail, changed []string) []string {
-	if slices.ContainsFunc(fail, func(test string) bool { return namedAfter(test, changed) }) {
-		return nil
-	}
-	return changed
+// ofMany reports whether failing tests are programs of many cases, as with CTest: the functions of tests that the commit
+// changes are known, and no failing test is named after one of them.
+func ofMany(fail, changed []string) bool {
+	return len(changed) > 0 && !slices.ContainsFunc(fail, func(test string) bool { return namedAfter(test, changed) })
 }
 
 func (r *Mined) lose(c history.Candidate, why history.Reason, detail string) {
