@@ -9,7 +9,7 @@ import (
 
 var (
 	// function matches the line with which a function begins.
-	function = env.Pattern(`^(\s*)(?:[\w<>\[\], ]+ )?(?:def|func(?: \([^)]*\))?|fn|void) (\w+)`)
+	function = env.Pattern(`^(\s*)(?:[\w<>\[\], ]+ )?(?:(?:def|func(?: \([^)]*\))?|fn|void) (\w+)|int (main)\b)`)
 	// hunk matches the head of a hunk, which ends with the line of the function that it is in.
 	hunk = env.Pattern(`^@@ [-+\d, ]+ @@ ?(.*)`)
 )
@@ -22,8 +22,8 @@ func (c Candidate) ChangedTests() []string {
 	enter := func(line string) {
 		depth := len(line) - len(strings.TrimLeft(line, " \t"))
 		if m := function().FindStringSubmatch(line); m != nil {
-			name, indent = m[2], depth
-		} else if depth <= indent && strings.TrimSpace(line) != "" {
+			name, indent = m[2]+m[3], depth
+		} else if text := strings.TrimSpace(line); depth <= indent && text != "" && text != "{" {
 			name = "" // the function ends
 		}
 	}

@@ -15,6 +15,8 @@ func TestChangedTests(t *testing.T) {
 		"@@ -1 +1,2 @@ import (\n \t\"testing\"\n+\t\"os\"\n )\n func TestC(t *testing.T) {\n":                               nil,
 		"@@ -9,3 +9,4 @@ class T:\n     def test_a(self):\n         one()\n+        two()\n \n     def test_b(self):\n":      {"test_a"},
 		"@@ -9,3 +9,4 @@ class T {\n     public void testD() {\n-        one();\n     }\n+    @Test\n+    int x;\n":          {"testD"},
+		"@@ -9 +9,2 @@ int main( int argc, const char ** argv )\n \t{\n+\t\tint x = one();\n":                                {"main"},
+		"@@ -9,3 +9,4 @@\n static void test_a(void)\n {\n+    one();\n }\n+int x;\n":                                         {"test_a"},
 		"@@ -9,3 +9,4 @@ mod tests {\n     fn long() {\n+        one();\n     }\n@@ -20 +20 @@\n+    two();\n":               {"long"},
 	} {
 		if got := (Candidate{Tests: diff}).ChangedTests(); !slices.Equal(got, want) {

@@ -350,8 +350,8 @@ func (r *Mined) sort(
 	return tasks
 }
 
-// ofMany reports whether failing tests are programs of many cases, as with CTest: the functions of tests that the commit
-// changes are known, and no failing test is named after one of them.
+// ofMany reports whether failing tests are programs of many cases, as with CTest: the functions of tests that the
+// commit changes are known, and no failing test is named after one of them.
 func ofMany(fail, changed []string) bool {
 	return len(changed) > 0 && !slices.ContainsFunc(fail, func(test string) bool { return namedAfter(test, changed) })
 }
