@@ -31,7 +31,7 @@ func (c Commit) data() (names []string) {
 // directory above the data that has any. If the commit also adds to tests that are not data, it finds none.
 func (c *Candidate) findReaders(ctx context.Context, dir string) error {
 	data, changed := c.data(), c.testsAddedTo()
-	if len(data)+len(changed) == 0 {
+	if len(data)+len(changed) == 0 || slices.ContainsFunc(changed, func(name string) bool { return !byFolder(name) }) {
 		return nil
 	}
 	out, err := repo.Read(ctx, dir, "ls-tree", "-r", "--name-only", "-z", c.Base)
@@ -39,10 +39,8 @@ func (c *Candidate) findReaders(ctx context.Context, dir string) error {
 		return err
 	}
 	tree := strings.Split(string(out), "\x00")
-	for _, name := range changed {
-		if !isCase(name, tree) {
-			return nil
-		}
+	if slices.ContainsFunc(changed, func(name string) bool { return !isCase(name, tree) }) {
+		return nil
 	}
 	var tests []string
 	runner := runnerOf(c.Language())
@@ -64,9 +62,6 @@ func (c *Candidate) findReaders(ctx context.Context, dir string) error {
 // isCase reports whether a script that only its folder makes a test is rather one of a test's cases: most files beside
 // it are no scripts, but other cases.
 func isCase(name string, tree []string) bool {
-	if !byFolder(name) {
-		return false
-	}
 	scripts, others := 0, 0
 	for _, beside := range tree {
 		switch {

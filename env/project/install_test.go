@@ -33,6 +33,10 @@ func TestInstall(t *testing.T) {
 			"python", []string{"pyproject.toml", "[project]\nname = 'a'\noptional-dependencies.tests = [\n  \"x\",\n]\n[tool.x]\ndev = []\n"},
 			[]string{venv + " -e '.[tests]' pytest"}, nil, nil,
 		},
+		"an extra of Poetry": {
+			"python", []string{"pyproject.toml", "[build-system]\n[tool.poetry]\nname = 'a'\n[tool.poetry.extras]\ntest = ['x']\n"},
+			[]string{venv + " -e '.[test]' pytest"}, nil, nil,
+		},
 		"an extra of setup.py": {
 			"python", []string{"setup.py", "EXTRAS = {\n    'dev': ['a'],\n}"}, []string{venv + " -e '.[dev]' pytest"}, nil, nil,
 		},

@@ -18,7 +18,7 @@ func (t tree) pip() string {
 		return ""
 	}
 	p := t.pyproject()
-	defined := slices.Concat(slices.Sorted(maps.Keys(p.Project.Extras)), t.extras())
+	defined := append(p.extras(), t.extras()...)
 	groups, developers := "", ""
 	if group := forTests(slices.Collect(maps.Keys(p.Groups))); group != "" {
 		groups = " --group " + group
@@ -71,8 +71,25 @@ type pyproject struct {
 		Extras map[string]any `toml:"optional-dependencies"`
 	} `toml:"project"`
 	Groups map[string]any `toml:"dependency-groups"`
+	Tool   struct {
+		Poetry struct{ Extras map[string]any }
+		Flit   struct {
+			Metadata struct {
+				Extras map[string]any `toml:"requires-extra"`
+			}
+		}
+	}
 
 	described bool // whether it describes a package
+}
+
+// extras returns the names of the extras that it defines, in the standard's way or those of older tools.
+func (p pyproject) extras() (names []string) {
+	for _, extras := range []map[string]any{p.Project.Extras, p.Tool.Poetry.Extras, p.Tool.Flit.Metadata.Extras} {
+		names = slices.AppendSeq(names, maps.Keys(extras))
+	}
+	slices.Sort(names)
+	return names
 }
 
 // pyproject returns the one of the project; an empty one if it has none that can be read.
