@@ -59,8 +59,8 @@ func (c *Candidate) findReaders(ctx context.Context, dir string) error {
 	return nil
 }
 
-// isCase reports whether a script that only its folder makes a test is rather one of a test's cases: most files beside
-// it are no scripts, but other cases.
+// isCase reports whether a script that counts as a test for its folder alone is rather an input of a test, because most
+// files beside it are not scripts.
 func isCase(name string, tree []string) bool {
 	scripts, others := 0, 0
 	for _, beside := range tree {
@@ -95,8 +95,8 @@ func near(data string, tests []string) []string {
 	return below(data, tests)
 }
 
-// below returns the test files below the nearest directory above a file of test data that has any, of these only those
-// that the data are named after if there are some.
+// below returns the test files in and below the nearest directory above a file of test data that has any. If the data
+// are named after some of these, it returns only them.
 func below(data string, tests []string) []string {
 	for at := path.Dir(data); ; at = path.Dir(at) {
 		var all, named []string

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"deepswe/env"
 	"deepswe/env/dataset"
-	"deepswe/env/disk"
 	"deepswe/env/project"
 	"deepswe/env/repo"
 )
@@ -85,15 +83,11 @@ func (b Builder) Draft(ctx context.Context, c Candidate, in Installation) (_ Dra
 			err = fmt.Errorf("draft %s: %w", c.Hash, err)
 		}
 	}()
-	scratch, err := disk.MakeScratch("", "mine")
+	dir, remove, err := b.checkOut(ctx, c.Base)
 	if err != nil {
 		return Draft{}, "", err
 	}
-	defer disk.RemoveScratch(scratch)
-	dir := filepath.Join(scratch, "repo")
-	if err := repo.CheckOut(ctx, b.Repository, c.Base, dir); err != nil {
-		return Draft{}, "", err
-	}
+	defer remove()
 	before, files, fits, err := b.files(ctx, c)
 	if err != nil || !fits {
 		return Draft{}, LargeData, err

@@ -45,15 +45,11 @@ const testbed = "/testbed"
 // SetUp returns how to install what a candidate's tests need, without commands if that is not known. What is kept has
 // no copy of the project itself, which could be a later one, except those of packages of Node, which tasks hide.
 func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
-	scratch, err := disk.MakeScratch("", "mine")
+	dir, remove, err := b.checkOut(ctx, c.Needs())
 	if err != nil {
-		return SetUp{}, err
-	}
-	defer disk.RemoveScratch(scratch)
-	dir := filepath.Join(scratch, "repo")
-	if err := repo.CheckOut(ctx, b.Repository, c.Needs(), dir); err != nil {
 		return SetUp{}, fmt.Errorf("set up %s: %w", c.Hash, err)
 	}
+	defer remove()
 	caches := path.Join(Kept, env.Caches)
 	s := SetUp{Before: []string{"mkdir -p " + caches + " && ln -sfn " + caches + " " + env.Caches}, Spec: env.Spec{
 		Image: b.Image, Dir: testbed, CopyIn: b.Repository, Commit: c.Needs(), Rollout: b.ID(c),
@@ -90,22 +86,32 @@ func (b Builder) SetUp(ctx context.Context, c Candidate) (SetUp, error) {
 	return s, nil
 }
 
-// Lacking returns the packages that the tests of a candidate lack, which have printed log after a set-up, although the
-// project names them somewhere.
+// Lacking returns the packages that a candidate's tests need, but that its set-up has not installed. log is what the
+// tests have printed after it.
 func (b Builder) Lacking(ctx context.Context, c Candidate, log string) ([]string, error) {
 	if c.Language() != "python" { // the manifests of the others are complete
 		return nil, nil
 	}
-	scratch, err := disk.MakeScratch("", "mine")
+	dir, remove, err := b.checkOut(ctx, c.Needs())
 	if err != nil {
-		return nil, err
-	}
-	defer disk.RemoveScratch(scratch)
-	dir := filepath.Join(scratch, "repo")
-	if err := repo.CheckOut(ctx, b.Repository, c.Needs(), dir); err != nil {
 		return nil, fmt.Errorf("find what the tests of %s lack: %w", c.Hash, err)
 	}
+	defer remove()
 	return project.Lacking(dir, log), nil
+}
+
+// checkOut checks out a commit in a directory of its own, until remove is called.
+func (b Builder) checkOut(ctx context.Context, commit string) (dir string, remove func(), err error) {
+	scratch, err := disk.MakeScratch("", "mine")
+	if err != nil {
+		return "", nil, err
+	}
+	dir = filepath.Join(scratch, "repo")
+	if err := repo.CheckOut(ctx, b.Repository, commit, dir); err != nil {
+		disk.RemoveScratch(scratch)
+		return "", nil, err
+	}
+	return dir, func() { disk.RemoveScratch(scratch) }, nil
 }
 
 // AddParents lets a set-up download what the manifests of other commits ask for, too, as far as that works. It checks

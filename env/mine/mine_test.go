@@ -500,12 +500,6 @@ change src/main/java/A.java 'class Two {}'; change src/test/java/ATest.java '// 
 	}
 }
 
-// Rust tests run again without those that abort their programs. In each program, the last thread named is to blame.
-// Where no test of a workspace's package passes in its directory, they run in the root of the workspace.
-// What the tests import from a build is built, if the package has a script for that.
-// Where the report of a runner says that all tests pass, its status does not matter.
-// YAML.load reads what it could read before Ruby 3.1.
-// Tests that load Bundler run without it where it does not find all gems.
 // What is installed in the repository is shown, unless it comes from an image or an active environment.
 func TestShows(t *testing.T) {
 	t.Parallel()

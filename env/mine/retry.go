@@ -9,7 +9,7 @@ import (
 	"deepswe/env/project"
 )
 
-// What a log of tests shows to stand in their way is mended before they run again.
+// A log may show why tests could not run. Where that is known how to mend, they run again.
 
 // mostSkipped limits how many tests Retry leaves out of a task.
 const mostSkipped = 8
@@ -41,7 +41,7 @@ func (d *Draft) Retry(log string, passes bool) bool {
 		!passes && (d.withoutBundler(log) || d.ignoreStatus(log) || d.buildFirst(log) || d.runFromRoot())
 }
 
-// keepStatus ends the command of a runner whose results come from a report: with the runner's own status.
+// keepStatus ends the command of a runner whose results come from a report. It restores the runner's exit status.
 const keepStatus = "; (exit $status)"
 
 // ignoreStatus ignores the exit status of a runner that fails although all its tests pass, because of the coverage, for
@@ -55,7 +55,7 @@ func (d *Draft) ignoreStatus(log string) bool {
 	return true
 }
 
-// unbuilt matches errors of Node about a module that a build of the package writes.
+// unbuilt matches Node's errors about a missing module that the package's own build writes.
 var unbuilt = env.Pattern(
 	`Cannot find (?:module|package) '(?:/testbed|\.{1,2})/(?:[^']*/)?(?:dist|build|lib|out|cjs|esm)\b`)
 
@@ -107,7 +107,7 @@ func (d *Draft) skipAborting(log string) bool {
 }
 
 var (
-	// refusedYAML matches the errors of YAML.load, from Ruby 3.1 on, about what only YAML.unsafe_load reads since then.
+	// refusedYAML matches the errors with which YAML.load, since Ruby 3.1, refuses what YAML.unsafe_load still reads.
 	refusedYAML = env.Pattern(`\bPsych::(?:DisallowedClass|BadAlias)\b`)
 	// lacksGems matches the errors of Bundler where tests load it themselves, and not all gems of the Gemfile are there.
 	lacksGems = env.Pattern(`\bBundler::GemNotFound\b|\bin locally installed gems\b`)

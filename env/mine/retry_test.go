@@ -9,6 +9,7 @@ import (
 	"deepswe/env/project"
 )
 
+// Rust tests run again without those that abort their programs. In each program, the last thread named is to blame.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	const log = "     Running unittests src/lib.rs (/tmp/target/debug/deps/a-1)\n" +
@@ -39,6 +40,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+// Where no test of a workspace's package passes in its directory, they run in the root of the workspace.
 func TestRetryFromRoot(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change package.json '{"scripts": {"test": "vitest run", "build": "tsc"}}'; change packages/a/package.json '{"scripts": {"test": "vitest run"}}'
@@ -58,6 +60,7 @@ change packages/a/src/a.ts 'b()'; change packages/a/src/a.test.ts 'test()'; comm
 	}
 }
 
+// What the tests import from a build is built, if the package has a script for that.
 func TestRetryBuild(t *testing.T) {
 	t.Parallel()
 	dir := history(t, `change package.json '{"scripts": {"test": "mocha", "build": "tsup"}}'; change src/a.js 'a()'; commit root
@@ -73,6 +76,7 @@ change src/a.js 'b()'; change test/a.js 'test()'; commit 'b is missing'`)
 	}
 }
 
+// Where the report of a runner says that all tests pass, its status does not matter.
 func TestRetryStatus(t *testing.T) {
 	t.Parallel()
 	how, _ := readable("npx --no-install jest --verbose a.test.js")
@@ -88,6 +92,7 @@ func TestRetryStatus(t *testing.T) {
 	}
 }
 
+// YAML.load reads what it could read before Ruby 3.1.
 func TestRetryYAML(t *testing.T) {
 	t.Parallel()
 	d := Draft{Task: env.Task{Env: []string{"A=1"}, Labels: map[string]string{}, Prepare: []string{"true"}}}
@@ -108,6 +113,7 @@ func TestRetryYAML(t *testing.T) {
 	}
 }
 
+// Tests that load Bundler run without it where it does not find all gems.
 func TestRetryBundler(t *testing.T) {
 	t.Parallel()
 	d := Draft{Task: env.Task{Env: []string{"RUBYOPT=-ryaml"}, Labels: map[string]string{}}}

@@ -28,7 +28,7 @@ var (
 	// calls matches a command that runs another script of the package.
 	calls = env.Pattern(`\b(?:npm|yarn|pnpm)(?: run)?(?: -\S+)* ([\w:.-]+)`)
 	// outputs matches the argument of a test runner that names tests which a build has written, and their directory.
-	outputs = env.Pattern(`\s["']?(?:\./)?((?:out|dist|build|lib|cjs|esm|compiled)(?:[-_]\w+)?)/[^\s"']*`)
+	outputs = env.Pattern(`\s["']?(?:\./)?((?:out|dist|build|lib|cjs|esm|compiled)(?:[-_]\w+)?)/`)
 	// commandEnd matches what ends a command on a line of several.
 	commandEnd = env.Pattern(`&&|[;|]`)
 )
@@ -51,7 +51,7 @@ const deepestScript = 4
 func (t tree) javaScriptTestsOf(files []string) string {
 	files = slices.DeleteFunc(slices.Clone(files), func(name string) bool { // data and helpers of tests
 		base := path.Base(name)
-		return ofTypes().MatchString(name) ||
+		return OfTypes(name) ||
 			!strings.Contains(base, "test") && !strings.Contains(base, "spec") && !InTestFolder(name)
 	})
 	words := named(files, ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".jsx", ".tsx")
@@ -85,8 +85,8 @@ func (t tree) javaScriptTestsOf(files []string) string {
 	return ""
 }
 
-// built returns a part of a command line that names those files which a compiler writes to a directory for tests: with
-// the paths of these, or without the first directory of that.
+// built returns a part of a command line: the names of the compiled files of tests, as far as these exist below a
+// directory. Compilers keep the path of a source there, or leave out its first directory.
 func built(output string, files []string) string {
 	var names []string
 	for _, name := range files {
@@ -214,15 +214,13 @@ var checks = env.Pattern(`\b(?:test|lint|xo|eslint)\b`)
 // that. If it has several, one that checks nothing comes first.
 func OwnBuild(dir string) string {
 	scripts := tree(dir).scripts()
-	first := ""
-	for _, name := range []string{"build", "compile", "prepare"} {
-		if line := scripts[name]; line != "" && !checks().MatchString(line) {
-			return "npm run " + name + discarded
-		} else if line != "" && first == "" {
-			first = "npm run " + name + discarded
-		}
+	names := []string{"build", "compile", "prepare"}
+	names = slices.DeleteFunc(names, func(name string) bool { return scripts[name] == "" })
+	if len(names) == 0 {
+		return ""
 	}
-	return first
+	i := slices.IndexFunc(names, func(name string) bool { return !checks().MatchString(scripts[name]) })
+	return "npm run " + names[max(i, 0)] + discarded
 }
 
 // discarded ends a command whose output does not matter.
@@ -278,12 +276,12 @@ var (
 		`(^|/)(test-d|type-tests?)/`)
 )
 
-// OfTypes reports whether a file of TypeScript only tests types: it is compiled, and not run.
+// OfTypes reports whether a file of TypeScript only declares or tests types. Such a file is compiled, and never run.
 func OfTypes(name string) bool { return ofTypes().MatchString(name) }
 
 // InTestFolder reports whether a file of JavaScript is a test because of its folder.
 func InTestFolder(name string) bool {
 	m := inTestFolder().FindStringSubmatch(name)
 	return m != nil && !helps().MatchString(m[1]) && (!helps().MatchString(m[2]) || mayHelp().MatchString(m[2])) &&
-		!ofTypes().MatchString(name)
+		!OfTypes(name)
 }

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -9,8 +10,8 @@ import (
 )
 
 var (
-	// noModule matches Python's errors about a module that is not installed, and noPlugin those of pytest where a plugin
-	// that the tests need is not.
+	// noModule matches Python's error about a module that is not installed, and noPlugin pytest's about what a plugin
+	// would have brought.
 	noModule = env.Pattern(`ModuleNotFoundError: No module named '(\w+)`)
 	noPlugin = env.Pattern(`fixture '\w+' not found|async def functions are not natively supported`)
 	// packageName matches what may be the name of a package, and pluginName that of a plugin.
@@ -28,34 +29,47 @@ func pythonSettings() []string {
 	}
 }
 
-// Lacking returns the packages of Python that are not installed, although tests that have printed log need them, and
-// that a file of the project in the directory names. A package that none names could be anybody's.
+// Lacking returns the packages of Python that tests lack, according to the log that they have printed. Only those are
+// returned that a file of the project in the directory names: without that, a package could be anybody's.
 func Lacking(dir, log string) (packages []string) {
-	var modules []string
+	t, seen, wanted := tree(dir), map[string]bool{}, map[string]bool{}
 	for _, m := range noModule().FindAllStringSubmatch(log, -1) {
-		switch module := m[1]; {
-		case slices.Contains(modules, module) || tree(dir).hasModule(module):
-		case module == "distutils" || module == "pkg_resources": // which came with Python once
+		module := m[1]
+		if seen[module] || t.hasModule(module) {
+			continue
+		}
+		seen[module] = true
+		if module == "distutils" || module == "pkg_resources" { // which came with Python once
 			packages = append(packages, "setuptools<81")
-		default:
-			modules = append(modules, module)
+			continue
+		}
+		for _, name := range providers(module) {
+			wanted[name] = true
 		}
 	}
 	plugins := noPlugin().MatchString(log)
-	if len(modules) > 0 || plugins {
-		for _, pattern := range pythonSettings() {
-			for _, name := range disk.Glob(dir, pattern) {
-				for _, word := range packageName().FindAllString(string(tree("").read(name)), -1) {
-					if plugins && pluginName().MatchString(word) ||
-						slices.ContainsFunc(modules, func(module string) bool { return provides(word, module) }) {
-						packages = append(packages, word)
-					}
-				}
+	if len(wanted) > 0 || plugins {
+		for _, name := range t.packageNames() {
+			if wanted[distribution(name)] || plugins && pluginName().MatchString(name) {
+				packages = append(packages, name)
 			}
 		}
 	}
 	slices.Sort(packages)
 	return slices.Compact(packages)
+}
+
+// packageNames returns the words in the files of [pythonSettings]. Some of them are names of packages.
+func (t tree) packageNames() (words []string) {
+	for _, pattern := range pythonSettings() {
+		for _, file := range disk.Glob(string(t), pattern) {
+			name, err := filepath.Rel(string(t), file)
+			if err == nil {
+				words = append(words, packageName().FindAllString(string(t.read(name)), -1)...)
+			}
+		}
+	}
+	return words
 }
 
 // hasModule reports whether the project has a module or a directory of that name itself, near its root.
@@ -65,15 +79,19 @@ func (t tree) hasModule(name string) bool {
 	})
 }
 
-// provides reports whether a package is likely to have a module, judging by their names.
-func provides(name, module string) bool {
+// providers returns the usual names of packages with a module, as [distribution] writes them.
+func providers(module string) []string {
 	module = strings.ToLower(module)
+	names := []string{module, "py" + module, "python_" + module}
 	known := map[string]string{"attr": "attrs", "bs4": "beautifulsoup4", "git": "gitpython", "pil": "pillow"}
-	return slices.Contains([]string{module, "py" + module, "python_" + module, known[module]}, distribution(name))
+	if name := known[module]; name != "" {
+		names = append(names, name)
+	}
+	return names
 }
 
-// With returns the commands of [Install] that install packages of Python as well, those that can be installed. ok is
-// false if none of the commands installs any.
+// With returns the commands of [Install], extended to install more packages of Python. Those that cannot be installed
+// are left out. ok is false if none of the commands is one of pip.
 func With(commands, packages []string) (more []string, ok bool) {
 	for _, line := range commands {
 		if strings.HasPrefix(line, pipBegins) {

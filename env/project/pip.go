@@ -92,7 +92,7 @@ func (p pyproject) extras() (names []string) {
 	return names
 }
 
-// pyproject returns the one of the project; an empty one if it has none that can be read.
+// pyproject reads the project's pyproject.toml. What it returns is empty if there is none, or it is invalid.
 func (t tree) pyproject() (p pyproject) {
 	meta, err := toml.Decode(string(t.read("pyproject.toml")), &p)
 	if err != nil {
@@ -115,7 +115,7 @@ var (
 		`profil(e|ing)|pre-commit|tools|all|full|complete|gpu|cuda\d*)$`)
 )
 
-// extras returns the names of the extras that setup.cfg and setup.py define, of the latter those for tests.
+// extras returns the names of the extras in setup.cfg, and of those for tests in setup.py.
 func (t tree) extras() (names []string) {
 	config := string(t.read("setup.cfg"))
 	if at := extrasSection().FindStringIndex(config); at != nil {

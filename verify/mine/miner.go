@@ -350,8 +350,8 @@ func (r *Mined) sort(
 	return tasks
 }
 
-// ofMany reports whether failing tests are programs of many cases, as with CTest: the functions of tests that the
-// commit changes are known, and no failing test is named after one of them.
+// ofMany reports whether the failing tests are programs with many cases each, as with CTest: then none of them is named
+// after a function that the commit changes in the tests. It is false where no such function is known.
 func ofMany(fail, changed []string) bool {
 	return len(changed) > 0 && !slices.ContainsFunc(fail, func(test string) bool { return namedAfter(test, changed) })
 }
